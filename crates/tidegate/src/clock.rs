@@ -1,0 +1,201 @@
+//! Time, in one place.
+//!
+//! Everything that decides by time asks a [`Clock`]. Production reads the
+//! system's clock (on Redis: the server's own `TIME`, inside the script); a test
+//! holds a [`ManualClock`] and moves it, backwards too. Nothing else in the
+//! project may read a clock: `clippy.toml` bans it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The instant `ms` milliseconds after the epoch.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+}
+
+/// Where a store takes its time from.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Clock {
+    /// The system's clock; on Redis the server's.
+    System(SystemClock),
+    /// A clock that a test moves; on Redis its reading goes along with each call.
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Self {
+        Self::System(SystemClock::new())
+    }
+
+    /// The current time.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::System(clock) => clock.now(),
+            Self::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// How long after its end an entry is kept before it is collected: long
+    /// enough that collecting can never be mistaken for expiring, however the
+    /// clock of a test moves.
+    pub(crate) fn slack_ms(&self) -> u64 {
+        match self {
+            Self::System(_) => 10_000,
+            Self::Manual(_) => 3_600_000,
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl From<ManualClock> for Clock {
+    fn from(clock: ManualClock) -> Self {
+        Self::Manual(clock)
+    }
+}
+
+/// The system's wall clock in whole milliseconds, at a third of its usual price.
+///
+/// The system is asked once per millisecond and thread. In between, the
+/// processor's counter (10 ns) says whether that millisecond has passed, so a
+/// reading is never older than the millisecond it names and cannot drift.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    counter: quanta::Clock,
+    ticks_per_ms: u64,
+}
+
+/// The millisecond a thread has last seen, and the counter readings within it.
+#[derive(Clone, Copy)]
+struct Seen {
+    from: u64,
+    ticks: u64,
+    ms: u64,
+}
+
+thread_local! {
+    static SEEN: Cell<Seen> = const { Cell::new(Seen { from: 0, ticks: 0, ms: 0 }) };
+}
+
+impl SystemClock {
+    /// A clock; the first one in a process takes some milliseconds to measure
+    /// the counter.
+    pub fn new() -> Self {
+        let counter = quanta::Clock::new();
+        const SAMPLE: u64 = 1 << 32;
+        let nanos = counter.delta_as_nanos(0, SAMPLE).max(1);
+        let ticks_per_ms = (u128::from(SAMPLE) * 1_000_000 / u128::from(nanos)) as u64;
+        Self { counter, ticks_per_ms }
+    }
+
+    /// The current time.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        let counter = self.counter.raw();
+        let seen = SEEN.get();
+        if counter.wrapping_sub(seen.from) < seen.ticks {
+            return Timestamp(seen.ms);
+        }
+        self.ask_the_system(counter)
+    }
+
+    /// `counter` was read before the system is asked, so the millisecond is taken
+    /// to end a little early rather than a little late.
+    #[cold]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    fn ask_the_system(&self, counter: u64) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = since_epoch.as_millis() as u64;
+        let left_ns = 1_000_000 - u64::from(since_epoch.subsec_nanos()) % 1_000_000;
+        let ticks = self.ticks_per_ms * left_ns / 1_000_000;
+        SEEN.set(Seen { from: counter, ticks, ms });
+        Timestamp(ms)
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A clock that stands still until it is moved. Clones show the same time.
+///
+/// ```
+/// use tidegate::clock::{ManualClock, Timestamp};
+/// let clock = ManualClock::at(Timestamp::from_millis(1_000));
+/// clock.advance_ms(500);
+/// assert_eq!(clock.now().as_millis(), 1_500);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that shows `at`.
+    pub fn at(at: Timestamp) -> Self {
+        Self(Arc::new(AtomicU64::new(at.0)))
+    }
+
+    /// The time it shows.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Acquire))
+    }
+
+    /// Shows `at` from now on; may be earlier than before.
+    pub fn set(&self, at: Timestamp) {
+        self.0.store(at.0, Ordering::Release);
+    }
+
+    /// Moves on by `ms`.
+    pub fn advance_ms(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::AcqRel);
+    }
+}
+
+/// A reading for deadlines and durations: it never steps.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
+/// The instant `after` from now.
+pub(crate) fn deadline(after: Duration) -> tokio::time::Instant {
+    (monotonic() + after).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "compares with the system's clock")]
+    fn system_clock_names_the_current_millisecond() {
+        let clock = SystemClock::new();
+        for _ in 0..200_000 {
+            let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+            let shown = clock.now().as_millis();
+            let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+            assert!(before <= shown && shown <= after, "{before} <= {shown} <= {after}");
+        }
+    }
+}

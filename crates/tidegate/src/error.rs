@@ -1,0 +1,74 @@
+//! One error for the whole library.
+//!
+//! A refusal is not an error: it is a value of the part that refused. An error
+//! says that the question could not be answered.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What went wrong, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller's input is outside what is allowed; the message says what is.
+    Invalid,
+    /// The store cannot be used as configured: a wrong URL, wrong credentials,
+    /// another number of partitions than the data was written with.
+    Config,
+    /// The store did not answer in time, or is not reachable.
+    Unavailable,
+    /// The store answered with something that only a bug explains: a key of
+    /// another type, a script error.
+    Internal,
+}
+
+/// An error with a message for people.
+#[derive(Debug, Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+}
+
+/// A result with the library's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later. It may also have taken effect:
+    /// a call that timed out can have been carried out.
+    pub fn is_transient(&self) -> bool {
+        self.kind == ErrorKind::Unavailable
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,139 @@
+//! Short-lived state of a service inside hard bounds of time and memory.
+//!
+//! One [`Tidegate`] opens one store, in this process or on Redis, Valkey or
+//! their Cluster, and hands out parts that answer alike on each. So far there is
+//! one part, [`limit`].
+//!
+//! Where to look:
+//! - [`limit`]: rate limits.
+//! - [`store`]: where state is kept; deadlines, scripts, partitions.
+//! - [`outage`]: what is answered while the store is away.
+//! - [`clock`]: time, and how a test sets it.
+//! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
+//! - [`metrics`], [`reaper`]: what can be seen, and what runs in the background.
+//!
+//! This crate knows nothing of HTTP, of configuration files or of a command line.
+
+pub mod bounds;
+pub mod clock;
+pub mod error;
+pub mod key;
+pub mod limit;
+pub mod metrics;
+pub mod outage;
+pub mod reaper;
+pub mod store;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub use crate::bounds::{Cost, Rate, Window};
+pub use crate::error::{Error, ErrorKind, Result};
+pub use crate::key::{Key, Name};
+use crate::limit::{Limit, LimitOptions, Sliding};
+use crate::metrics::Metrics;
+pub use crate::outage::{AfterLoss, Outage, Share};
+use crate::reaper::{Reaper, Rhythm};
+use crate::store::{Store, StoreOptions};
+
+/// An open store with its parts. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Tidegate {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    metrics: Metrics,
+    limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
+    reapers: Mutex<Vec<Reaper>>,
+}
+
+/// Idle keys are looked for every second, a thousand at a time.
+const SWEEP: Rhythm =
+    Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
+
+/// Markers live for months; once an hour keeps them so.
+const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MAX };
+
+impl Tidegate {
+    /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`
+    /// or `redis-cluster://host:port,host:port`. Needs a tokio runtime.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, StoreOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn open_with(url: &str, options: StoreOptions) -> Result<Self> {
+        let metrics = Metrics::default();
+        let store = Store::open(url, &options, metrics.store.clone()).await?;
+        let limits = Arc::<Mutex<BTreeMap<Name, Limit>>>::default();
+        let mut reapers = vec![Reaper::start(SWEEP, metrics.reaper("limit"), {
+            let limits = limits.clone();
+            move |batch| {
+                let limits: Vec<_> = limits.lock().values().cloned().collect();
+                let mut left = batch;
+                for limit in limits {
+                    left -= limit.sweep(left);
+                }
+                std::future::ready(Ok(batch - left))
+            }
+        })];
+        if let Store::Redis(store) = &store {
+            let store = store.clone();
+            reapers.push(Reaper::start(RENEW, metrics.reaper("marker"), move |_| {
+                let store = store.clone();
+                async move { store.renew_markers().await.map(|()| 0) }
+            }));
+        }
+        Ok(Self { inner: Arc::new(Inner { store, metrics, limits, reapers: Mutex::new(reapers) }) })
+    }
+
+    /// The limit called `name`. Asked again with the same numbers it is the same
+    /// limit; with others it is an error.
+    pub fn limit(&self, name: &str, sliding: Sliding, options: LimitOptions) -> Result<Limit> {
+        let name = Name::new(name)?;
+        let mut limits = self.inner.limits.lock();
+        if let Some(limit) = limits.get(&name) {
+            if *limit.sliding() != sliding {
+                return Err(Error::invalid(format!(
+                    "there is a limit {:?} with other numbers already",
+                    name.as_str()
+                )));
+            }
+            return Ok(limit.clone());
+        }
+        let limit = Limit::new(&self.inner.store, name.clone(), sliding, &options)?;
+        self.inner.metrics.add_limit(limit.clone());
+        limits.insert(name, limit.clone());
+        Ok(limit)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// All metrics as text, in the format that Prometheus reads.
+    pub fn metrics(&self) -> String {
+        if let Store::Redis(store) = &self.inner.store {
+            self.inner.metrics.store.partitions_away.set(store.away() as i64);
+        }
+        self.inner.metrics.encode()
+    }
+
+    /// Stops the background loops, each after the batch it is in.
+    pub async fn shutdown(&self) {
+        let reapers: Vec<_> = self.inner.reapers.lock().drain(..).collect();
+        for reaper in reapers {
+            reaper.stop().await;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a limit answers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// The answer to a take or a peek.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Go ahead; a take has been charged.
+    Admitted(Admitted),
+    /// Over the limit; nothing has been charged.
+    Rejected(Rejected),
+}
+
+/// An admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted {
+    /// What a refund needs. Absent where nothing was charged that could be
+    /// given back: a peek, or an answer that did not come from the store.
+    pub receipt: Option<Receipt>,
+    /// Where the key stands after this.
+    pub quota: Quota,
+    /// Who decided.
+    pub source: Source,
+}
+
+/// A refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejected {
+    /// When to come back. Absent if waiting cannot help: the cost is above the
+    /// capacity.
+    pub wait: Option<Wait>,
+    /// Where the key stands.
+    pub quota: Quota,
+    /// Who decided.
+    pub source: Source,
+}
+
+/// How long until the same cost fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// At this instant a take of the same cost is admitted, one millisecond
+    /// earlier it is refused, if nobody else takes meanwhile.
+    pub retry_after_ms: u64,
+    /// What is free at that instant, before the cost.
+    pub remaining_after_waiting: u64,
+}
+
+/// Where a key stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Permits per window.
+    pub capacity: u64,
+    /// Permits left now.
+    pub remaining: u64,
+    /// When all of the capacity is free again, if nobody takes meanwhile.
+    pub reset_after_ms: u64,
+    /// The window.
+    pub window_size_seconds: u64,
+}
+
+/// Who decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store, in one atomic step.
+    Store,
+    /// An in-process limit, while the store is away.
+    Local,
+    /// A policy, without knowing the key's usage: an outage, a hold after a
+    /// loss, or the cap on keys.
+    Policy,
+}
+
+impl Source {
+    /// The name in answers and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Local => "local",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+impl Decision {
+    /// Whether to go ahead.
+    #[inline]
+    pub fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted(_))
+    }
+
+    /// Where the key stands.
+    pub fn quota(&self) -> &Quota {
+        match self {
+            Self::Admitted(admitted) => &admitted.quota,
+            Self::Rejected(rejected) => &rejected.quota,
+        }
+    }
+
+    /// Who decided.
+    pub fn source(&self) -> Source {
+        match self {
+            Self::Admitted(admitted) => admitted.source,
+            Self::Rejected(rejected) => rejected.source,
+        }
+    }
+
+    /// The receipt of an admitted take.
+    pub fn receipt(&self) -> Option<Receipt> {
+        match self {
+            Self::Admitted(admitted) => admitted.receipt,
+            Self::Rejected(_) => None,
+        }
+    }
+
+    /// The same, decided elsewhere than by the key's own window in the store:
+    /// without a receipt, since there is no charge that it could name.
+    pub(super) fn decided_by(self, source: Source) -> Self {
+        match self {
+            Self::Admitted(admitted) => {
+                Self::Admitted(Admitted { receipt: None, source, ..admitted })
+            }
+            Self::Rejected(rejected) => Self::Rejected(Rejected { source, ..rejected }),
+        }
+    }
+
+    /// When to come back, for a refusal that waiting can help.
+    pub fn wait(&self) -> Option<Wait> {
+        match self {
+            Self::Admitted(_) => None,
+            Self::Rejected(rejected) => rejected.wait,
+        }
+    }
+}
+
+/// Proof of one charge: refunding it gives back that charge, once, and never
+/// another. As text it is opaque: keep it, send it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    pub(super) bucket: u64,
+    /// How much had been charged to the bucket before: no two charges share it.
+    pub(super) offset: u64,
+    pub(super) cost: u64,
+}
+
+impl Receipt {
+    /// What was charged.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.bucket, self.offset, self.cost)
+    }
+}
+
+impl FromStr for Receipt {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let mut numbers = text.split('-').map(|part| {
+                let plain = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+                part.parse::<u64>().ok().filter(|n| plain && *n <= crate::bounds::MAX_COUNT)
+            });
+            let receipt =
+                Self { bucket: numbers.next()??, offset: numbers.next()??, cost: numbers.next()?? };
+            (numbers.next().is_none() && receipt.cost > 0).then_some(receipt)
+        };
+        parse().ok_or_else(|| {
+            Error::invalid(format!("{text:?} is not a receipt: send back the one a take answered"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receipts_survive_being_text() {
+        let receipt = Receipt { bucket: 12, offset: 0, cost: 7 };
+        assert_eq!(receipt.to_string().parse::<Receipt>().unwrap(), receipt);
+        for bad in ["", "1-2", "1-2-0", "1-2-3-4", "+1-2-3", "1-2-9007199254740992", "a-b-c"] {
+            assert!(bad.parse::<Receipt>().is_err(), "{bad}");
+        }
+    }
+}

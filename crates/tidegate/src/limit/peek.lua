@@ -1,0 +1,15 @@
+-- peek: what a take of one permit would be told. Writes nothing.
+--
+-- KEYS  the marker, then the key of each item
+-- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms; per item: the
+--       configured capacity
+-- Returns per item
+--       fits      1, capacity, total, reset_after_ms
+--       rejected  0, capacity, total, reset_after_ms, retry_after_ms, remaining
+return each(function(key, item)
+  local w = fetch(key)
+  live(key, w)
+  local capacity = (w.started_over or w.capacity == 0) and tonumber(item[1]) or w.capacity
+  if w.live + 1 > capacity then return refuse(key, w, 1, capacity) end
+  return { 1, capacity, w.live, reset_after(w) }
+end, 1)

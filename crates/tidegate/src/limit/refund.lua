@@ -1,0 +1,42 @@
+-- refund: gives back one charge, once; nothing if it no longer counts.
+--
+-- KEYS  the marker, then the key of each item
+-- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms, max_refunds; per item:
+--       bucket, offset, cost
+-- Returns per item what was given back, 0 for nothing
+local max_refunds = tonumber(ARGV[6])
+
+return each(function(key, item)
+  local bucket, offset, cost = tonumber(item[1]), tonumber(item[2]), tonumber(item[3])
+  local w = fetch(key)
+  if not w.stored then return 0 end
+  live(key, w)
+  if w.started_over or w.rewrite or bucket > w.newest or end_of_life(bucket) <= w.instant then return 0 end
+  local count
+  if bucket == w.newest then
+    if offset < w.void_below or offset + cost > w.ever then return 0 end
+  else
+    count = tonumber(redis.call('HGET', key, int(bucket)))
+    if not count or count < cost then return 0 end
+  end
+
+  local kept, packed = {}, redis.call('HGET', key, 'r') or ''
+  for at = 1, #packed, 24 do
+    local b, o, c = struct.unpack(REFUND, packed, at)
+    if end_of_life(b) > w.instant then
+      if b == bucket and offset < o + c and o < offset + cost then return 0 end
+      kept[#kept + 1] = string.sub(packed, at, at + 23)
+    end
+  end
+  if #kept >= max_refunds then return 0 end
+  kept[#kept + 1] = struct.pack(REFUND, bucket, offset, cost)
+
+  w.total = w.total - cost
+  if count then
+    save(key, w, false, int(bucket), int(count - cost), 'r', table.concat(kept))
+  else
+    w.charged = w.charged - cost
+    save(key, w, false, 'r', table.concat(kept))
+  end
+  return cost
+end, 3)

@@ -1,0 +1,168 @@
+//! The sliding limit's numbers: how much, over what window, on which grid.
+
+use std::time::Duration;
+
+use crate::bounds::{Rate, Window};
+use crate::error::{Error, Result};
+
+/// A window never has more buckets than this.
+const MAX_BUCKETS: u64 = 128;
+
+/// At most `rate × window` permits in any stretch of time as long as the window.
+///
+/// Charges are kept in buckets on a grid of `coalesce`. A bucket counts until its
+/// *end* plus the window, so the bound holds for every window wherever it
+/// starts; the price is at most `coalesce / window` of the throughput.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::limit::Sliding;
+/// let limit = Sliding::new("5/s".parse()?, Duration::from_secs(60))?;
+/// assert_eq!(limit.capacity(), 300);
+/// assert_eq!(limit.coalesce(), Duration::from_millis(600));
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sliding {
+    rate: Rate,
+    window: Window,
+    capacity: u64,
+    grid: Grid,
+}
+
+impl Sliding {
+    /// A limit of `rate` over `window`, coalescing over a hundredth of it.
+    pub fn new(rate: Rate, window: Duration) -> Result<Self> {
+        let window = Window::new(window)?;
+        let capacity = rate.capacity(window)?;
+        Ok(Self { rate, window, capacity, grid: Grid::new(window, window.as_millis() / 100) })
+    }
+
+    /// The same limit with buckets of `coalesce`: at least a 128th of the
+    /// window, at most the window.
+    pub fn with_coalesce(self, coalesce: Duration) -> Result<Self> {
+        let window_ms = self.window.as_millis();
+        let least = window_ms.div_ceil(MAX_BUCKETS);
+        let coalesce_ms = u64::try_from(coalesce.as_millis()).unwrap_or(u64::MAX);
+        if !(least..=window_ms).contains(&coalesce_ms) {
+            return Err(Error::invalid(format!(
+                "buckets of {coalesce:?} in a window of {} s are not allowed: {least} ms to {window_ms} ms are",
+                self.window.as_seconds()
+            )));
+        }
+        Ok(Self { grid: Grid::new(self.window, coalesce_ms), ..self })
+    }
+
+    /// The rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Permits per window.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The width of a bucket.
+    pub fn coalesce(&self) -> Duration {
+        Duration::from_millis(self.grid.coalesce_ms)
+    }
+
+    pub(super) fn grid(&self) -> Grid {
+        self.grid
+    }
+}
+
+/// Buckets by number, and how long each of them counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grid {
+    pub(super) window_ms: u64,
+    pub(super) coalesce_ms: u64,
+    /// A key whose newest bucket starts further ahead of the clock than this is
+    /// from a clock that was wrong: it starts over.
+    pub(super) absurd_ms: u64,
+    /// `2^64 / coalesce_ms`, rounded up: dividing by multiplying takes 2 ns off
+    /// each call.
+    reciprocal: u64,
+}
+
+impl Grid {
+    fn new(window: Window, coalesce_ms: u64) -> Self {
+        let window_ms = window.as_millis();
+        let coalesce_ms = coalesce_ms.max(1);
+        let reciprocal = (u64::MAX / coalesce_ms).wrapping_add(1);
+        Self { window_ms, coalesce_ms, absurd_ms: window_ms.max(60_000), reciprocal }
+    }
+
+    /// The bucket that `now_ms` falls into.
+    #[inline]
+    pub(super) fn bucket(&self, now_ms: u64) -> u64 {
+        // Exact for all times below 2^48 ms, the year 10889; see the test.
+        if now_ms >> 48 != 0 || self.coalesce_ms == 1 {
+            return now_ms / self.coalesce_ms;
+        }
+        let estimate = ((u128::from(now_ms) * u128::from(self.reciprocal)) >> 64) as u64;
+        // The reciprocal is rounded up, so the estimate can only be one too large.
+        estimate - u64::from(estimate * self.coalesce_ms > now_ms)
+    }
+
+    /// The first millisecond of a bucket.
+    #[inline]
+    pub(super) fn start_ms(&self, bucket: u64) -> u64 {
+        bucket * self.coalesce_ms
+    }
+
+    /// The first millisecond at which a bucket no longer counts.
+    #[inline]
+    pub(super) fn end_of_life_ms(&self, bucket: u64) -> u64 {
+        (bucket + 1) * self.coalesce_ms + self.window_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(seconds: u64, coalesce_ms: u64) -> Grid {
+        Grid::new(Window::new(Duration::from_secs(seconds)).unwrap(), coalesce_ms)
+    }
+
+    #[test]
+    fn bucket_numbers_are_quotients() {
+        let mut random = 88_172_645_463_325_252_u64;
+        for coalesce_ms in [1, 2, 3, 7, 10, 600, 1000, 26_784, 2_678_400_000] {
+            let grid = grid(60, coalesce_ms);
+            for i in 0..20_000_u64 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                for now in [
+                    i,
+                    i * coalesce_ms,
+                    (i * coalesce_ms).saturating_sub(1),
+                    random,
+                    random >> 16,
+                    random >> 24,
+                ] {
+                    assert_eq!(grid.bucket(now), now / coalesce_ms, "{now} / {coalesce_ms}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn coalescing_stays_between_a_128th_and_the_whole_window() {
+        let limit = Sliding::new("5/s".parse().unwrap(), Duration::from_secs(60)).unwrap();
+        assert!(limit.with_coalesce(Duration::from_millis(468)).is_err());
+        assert!(limit.with_coalesce(Duration::from_millis(469)).is_ok());
+        assert!(limit.with_coalesce(Duration::from_secs(60)).is_ok());
+        assert!(limit.with_coalesce(Duration::from_millis(60_001)).is_err());
+        let second = Sliding::new("5/s".parse().unwrap(), Duration::from_secs(1)).unwrap();
+        assert_eq!(second.coalesce(), Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,297 @@
+//! What one key has used: its buckets, in 24 bytes while there is only one.
+//!
+//! The rules are those of `take.lua`, `peek.lua`, `refund.lua` and `reset.lua`,
+//! step by step; the differential test holds the two together. A refusal and a
+//! peek change nothing, not even what has expired, so that a clock stepping back
+//! finds the same on every store.
+
+use super::decision::{Receipt, Wait};
+use super::sliding::Grid;
+
+/// How many refunds a key remembers while their buckets count. Beyond it a
+/// refund gives nothing back: forgetting one could give back a charge twice.
+pub(crate) const MAX_REFUNDS: usize = 64;
+
+/// The charges of one key.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    /// The number of the newest bucket.
+    newest: u64,
+    /// What counts in the newest bucket.
+    charged: u64,
+    more: Option<Box<More>>,
+}
+
+/// What most keys do not have.
+#[derive(Debug, Default)]
+struct More {
+    older: Older,
+    /// Refunded from the newest bucket.
+    refunded: u64,
+    /// Receipts for the newest bucket with a smaller offset are void.
+    void_below: u64,
+    /// The capacity of the last `take_with`, 0 after a plain take.
+    capacity: u64,
+    refunds: Vec<Receipt>,
+}
+
+/// A refusal or an admission, before it is dressed as a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) capacity: u64,
+    pub(super) total: u64,
+    pub(super) reset_after_ms: u64,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Admitted(Receipt),
+    Fits,
+    Rejected(Option<Wait>),
+}
+
+/// What a take is judged by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) cost: u64,
+    pub(super) capacity: u64,
+    /// What a later peek shall judge by: 0 for the configured capacity.
+    pub(super) remember: u64,
+}
+
+impl Usage {
+    /// Charges `ask.cost` if it fits.
+    #[inline]
+    pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
+        let instant = self.instant(grid, now_ms);
+        let live = self.live(grid, instant);
+        if live.total + ask.cost > ask.capacity {
+            return self.refuse(grid, now_ms, instant, &live, ask);
+        }
+        self.forget(&live);
+        let bucket = grid.bucket(instant);
+        if bucket != self.newest {
+            self.start(bucket);
+        }
+        if ask.remember != 0 || self.more.is_some() {
+            self.more.get_or_insert_default().capacity = ask.remember;
+        }
+        let offset = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
+        self.charged += ask.cost;
+        Verdict {
+            capacity: ask.capacity,
+            total: live.total + ask.cost,
+            reset_after_ms: grid.end_of_life_ms(bucket) - now_ms,
+            outcome: Outcome::Admitted(Receipt { bucket, offset, cost: ask.cost }),
+        }
+    }
+
+    /// Judges a cost of one without charging it.
+    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, configured: u64) -> Verdict {
+        let instant = self.instant(grid, now_ms);
+        let live = self.live(grid, instant);
+        let remembered = self.more.as_ref().map_or(0, |more| more.capacity);
+        let capacity = if live.started_over || remembered == 0 { configured } else { remembered };
+        if live.total + 1 > capacity {
+            return self.refuse(
+                grid,
+                now_ms,
+                instant,
+                &live,
+                Ask { cost: 1, capacity, remember: 0 },
+            );
+        }
+        Verdict {
+            capacity,
+            total: live.total,
+            reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
+            outcome: Outcome::Fits,
+        }
+    }
+
+    /// Gives back one charge; the amount, or 0 if it no longer counts or has
+    /// been given back before.
+    pub(super) fn refund(&mut self, grid: &Grid, now_ms: u64, receipt: Receipt) -> u64 {
+        let instant = self.instant(grid, now_ms);
+        let live = self.live(grid, instant);
+        // A receipt of a later bucket than the newest is none of ours.
+        let known = receipt.bucket <= self.newest && !live.started_over;
+        if !known || grid.end_of_life_ms(receipt.bucket) <= instant {
+            return 0;
+        }
+        let more = self.more.get_or_insert_default();
+        let charged = if receipt.bucket == self.newest {
+            let known = receipt.offset >= more.void_below
+                && receipt.offset + receipt.cost <= self.charged + more.refunded;
+            if known { &mut self.charged } else { return 0 }
+        } else {
+            match more
+                .older
+                .counts
+                .iter_mut()
+                .find(|packed| unpack(**packed, self.newest).0 == receipt.bucket)
+            {
+                Some(packed) if unpack(*packed, self.newest).1 >= receipt.cost => packed,
+                _ => return 0,
+            }
+        };
+        more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > instant);
+        let overlaps = |other: &Receipt| {
+            other.bucket == receipt.bucket
+                && receipt.offset < other.offset + other.cost
+                && other.offset < receipt.offset + receipt.cost
+        };
+        if more.refunds.len() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
+            return 0;
+        }
+        // The count is in the low bits of a packed bucket, so this lowers either.
+        *charged -= receipt.cost;
+        if receipt.bucket == self.newest {
+            more.refunded += receipt.cost;
+        } else {
+            more.older.sum -= receipt.cost;
+        }
+        more.refunds.push(receipt);
+        receipt.cost
+    }
+
+    /// Forgets all charges. Receipts from before are void.
+    pub(super) fn reset(&mut self) {
+        let void_below = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
+        self.charged = 0;
+        self.more = Some(Box::new(More { refunded: void_below, void_below, ..More::default() }));
+    }
+
+    /// When nothing of this counts any more.
+    #[inline]
+    pub(super) fn end_of_life_ms(&self, grid: &Grid) -> u64 {
+        grid.end_of_life_ms(self.newest)
+    }
+
+    /// The time that decides: the clock's, or that of the newest charge if the
+    /// clock is behind it.
+    #[inline]
+    fn instant(&self, grid: &Grid, now_ms: u64) -> u64 {
+        let newest_ms = grid.start_ms(self.newest);
+        if newest_ms > now_ms + grid.absurd_ms { now_ms } else { newest_ms.max(now_ms) }
+    }
+
+    #[inline]
+    fn live(&self, grid: &Grid, instant: u64) -> Live {
+        let absurd = grid.start_ms(self.newest) > instant;
+        if absurd || grid.end_of_life_ms(self.newest) <= instant {
+            return Live { started_over: true, dead: 0, dead_sum: 0, total: 0 };
+        }
+        let Some(more) = &self.more else {
+            return Live { started_over: false, dead: 0, dead_sum: 0, total: self.charged };
+        };
+        let is_dead =
+            |packed: &&u64| grid.end_of_life_ms(unpack(**packed, self.newest).0) <= instant;
+        let (mut dead, mut dead_sum) = (0, 0);
+        for packed in more.older.counts.iter().take_while(is_dead) {
+            dead += 1;
+            dead_sum += unpack(*packed, self.newest).1;
+        }
+        Live {
+            started_over: false,
+            dead,
+            dead_sum,
+            total: more.older.sum - dead_sum + self.charged,
+        }
+    }
+
+    /// Drops what `live` found dead.
+    #[inline]
+    fn forget(&mut self, live: &Live) {
+        if live.started_over {
+            *self = Self { newest: self.newest, ..Self::default() };
+        } else if live.dead > 0
+            && let Some(more) = &mut self.more
+        {
+            more.older.counts.drain(..live.dead);
+            more.older.sum -= live.dead_sum;
+        }
+    }
+
+    /// Makes `bucket` the newest.
+    fn start(&mut self, bucket: u64) {
+        if self.charged > 0 {
+            let more = self.more.get_or_insert_default();
+            more.older.push(self.newest, self.charged);
+        }
+        if let Some(more) = &mut self.more {
+            (more.refunded, more.void_below) = (0, 0);
+        }
+        (self.newest, self.charged) = (bucket, 0);
+    }
+
+    #[inline(never)]
+    fn refuse(&self, grid: &Grid, now_ms: u64, instant: u64, live: &Live, ask: Ask) -> Verdict {
+        let verdict = |wait| Verdict {
+            capacity: ask.capacity,
+            total: live.total,
+            reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
+            outcome: Outcome::Rejected(wait),
+        };
+        if ask.cost > ask.capacity {
+            return verdict(None);
+        }
+        let needed = live.total + ask.cost - ask.capacity;
+        let older = self.more.as_ref().map_or(&[][..], |more| &more.older.counts[live.dead..]);
+        let buckets = older.iter().map(|packed| unpack(*packed, self.newest));
+        let mut freed = 0;
+        for (bucket, count) in buckets.chain([(self.newest, self.charged)]) {
+            freed += count;
+            if freed >= needed {
+                let free_at = grid.end_of_life_ms(bucket);
+                debug_assert!(free_at > instant);
+                return verdict(Some(Wait {
+                    retry_after_ms: free_at - now_ms,
+                    remaining_after_waiting: ask.capacity.saturating_sub(live.total - freed),
+                }));
+            }
+        }
+        unreachable!("needed is at most the total, and the buckets add up to it")
+    }
+
+    fn reset_after_ms(&self, grid: &Grid, now_ms: u64, total: u64) -> u64 {
+        if total == 0 { 0 } else { grid.end_of_life_ms(self.newest) - now_ms }
+    }
+}
+
+/// What still counts.
+struct Live {
+    /// The newest bucket is over, or from a clock that was wrong.
+    started_over: bool,
+    /// How many of the older buckets are over, and what they hold.
+    dead: usize,
+    dead_sum: u64,
+    total: u64,
+}
+
+/// Buckets before the newest, oldest first, 8 bytes each: the number's low 8
+/// bits above a count of 56. All are less than 256 before the newest, so the
+/// low bits tell which.
+#[derive(Debug, Default)]
+struct Older {
+    counts: Vec<u64>,
+    sum: u64,
+}
+
+impl Older {
+    fn push(&mut self, bucket: u64, count: u64) {
+        if self.counts.len() == self.counts.capacity() {
+            // A quarter more: doubling would cost 16 bytes a bucket.
+            self.counts.reserve_exact(self.counts.len() / 4 + 4);
+        }
+        self.counts.push(bucket << 56 | count);
+        self.sum += count;
+    }
+}
+
+#[inline]
+fn unpack(packed: u64, newest: u64) -> (u64, u64) {
+    let before = (newest as u8).wrapping_sub((packed >> 56) as u8);
+    (newest - u64::from(before), packed & (u64::MAX >> 8))
+}

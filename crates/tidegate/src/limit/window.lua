@@ -1,0 +1,102 @@
+-- What the sliding scripts share; stands between the prelude and each of them.
+--
+-- A key is one hash:
+--   h         the header, eight doubles: coalesce_ms, newest bucket, what counts
+--             in it, what was ever charged to it, the offset below which its
+--             receipts are void, the total of all buckets, the first number an
+--             older bucket may have, the capacity of the last take_with (or 0)
+--   <number>  what counts in an older bucket
+--   r         refunds: bucket, offset and cost, three doubles each
+-- A bucket counts until its end + window.
+local now_ms = now()
+local window_ms, coalesce_ms, absurd_ms, slack_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local HEADER, REFUND = '<dddddddd', '<ddd'
+
+local function end_of_life(bucket)
+  return (bucket + 1) * coalesce_ms + window_ms
+end
+
+-- The stored key. `stored` is false if there is none.
+local function fetch(key)
+  local header = redis.call('HGET', key, 'h')
+  if not header then
+    return { newest = 0, charged = 0, ever = 0, void_below = 0, total = 0, tail = 0, capacity = 0, stored = false }
+  end
+  local grid, newest, charged, ever, void_below, total, tail, capacity = struct.unpack(HEADER, header)
+  local w = { newest = newest, charged = charged, ever = ever, void_below = void_below, total = total,
+    tail = tail, capacity = capacity, stored = true }
+  if grid ~= coalesce_ms then
+    -- Written on another grid: all of it counts as if charged at its newest
+    -- moment, which can only be late. Receipts from before are void.
+    w.newest = math.floor(((newest + 1) * grid - 1) / coalesce_ms)
+    w.charged, w.ever, w.void_below, w.tail, w.rewrite = total, total, total, w.newest, true
+  end
+  return w
+end
+
+-- Adds `instant`, what is over by then, and what still counts. The time that
+-- decides is the clock's, or that of the newest charge if the clock is behind.
+local function live(key, w)
+  local newest_ms = w.newest * coalesce_ms
+  local absurd = newest_ms > now_ms + absurd_ms
+  w.instant = absurd and now_ms or math.max(now_ms, newest_ms)
+  w.started_over = absurd or end_of_life(w.newest) <= w.instant
+  w.dead, w.live, w.first = nil, w.total, w.tail
+  if w.started_over then
+    w.live = 0
+  elseif w.tail < w.newest then
+    -- The last number that is over by now.
+    local last = math.min(math.floor((w.instant - window_ms) / coalesce_ms) - 1, w.newest - 1)
+    if last >= w.tail then
+      w.dead = {}
+      for number = w.tail, last do w.dead[#w.dead + 1] = int(number) end
+      for _, count in ipairs(redis.call('HMGET', key, unpack(w.dead))) do
+        if count then w.live = w.live - tonumber(count) end
+      end
+      w.first = last + 1
+    end
+  end
+end
+
+-- Writes the header, and with `born` the end of the key.
+local function save(key, w, born, ...)
+  local header = struct.pack(HEADER, coalesce_ms, w.newest, w.charged, w.ever, w.void_below, w.total, w.tail, w.capacity)
+  redis.call('HSET', key, 'h', header, ...)
+  if born then
+    local rest_ms = math.max(end_of_life(w.newest) - now_ms, 0)
+    redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
+  end
+end
+
+local function reset_after(w)
+  return w.live == 0 and 0 or end_of_life(w.newest) - now_ms
+end
+
+-- How long until `cost` fits into `capacity`: milliseconds, and what is free
+-- then. Both -1 if it never does.
+local function wait(key, w, cost, capacity)
+  if cost > capacity then return -1, -1 end
+  local needed, freed = w.live + cost - capacity, 0
+  local from = w.first
+  while from < w.newest do
+    local last = math.min(from + 15, w.newest - 1)
+    local numbers = {}
+    for number = from, last do numbers[#numbers + 1] = int(number) end
+    for i, count in ipairs(redis.call('HMGET', key, unpack(numbers))) do
+      if count then
+        freed = freed + tonumber(count)
+        if freed >= needed then
+          return end_of_life(from + i - 1) - now_ms, math.max(capacity - (w.live - freed), 0)
+        end
+      end
+    end
+    from = last + 1
+  end
+  return end_of_life(w.newest) - now_ms, capacity
+end
+
+-- A refusal: nothing is written.
+local function refuse(key, w, cost, capacity)
+  local retry_after, remaining_after = wait(key, w, cost, capacity)
+  return { 0, capacity, w.live, reset_after(w), retry_after, remaining_after }
+end

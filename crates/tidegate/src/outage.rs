@@ -1,0 +1,93 @@
+//! What to answer while the store is away, and after it lost something.
+//!
+//! An absent Redis is an answer, not a hang: every call has a deadline, and
+//! every part declares what it says instead.
+
+use std::num::NonZeroU32;
+
+use crate::error::{Error, Result};
+
+/// What a limit answers while its store is away. Every such answer is marked
+/// with its [source](crate::limit::Source).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Outage {
+    /// Admit.
+    #[default]
+    Open,
+    /// Refuse, with a time to come back. The only policy under which a limit
+    /// stays exact.
+    Closed,
+    /// Decide in this process, by a share of the limit. Starts empty, and what
+    /// it admits is not charged to the store later.
+    Local(Share),
+}
+
+/// What a limit answers after its store lost acknowledged charges: a restart, a
+/// failover, a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum AfterLoss {
+    /// Go on from what is left: at most one further capacity per key.
+    #[default]
+    Admit,
+    /// Refuse for one window, so that what was forgotten no longer counts.
+    Hold,
+}
+
+/// A part of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share(Part);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    OneOf(NonZeroU32),
+    Millionths(u32),
+}
+
+impl Share {
+    /// An equal share for each of `nodes`.
+    pub fn one_of(nodes: NonZeroU32) -> Self {
+        Self(Part::OneOf(nodes))
+    }
+
+    /// A fraction above 0, up to 1, exact to a millionth.
+    pub fn fraction(fraction: f64) -> Result<Self> {
+        let millionths = (fraction * 1e6).round();
+        if !(1.0..=1e6).contains(&millionths) {
+            return Err(Error::invalid(format!(
+                "a share of {fraction} is not allowed: 0.000001 to 1 are"
+            )));
+        }
+        Ok(Self(Part::Millionths(millionths as u32)))
+    }
+
+    /// This share of `capacity`, rounded down: all shares together never exceed it.
+    pub fn of(self, capacity: u64) -> u64 {
+        match self.0 {
+            Part::OneOf(nodes) => capacity / u64::from(nodes.get()),
+            Part::Millionths(millionths) => {
+                (u128::from(capacity) * u128::from(millionths) / 1_000_000) as u64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_add_up_to_more_than_the_whole() {
+        for (capacity, nodes) in [(300, 7), (5, 8), (1, 1), ((1 << 53) - 1, 3)] {
+            let share = Share::one_of(NonZeroU32::new(nodes).unwrap()).of(capacity);
+            assert!(share * u64::from(nodes) <= capacity);
+        }
+        assert_eq!(Share::fraction(0.29).unwrap().of(100), 29);
+        assert!(
+            Share::fraction(0.0).is_err()
+                && Share::fraction(1.1).is_err()
+                && Share::fraction(f64::NAN).is_err()
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The background loop: bounded batches, jitter, a clean end.
+//!
+//! A job handles at most one batch per call and says how much it did. A full
+//! batch means there is more, so the next follows at once: a reaper that was
+//! away catches up without ever holding anything for long.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock;
+use crate::error::Result;
+use crate::metrics::ReaperMetrics;
+
+/// How a reaper runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Rhythm {
+    /// From one run to the next, give or take a tenth.
+    pub interval: Duration,
+    /// The most a job may handle per call.
+    pub batch: NonZeroUsize,
+}
+
+/// A running loop. It ends when this is dropped, or stopped.
+#[derive(Debug)]
+pub struct Reaper {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Reaper {
+    /// Runs `job(batch)` again and again. It returns how many items it handled.
+    pub(crate) fn start<J, F>(rhythm: Rhythm, metrics: ReaperMetrics, mut job: J) -> Self
+    where
+        J: FnMut(usize) -> F + Send + 'static,
+        F: Future<Output = Result<usize>> + Send,
+    {
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let random = RandomState::new();
+            loop {
+                let pause = jitter(rhythm.interval, random.hash_one(clock::monotonic()));
+                tokio::select! {
+                    _ = stopped.changed() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                let started = clock::monotonic();
+                let mut items = 0;
+                loop {
+                    match job(rhythm.batch.get()).await {
+                        Ok(handled) => {
+                            items += handled;
+                            if handled < rhythm.batch.get() || *stopped.borrow() {
+                                break;
+                            }
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "reaper failed, the next run will try again");
+                            metrics.failures.inc();
+                            break;
+                        }
+                    }
+                    tokio::task::yield_now().await;
+                }
+                metrics.ran(items, started.elapsed());
+            }
+        });
+        Self { stop, task }
+    }
+
+    /// Ends the loop after the batch it is in.
+    pub async fn stop(self) {
+        // A loop that has ended already is stopped.
+        let _ = self.stop.send(true);
+        let _ = self.task.await;
+    }
+}
+
+/// `interval` give or take a tenth.
+fn jitter(interval: Duration, random: u64) -> Duration {
+    interval.mul_f64(0.9 + 0.2 * (random % 1024) as f64 / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn rhythm(interval: Duration) -> Rhythm {
+        Rhythm { interval, batch: NonZeroUsize::new(10).unwrap() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_batch_is_followed_at_once_and_a_short_one_by_a_pause() {
+        let metrics = Metrics::default();
+        let left = Arc::new(AtomicUsize::new(35));
+        let (seen, mut batches) = tokio::sync::mpsc::unbounded_channel();
+        let job = {
+            let left = left.clone();
+            move |batch: usize| {
+                let handled = left.load(Ordering::Relaxed).min(batch);
+                left.fetch_sub(handled, Ordering::Relaxed);
+                let _ = seen.send(handled);
+                async move { Ok(handled) }
+            }
+        };
+        let reaper = Reaper::start(rhythm(Duration::from_secs(60)), metrics.reaper("test"), job);
+        let mut handled = Vec::new();
+        for _ in 0..4 {
+            handled.push(batches.recv().await.unwrap());
+        }
+        assert_eq!(handled, [10, 10, 10, 5]);
+        assert_eq!(batches.recv().await, Some(0), "the next run comes by itself");
+        reaper.stop().await;
+        assert!(batches.recv().await.is_none(), "a stopped reaper never runs again");
+        let text = metrics.encode();
+        assert!(text.contains(r#"tidegate_reaper_items_total{reaper="test"} 35"#), "{text}");
+        assert!(text.contains(r#"tidegate_reaper_runs_total{reaper="test"} 2"#), "{text}");
+    }
+
+    #[test]
+    fn jitter_is_a_tenth_at_most() {
+        for random in 0..2048 {
+            let pause = jitter(Duration::from_secs(100), random);
+            assert!((90.0..=110.0).contains(&pause.as_secs_f64()));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! How subjects are spread over partitions, and what Redis keys start with.
+//!
+//! A script touches an entity and its index together, so in a cluster both must
+//! be in one slot: they carry the hash tag of the subject's partition. One
+//! partition on a single server needs no tag and writes none.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher24;
+
+use crate::error::{Error, Result};
+use crate::key::Name;
+
+/// Partitions and how to find them. The same on every node that shares the
+/// data: a marker in the store sees to that.
+#[derive(Debug, Clone)]
+pub(crate) struct Keyspace {
+    /// The namespace with its colon, or nothing.
+    namespace: String,
+    partitions: u32,
+    tagged: bool,
+    hash_key: [u8; 16],
+}
+
+/// The most partitions a keyspace may have.
+const MAX_PARTITIONS: u32 = 1024;
+
+/// Partitions of a cluster unless something else is asked for: enough to be
+/// spread evenly, few enough to be asked in parallel.
+const CLUSTER_PARTITIONS: u32 = 64;
+
+impl Keyspace {
+    pub(crate) fn new(
+        namespace: Option<&Name>,
+        partitions: Option<u32>,
+        hash_key: [u8; 16],
+        is_cluster: bool,
+    ) -> Result<Self> {
+        let partitions = partitions.unwrap_or(if is_cluster { CLUSTER_PARTITIONS } else { 1 });
+        if !(1..=MAX_PARTITIONS).contains(&partitions) {
+            return Err(Error::config(format!(
+                "{partitions} partitions are not allowed: 1 to {MAX_PARTITIONS} are"
+            )));
+        }
+        Ok(Self {
+            namespace: namespace.map(|name| format!("{}:", name.as_str())).unwrap_or_default(),
+            partitions,
+            tagged: is_cluster || partitions > 1,
+            hash_key,
+        })
+    }
+
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// The partition of a subject.
+    pub(crate) fn partition(&self, subject: &str) -> u32 {
+        if self.partitions == 1 {
+            return 0;
+        }
+        (self.hash(subject) % u64::from(self.partitions)) as u32
+    }
+
+    /// What every key of a partition starts with.
+    pub(crate) fn prefix(&self, partition: u32) -> String {
+        match self.tagged {
+            true => format!("{}{{{partition}}}:", self.namespace),
+            false => self.namespace.clone(),
+        }
+    }
+
+    /// The marker of a partition.
+    pub(crate) fn marker(&self, partition: u32) -> String {
+        format!("{}tidegate:marker", self.prefix(partition))
+    }
+
+    /// Tells one way of spreading from another without telling the hash key.
+    pub(crate) fn hash_id(&self) -> String {
+        format!("sip24-{:016x}", self.hash("tidegate"))
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(text.as_bytes());
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_partition_on_a_single_server_adds_nothing() {
+        let keyspace = Keyspace::new(None, None, [0; 16], false).unwrap();
+        assert_eq!(keyspace.prefix(0), "");
+        assert_eq!(keyspace.marker(0), "tidegate:marker");
+    }
+
+    #[test]
+    fn a_cluster_always_tags_and_a_namespace_is_a_prefix() {
+        let name = Name::new("blue").unwrap();
+        let keyspace = Keyspace::new(Some(&name), Some(1), [0; 16], true).unwrap();
+        assert_eq!(keyspace.prefix(0), "blue:{0}:");
+    }
+
+    #[test]
+    fn the_hash_never_changes() {
+        let keyspace = Keyspace::new(None, Some(64), [0; 16], false).unwrap();
+        let partitions: Vec<_> =
+            ["a", "user_123", "{x}:y"].iter().map(|key| keyspace.partition(key)).collect();
+        assert_eq!((partitions, keyspace.hash_id().as_str()), (vec![0, 0, 0], ""));
+    }
+
+    #[test]
+    fn partitions_share_the_subjects_evenly() {
+        let keyspace = Keyspace::new(None, Some(16), [7; 16], false).unwrap();
+        let mut subjects = [0; 16];
+        for i in 0..16_000 {
+            subjects[keyspace.partition(&format!("user_{i}")) as usize] += 1;
+        }
+        assert!(subjects.iter().all(|count| (850..1150).contains(count)), "{subjects:?}");
+    }
+}

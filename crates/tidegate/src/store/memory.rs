@@ -1,0 +1,476 @@
+//! What in-process parts stand on: a table of keys in shards, and the time index.
+//!
+//! A shard is one lock over a dense slab of entries, a hash table of slots, and
+//! a time index that says which entry may be over. An entry costs its own size,
+//! 5 to 10 bytes of table and about 25 of index. Nothing here knows what an
+//! entry means.
+
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use compact_str::CompactString;
+use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::clock::Timestamp;
+
+/// Ids by the time at which they are due. Finding the `k` that are due takes
+/// `O(log n + k)`; nothing is ever scanned. On Redis the same is a sorted set,
+/// see `index_*` in `prelude.lua`.
+///
+/// ```
+/// use tidegate::clock::Timestamp;
+/// use tidegate::store::TimeIndex;
+/// let mut index = TimeIndex::default();
+/// index.insert(Timestamp::from_millis(20), "b");
+/// index.insert(Timestamp::from_millis(10), "a");
+/// assert_eq!(index.pop_due(Timestamp::from_millis(15)), Some((Timestamp::from_millis(10), "a")));
+/// assert_eq!(index.pop_due(Timestamp::from_millis(15)), None);
+/// assert_eq!(index.len(), 1);
+/// ```
+#[derive(Debug, Clone)]
+pub struct TimeIndex<T>(BTreeSet<(Timestamp, T)>);
+
+impl<T: Ord + Copy> TimeIndex<T> {
+    /// Adds `id`, due at `at`.
+    pub fn insert(&mut self, at: Timestamp, id: T) {
+        self.0.insert((at, id));
+    }
+
+    /// Removes `id`, which was due at `at`; whether it was there.
+    pub fn remove(&mut self, at: Timestamp, id: T) -> bool {
+        self.0.remove(&(at, id))
+    }
+
+    /// Removes and returns the first id that is due at `now`.
+    pub fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, T)> {
+        let first = *self.0.first()?;
+        (first.0 <= now).then(|| self.0.remove(&first)).map(|_| first)
+    }
+
+    /// When the first id is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// How many ids there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Default for TimeIndex<T> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+/// Entries per allocation of the slab.
+const CHUNK: usize = 64;
+
+/// Below this many slots a shard is not worth rebuilding.
+const SMALL: usize = 4 * CHUNK;
+
+/// A table of `T` by key, in shards, never above `max_keys` in all.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    shards: Box<[Shard<T>]>,
+    hasher: foldhash::fast::RandomState,
+    keys: AtomicUsize,
+    max_keys: usize,
+}
+
+// Two cache lines: neighbours are fetched in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard<T> {
+    slots: Mutex<Slots<T>>,
+    /// When the first entry may be over; read without the lock.
+    next_due_ms: AtomicU64,
+}
+
+/// What the lock of a shard guards.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    table: HashTable<u32>,
+    chunks: Vec<Vec<Slot<T>>>,
+    free: Vec<u32>,
+    due: TimeIndex<u32>,
+    /// Counters of the shard, so that counting needs no atomics.
+    pub(crate) admitted: u64,
+    pub(crate) rejected: u64,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    key: CompactString,
+    entry: T,
+}
+
+/// What an entry must tell the table.
+pub(crate) trait Entry: Default {
+    /// What the table's owner knows and the entry does not.
+    type Context: Copy;
+
+    /// When the entry holds nothing that counts any more.
+    fn end_ms(&self, context: Self::Context) -> u64;
+}
+
+/// Whether a key could be had.
+pub(crate) enum Lookup<R> {
+    Found(R),
+    /// The key is new and the table is full of entries that still count.
+    Full,
+}
+
+impl<T: Entry> Table<T> {
+    pub(crate) fn new(max_keys: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        let shards = (cores * 16).next_power_of_two();
+        Self {
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            hasher: foldhash::fast::RandomState::default(),
+            keys: AtomicUsize::new(0),
+            max_keys,
+        }
+    }
+
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Runs `change` on the entry of `key`, made if it is absent and dropped
+    /// again if `change` says it need not be kept.
+    #[inline]
+    pub(crate) fn upsert<R>(
+        &self,
+        key: &str,
+        now: Timestamp,
+        context: T::Context,
+        change: impl Fn(&mut T, &mut Tally<'_>) -> (R, bool),
+    ) -> Lookup<R> {
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard(hash);
+        let mut guard = shard.slots.lock();
+        let slots = &mut *guard;
+        if let Some(slot) = slots.find(hash, key) {
+            let (entry, mut tally) = slots.entry_and_tally(slot);
+            return Lookup::Found(change(entry, &mut tally).0);
+        }
+        drop(guard);
+        self.insert(hash, key, now, context, change)
+    }
+
+    #[inline(never)]
+    fn insert<R>(
+        &self,
+        hash: u64,
+        key: &str,
+        now: Timestamp,
+        context: T::Context,
+        change: impl Fn(&mut T, &mut Tally<'_>) -> (R, bool),
+    ) -> Lookup<R> {
+        let has_room = self.reserve() || (self.make_room(now, context) && self.reserve());
+        let shard = self.shard(hash);
+        let mut guard = shard.slots.lock();
+        let slots = &mut *guard;
+        // Somebody else may have made it meanwhile.
+        if let Some(slot) = slots.find(hash, key) {
+            if has_room {
+                self.keys.fetch_sub(1, Ordering::Relaxed);
+            }
+            let (entry, mut tally) = slots.entry_and_tally(slot);
+            return Lookup::Found(change(entry, &mut tally).0);
+        }
+        if !has_room {
+            return Lookup::Full;
+        }
+        let mut entry = T::default();
+        let (result, keep) = change(&mut entry, &mut slots.tally());
+        if keep {
+            let due = Timestamp::from_millis(entry.end_ms(context));
+            slots.insert(&self.hasher, hash, Slot { key: key.into(), entry }, due);
+            shard.publish(slots);
+        } else {
+            self.keys.fetch_sub(1, Ordering::Relaxed);
+        }
+        Lookup::Found(result)
+    }
+
+    /// Runs `look` on the entry of `key`, if there is one.
+    pub(crate) fn get<R>(&self, key: &str, look: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let hash = self.hasher.hash_one(key);
+        let mut slots = self.shard(hash).slots.lock();
+        let slot = slots.find(hash, key)?;
+        Some(look(&mut slots.slot(slot).entry))
+    }
+
+    /// Drops up to `limit` entries that were over by `now`, and says how many it
+    /// looked at and dropped.
+    pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: T::Context) -> usize {
+        let mut left = limit;
+        let mut dropped = 0;
+        for shard in &self.shards {
+            if left == 0 {
+                break;
+            }
+            if shard.next_due_ms.load(Ordering::Relaxed) > now.as_millis() {
+                continue;
+            }
+            let mut slots = shard.slots.lock();
+            dropped += slots.sweep(&self.hasher, now, &mut left, context);
+            shard.publish(&slots);
+        }
+        self.keys.fetch_sub(dropped, Ordering::Relaxed);
+        dropped
+    }
+
+    /// When the first entry may be over.
+    pub(crate) fn next_due(&self) -> Timestamp {
+        let due = self.shards.iter().map(|shard| shard.next_due_ms.load(Ordering::Relaxed));
+        Timestamp::from_millis(due.min().unwrap_or(u64::MAX))
+    }
+
+    /// The counters of all shards: admitted and rejected.
+    pub(crate) fn tallies(&self) -> (u64, u64) {
+        self.shards
+            .iter()
+            .map(|shard| shard.slots.lock())
+            .fold((0, 0), |sum, slots: MutexGuard<'_, _>| {
+                (sum.0 + slots.admitted, sum.1 + slots.rejected)
+            })
+    }
+
+    /// Takes one of `max_keys` places.
+    fn reserve(&self) -> bool {
+        let claim = |keys| (keys < self.max_keys).then_some(keys + 1);
+        self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok()
+    }
+
+    /// At the cap: drops a few entries that no longer count, wherever they are.
+    fn make_room(&self, now: Timestamp, context: T::Context) -> bool {
+        self.sweep(now, 16, context) > 0
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Shard<T> {
+        // The top bits choose within hashbrown, the next ones here.
+        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+    }
+}
+
+impl<T: Entry> Shard<T> {
+    fn publish(&self, slots: &Slots<T>) {
+        let next = slots.due.next_due().map_or(u64::MAX, Timestamp::as_millis);
+        self.next_due_ms.store(next, Ordering::Relaxed);
+    }
+}
+
+impl<T> Default for Shard<T> {
+    fn default() -> Self {
+        Self { slots: Mutex::default(), next_due_ms: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self {
+            table: HashTable::new(),
+            chunks: Vec::new(),
+            free: Vec::new(),
+            due: TimeIndex::default(),
+            admitted: 0,
+            rejected: 0,
+        }
+    }
+}
+
+/// The counters of a shard, in the hands of whoever holds its lock.
+pub(crate) struct Tally<'a> {
+    pub(crate) admitted: &'a mut u64,
+    pub(crate) rejected: &'a mut u64,
+}
+
+impl<T: Entry> Slots<T> {
+    #[inline]
+    fn find(&self, hash: u64, key: &str) -> Option<u32> {
+        self.table.find(hash, |slot| self.at(*slot).key == key).copied()
+    }
+
+    #[inline]
+    fn at(&self, slot: u32) -> &Slot<T> {
+        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    #[inline]
+    fn slot(&mut self, slot: u32) -> &mut Slot<T> {
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    #[inline]
+    fn entry_and_tally(&mut self, slot: u32) -> (&mut T, Tally<'_>) {
+        let entry = &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK].entry;
+        (entry, Tally { admitted: &mut self.admitted, rejected: &mut self.rejected })
+    }
+
+    fn tally(&mut self) -> Tally<'_> {
+        Tally { admitted: &mut self.admitted, rejected: &mut self.rejected }
+    }
+
+    fn insert(
+        &mut self,
+        hasher: &foldhash::fast::RandomState,
+        hash: u64,
+        new: Slot<T>,
+        due: Timestamp,
+    ) {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                *self.slot(slot) = new;
+                slot
+            }
+            None => self.append(new),
+        };
+        let chunks = &self.chunks;
+        let rehash = |slot: &u32| {
+            hasher.hash_one(&*chunks[*slot as usize / CHUNK][*slot as usize % CHUNK].key)
+        };
+        self.table.insert_unique(hash, slot, rehash);
+        self.due.insert(due, slot);
+    }
+
+    fn append(&mut self, new: Slot<T>) -> u32 {
+        let slot = match self.chunks.last() {
+            Some(last) => (self.chunks.len() - 1) * CHUNK + last.len(),
+            None => 0,
+        };
+        if slot % CHUNK == 0 {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            last.push(new);
+        }
+        slot as u32
+    }
+
+    /// An entry is indexed by the end it had when it was last looked at. If it
+    /// has been used since, it is indexed anew: once per life, not per use.
+    fn sweep(
+        &mut self,
+        hasher: &foldhash::fast::RandomState,
+        now: Timestamp,
+        left: &mut usize,
+        context: T::Context,
+    ) -> usize {
+        let mut dropped = 0;
+        while *left > 0 {
+            let Some((_, slot)) = self.due.pop_due(now) else { break };
+            *left -= 1;
+            let end = Timestamp::from_millis(self.at(slot).entry.end_ms(context));
+            if end > now {
+                self.due.insert(end, slot);
+                continue;
+            }
+            let hash = hasher.hash_one(&*self.at(slot).key);
+            if let Ok(found) = self.table.find_entry(hash, |other| *other == slot) {
+                found.remove();
+            }
+            *self.slot(slot) = Slot { key: CompactString::default(), entry: T::default() };
+            self.free.push(slot);
+            dropped += 1;
+        }
+        if dropped > 0 {
+            self.shrink(hasher);
+        }
+        dropped
+    }
+
+    /// Gives memory back when three quarters of the slots are empty.
+    fn shrink(&mut self, hasher: &foldhash::fast::RandomState) {
+        let slots = self.chunks.len() * CHUNK;
+        if slots < SMALL || self.table.len() * 4 > slots {
+            return;
+        }
+        let old = std::mem::take(self);
+        (self.admitted, self.rejected) = (old.admitted, old.rejected);
+        let mut due_at = vec![Timestamp::default(); slots];
+        for (at, slot) in old.due.0 {
+            due_at[slot as usize] = at;
+        }
+        let entries = old.chunks.into_iter().flatten().zip(due_at);
+        for (slot, due) in entries.filter(|(slot, _)| !slot.key.is_empty()) {
+            let hash = hasher.hash_one(&*slot.key);
+            self.insert(hasher, hash, slot, due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Until(u64);
+
+    impl Entry for Until {
+        type Context = ();
+        fn end_ms(&self, (): ()) -> u64 {
+            self.0
+        }
+    }
+
+    fn put(table: &Table<Until>, key: &str, until: u64, now: u64) -> bool {
+        let change = |entry: &mut Until, _: &mut Tally<'_>| {
+            entry.0 = until;
+            ((), true)
+        };
+        matches!(table.upsert(key, Timestamp::from_millis(now), (), change), Lookup::Found(()))
+    }
+
+    #[test]
+    fn the_cap_holds_and_only_what_is_over_makes_room() {
+        let table = Table::new(1000);
+        for i in 0..1000 {
+            assert!(put(&table, &format!("k{i}"), 100 + i, 0));
+        }
+        assert!(!put(&table, "late", 5000, 99), "nothing is over at 99");
+        assert!(put(&table, "late", 5000, 100), "k0 is over at 100");
+        assert_eq!(table.len(), 1000);
+        assert!(put(&table, "k999", 9000, 100), "a known key needs no room");
+        assert!(!put(&table, "later", 5000, 100));
+    }
+
+    #[test]
+    fn a_used_entry_outlives_its_first_due_time() {
+        let table = Table::new(10);
+        assert!(put(&table, "a", 100, 0));
+        assert!(put(&table, "a", 300, 50));
+        assert_eq!(table.sweep(Timestamp::from_millis(200), 10, ()), 0);
+        assert!(table.get("a", |_| ()).is_some());
+        assert_eq!(table.sweep(Timestamp::from_millis(300), 10, ()), 1);
+        assert!(table.get("a", |_| ()).is_none());
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn memory_comes_back_after_a_flood() {
+        let table = Table::new(200_000);
+        for i in 0..100_000 {
+            assert!(put(&table, &format!("k{i}"), if i % 100 == 0 { 1000 } else { 10 }, 0));
+        }
+        assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, ()), 99_000);
+        let slots: usize =
+            table.shards.iter().map(|shard| shard.slots.lock().chunks.len() * CHUNK).sum();
+        assert!(slots <= 1000 + table.shards.len() * SMALL, "{slots} slots for 1000 keys");
+        for i in (0..100_000).step_by(100) {
+            assert!(table.get(&format!("k{i}"), |entry| assert_eq!(entry.0, 1000)).is_some());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Where state is kept: in this process, or on Redis, Valkey or their Cluster.
+//!
+//! A closed enum, so that nothing is boxed on the way and no type parameter
+//! leaks into a user's types. Rooms implement each operation once per variant.
+
+mod keyspace;
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+use std::time::Duration;
+
+pub use self::memory::TimeIndex;
+pub use self::redis::RedisStore;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::key::Name;
+use crate::metrics::StoreMetrics;
+
+/// An open store. Clones share it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Store {
+    /// In this process: nothing to install, and gone with it.
+    Memory(Clock),
+    /// Redis, Valkey or a Cluster of either.
+    Redis(RedisStore),
+}
+
+/// How to open a store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StoreOptions {
+    /// The clock; on Redis, the system's clock means the server's.
+    pub clock: Clock,
+    /// A prefix of every Redis key, so that several can share a server.
+    pub namespace: Option<Name>,
+    /// How many partitions subjects are spread over: 1 on a single server, 64 in
+    /// a cluster unless set. Fixed by the first use of a namespace.
+    pub partitions: Option<u32>,
+    /// The key of the hash that spreads them. Fixed likewise.
+    pub hash_key: [u8; 16],
+    /// How long a call may take, waiting included.
+    pub deadline: Duration,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// Send small packets at once. Calls are batched before they are sent, so
+    /// this costs nothing.
+    pub nodelay: bool,
+    /// The certificate authority to trust for `rediss://`, in PEM form; the
+    /// system's unless set.
+    pub tls_ca: Option<Vec<u8>>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            namespace: None,
+            partitions: None,
+            hash_key: *b"tidegate-spread1",
+            deadline: Duration::from_millis(100),
+            connect_timeout: Duration::from_millis(500),
+            nodelay: true,
+            tls_ca: None,
+        }
+    }
+}
+
+impl Store {
+    pub(crate) async fn open(
+        url: &str,
+        options: &StoreOptions,
+        metrics: StoreMetrics,
+    ) -> Result<Self> {
+        let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
+        match scheme {
+            "memory" => Ok(Self::Memory(options.clock.clone())),
+            "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
+                Ok(Self::Redis(RedisStore::open(url, options, metrics).await?))
+            }
+            // Only the scheme is repeated: the rest may hold a password.
+            _ => Err(Error::config(format!(
+                "the store's URL starts with {scheme:?}: memory:, redis://, rediss://, redis-cluster:// and \
+                 rediss-cluster:// are allowed"
+            ))),
+        }
+    }
+
+    /// Whether it can be used right now.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Redis(store) => store.check(),
+        }
+    }
+}

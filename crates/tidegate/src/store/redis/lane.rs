@@ -1,0 +1,278 @@
+//! One partition's way to its server.
+//!
+//! Calls that wait at the same time travel together: up to [`MAX_BATCH`] of one
+//! script in one round trip. While two batches are under way the next one
+//! gathers, so batches grow with the load and a lone call never waits for
+//! company. A lane whose server is away refuses at once and keeps probing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use compact_str::CompactString;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use redis::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::breaker::Breaker;
+use super::script::Script;
+use super::{Shared, failure};
+use crate::clock;
+use crate::error::{Error, Result};
+
+/// Calls per round trip. Redis is busy for some 200 µs with as many takes.
+const MAX_BATCH: usize = 64;
+
+/// Round trips under way at once.
+const IN_FLIGHT: usize = 2;
+
+/// Calls that may wait; beyond it the store counts as away.
+const MAX_WAITING: usize = 16_384;
+
+/// One operation on one subject.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) script: &'static Script,
+    /// Arguments that all calls of one kind share; calls travel together only if
+    /// it is the same allocation.
+    pub(crate) shared: Arc<[CompactString]>,
+    pub(crate) key: String,
+    pub(crate) own: Vec<CompactString>,
+    /// The time a test set.
+    pub(crate) now_ms: Option<u64>,
+}
+
+impl Call {
+    fn travels_with(&self, other: &Self) -> bool {
+        std::ptr::eq(self.script, other.script)
+            && Arc::ptr_eq(&self.shared, &other.shared)
+            && self.now_ms == other.now_ms
+    }
+}
+
+struct Job {
+    call: Call,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<Value>>,
+}
+
+/// The near end of a lane.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) breaker: Arc<Breaker>,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Lane {
+    /// Starts a lane. `first` hears of its first attempt to reach the server.
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        partition: u32,
+        first: oneshot::Sender<Result<()>>,
+    ) -> Self {
+        let breaker = Arc::new(Breaker::new());
+        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
+        let far = Arc::new(Far { shared, partition, breaker: breaker.clone() });
+        tokio::spawn(far.clone().probe(Some(first), jobs.downgrade()));
+        tokio::spawn(far.run(waiting, jobs.downgrade()));
+        Self { breaker, jobs }
+    }
+
+    /// Makes a call; always answers by `deadline`, give or take a timer's tick.
+    pub(super) async fn call(&self, call: Call, deadline: Instant) -> Result<Value> {
+        self.breaker.check()?;
+        let (reply, answer) = oneshot::channel();
+        self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| {
+            Error::unavailable(format!("{MAX_WAITING} calls are already waiting for the store"))
+        })?;
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::unavailable("the store is shutting down")),
+            Err(_) => Err(Error::unavailable("the store did not answer within the deadline")),
+        }
+    }
+}
+
+/// The far end of a lane: what its tasks share.
+struct Far {
+    shared: Arc<Shared>,
+    partition: u32,
+    breaker: Arc<Breaker>,
+}
+
+impl Far {
+    async fn run(self: Arc<Self>, mut jobs: mpsc::Receiver<Job>, alive: mpsc::WeakSender<Job>) {
+        let mut gathered = Vec::with_capacity(MAX_BATCH);
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some(()) = under_way.next() => {}
+                count = jobs.recv_many(&mut gathered, MAX_BATCH), if under_way.len() < IN_FLIGHT => {
+                    if count == 0 {
+                        break;
+                    }
+                    for batch in batches(&mut gathered) {
+                        under_way.push(self.clone().deliver(batch, alive.clone()));
+                    }
+                }
+            }
+        }
+        while under_way.next().await.is_some() {}
+    }
+
+    /// Sends a batch and hands out its answers.
+    async fn deliver(self: Arc<Self>, batch: Vec<Job>, alive: mpsc::WeakSender<Job>) {
+        let Some(deadline) = batch.iter().map(|job| job.deadline).max() else { return };
+        if let Err(refusal) = self.breaker.check() {
+            return answer_all(batch, &refusal);
+        }
+        let metrics = &self.shared.metrics;
+        let started = clock::monotonic();
+        let outcome = tokio::time::timeout_at(deadline, self.attempt(&batch)).await;
+        metrics.batch(batch.len(), started.elapsed());
+        let (number, outcome) = match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                metrics.failed_calls.inc_by(batch.len() as u64);
+                let silence = Error::unavailable("the store did not answer within the deadline");
+                if self.breaker.was_silent(silence.clone()) {
+                    self.reconnect(None, alive);
+                }
+                return answer_all(batch, &silence);
+            }
+        };
+        match outcome {
+            Ok(replies) => {
+                self.breaker.succeeded();
+                for (job, reply) in batch.into_iter().zip(replies) {
+                    // The caller may have given up.
+                    let _ = job.reply.send(item(reply));
+                }
+            }
+            Err(error) => {
+                metrics.failed_calls.inc_by(batch.len() as u64);
+                let failed = failure(&error);
+                let broken =
+                    error.is_connection_dropped() || error.is_io_error() || failed.is_transient();
+                if broken && self.breaker.open(failed.clone()) {
+                    self.reconnect(number, alive);
+                }
+                answer_all(batch, &failed);
+            }
+        }
+    }
+
+    /// One round trip; the number of the connection that was used, if any.
+    async fn attempt(&self, batch: &[Job]) -> (Option<u64>, redis::RedisResult<Vec<Value>>) {
+        let (number, mut link) = match self.shared.links.get().await {
+            Ok(link) => link,
+            Err(error) => return (None, Err(error)),
+        };
+        let first = &batch[0].call;
+        let marker = self.shared.keyspace.marker(self.partition);
+        let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let keys: Vec<&str> =
+            [marker.as_str()].into_iter().chain(batch.iter().map(|job| &*job.call.key)).collect();
+        let args: Vec<&str> = [now.as_str()]
+            .into_iter()
+            .chain(first.shared.iter().map(|arg| &**arg))
+            .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
+            .collect();
+        let answer = match first.script.run(&mut link, &keys, &args).await {
+            Ok(Value::Array(replies)) if replies.len() == batch.len() => Ok(replies),
+            Ok(other) => {
+                let wrong = format!("{} replies were due, got {other:?}", batch.len());
+                Err((redis::ErrorKind::UnexpectedReturnType, "a script answered wrongly", wrong)
+                    .into())
+            }
+            Err(error) => Err(error),
+        };
+        (Some(number), answer)
+    }
+
+    /// After the breaker has opened: drops the connection and probes until the
+    /// server is back. A cluster's connection mends itself node by node, and
+    /// others use it: it is dropped only if it does not.
+    fn reconnect(self: &Arc<Self>, number: Option<u64>, alive: mpsc::WeakSender<Job>) {
+        tracing::warn!(partition = self.partition, "store is away");
+        if !self.shared.links.is_cluster() {
+            self.shared.links.discard(number.unwrap_or_else(|| self.shared.links.made()));
+        }
+        tokio::spawn(self.clone().probe(None, alive));
+    }
+
+    /// Tries to reach the server, with backoff and jitter, until it answers.
+    async fn probe(
+        self: Arc<Self>,
+        first: Option<oneshot::Sender<Result<()>>>,
+        alive: mpsc::WeakSender<Job>,
+    ) {
+        let mut first = first;
+        let mut pause = Duration::from_millis(20);
+        let mut failures = 0;
+        while alive.strong_count() > 0 {
+            let timeout = clock::deadline(self.shared.probe_timeout());
+            let reached =
+                match tokio::time::timeout_at(timeout, self.shared.mark(self.partition)).await {
+                    Ok(reached) => reached,
+                    Err(_) => {
+                        Err(Error::unavailable("the store accepts connections and does not answer"))
+                    }
+                };
+            if let Err(error) = &reached {
+                self.breaker.explain(error.clone());
+            } else {
+                self.breaker.close();
+            }
+            let is_reached = reached.is_ok();
+            if let Some(first) = first.take() {
+                // Nobody may be waiting any more.
+                let _ = first.send(reached);
+            }
+            if is_reached {
+                tracing::info!(partition = self.partition, "store is reached");
+                return;
+            }
+            failures += 1;
+            if !self.shared.links.is_cluster() || failures % 4 == 0 {
+                self.shared.links.discard(self.shared.links.made());
+            }
+            tokio::time::sleep(self.shared.jitter(pause)).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+/// Splits what has gathered into calls that travel together, in order.
+fn batches(gathered: &mut Vec<Job>) -> Vec<Vec<Job>> {
+    let mut batches: Vec<Vec<Job>> = Vec::with_capacity(1);
+    for job in gathered.drain(..) {
+        // Its caller has been answered: carrying it out now would only do harm.
+        if job.reply.is_closed() {
+            continue;
+        }
+        match batches.iter_mut().find(|batch| batch[0].call.travels_with(&job.call)) {
+            Some(batch) => batch.push(job),
+            None => batches.push(vec![job]),
+        }
+    }
+    batches
+}
+
+fn answer_all(batch: Vec<Job>, error: &Error) {
+    for job in batch {
+        // The caller may have given up.
+        let _ = job.reply.send(Err(error.clone()));
+    }
+}
+
+/// A script answers an item that failed with the error's text.
+fn item(reply: Value) -> Result<Value> {
+    match reply {
+        Value::BulkString(text) => Err(super::server_failure(&String::from_utf8_lossy(&text))),
+        Value::SimpleString(text) => Err(super::server_failure(&text)),
+        reply => Ok(reply),
+    }
+}

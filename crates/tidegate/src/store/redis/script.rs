@@ -1,0 +1,45 @@
+//! Lua scripts: one file per operation, known to the server by their hash.
+
+use redis::Value;
+
+use super::link::Link;
+
+/// A script with everything that stands in front of it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: String,
+    sha: String,
+}
+
+impl Script {
+    /// The prelude, then `parts` in order.
+    pub(crate) fn new(parts: &[&str]) -> Self {
+        let source = [&[include_str!("../prelude.lua")], parts].concat().join("\n");
+        let sha = redis::Script::new(&source).get_hash().to_owned();
+        Self { source, sha }
+    }
+
+    /// Runs the script, whether or not the server knows it yet: this is the one
+    /// place that handles NOSCRIPT (a restart, a failover, SCRIPT FLUSH). The
+    /// server refuses an unknown script before running any of it, so sending the
+    /// source then cannot run it twice.
+    pub(super) async fn run(
+        &self,
+        link: &mut Link,
+        keys: &[&str],
+        args: &[&str],
+    ) -> redis::RedisResult<Value> {
+        match link.send(&command("EVALSHA", &self.sha, keys, args)).await {
+            Err(error) if error.kind() == redis::ServerErrorKind::NoScript.into() => {
+                link.send(&command("EVAL", &self.source, keys, args)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn command(name: &str, script: &str, keys: &[&str], args: &[&str]) -> redis::Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(keys.len()).arg(keys).arg(args);
+    command
+}
