@@ -24,9 +24,7 @@ impl Cost {
     #[inline]
     pub fn new(permits: u64) -> Result<Self> {
         if permits == 0 || permits > MAX_COUNT {
-            return Err(Error::invalid(format!(
-                "a cost of {permits} is not allowed: 1 to {MAX_COUNT} are"
-            )));
+            return Err(Error::invalid(format!("a cost of {permits} is not allowed: 1 to {MAX_COUNT} are")));
         }
         Ok(Self(permits))
     }
@@ -149,11 +147,7 @@ impl FromStr for Rate {
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
         let written_well = !whole.is_empty() && number.ends_with(|c: char| c.is_ascii_digit());
-        if !written_well
-            || !digits(whole)
-            || !digits(fraction)
-            || fraction.len() > Self::MAX_DECIMALS
-        {
+        if !written_well || !digits(whole) || !digits(fraction) || fraction.len() > Self::MAX_DECIMALS {
             return Err(refused());
         }
         let digits = format!("{whole}{fraction}").parse().map_err(|_| refused())?;
@@ -192,10 +186,7 @@ mod tests {
         assert_eq!(capacity("5", 60).unwrap(), 300);
         assert_eq!(capacity("5000/h", 3600).unwrap(), 5000);
         assert_eq!(capacity("1/d", 86_400).unwrap(), 1);
-        assert_eq!(
-            capacity("0.000000001/s", 1_000_000).unwrap_err().kind(),
-            crate::ErrorKind::Invalid
-        );
+        assert_eq!(capacity("0.000000001/s", 1_000_000).unwrap_err().kind(), crate::ErrorKind::Invalid);
         assert!(capacity("18446744073709551615/s", 60).is_err());
     }
 

@@ -57,8 +57,7 @@ struct Inner {
 }
 
 /// Idle keys are looked for every second, a thousand at a time.
-const SWEEP: Rhythm =
-    Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
+const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MAX };

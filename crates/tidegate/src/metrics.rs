@@ -90,21 +90,13 @@ impl Default for Metrics {
             "Calls without an answer",
             store.failed_calls.clone(),
         );
-        registry.register(
-            "tidegate_store_losses",
-            "Restarts and failovers seen",
-            store.losses.clone(),
-        );
+        registry.register("tidegate_store_losses", "Restarts and failovers seen", store.losses.clone());
         registry.register(
             "tidegate_store_partitions_away",
             "Partitions whose server is away",
             store.partitions_away.clone(),
         );
-        registry.register(
-            "tidegate_store_batch_calls",
-            "Calls per round trip",
-            store.batch_calls.clone(),
-        );
+        registry.register("tidegate_store_batch_calls", "Calls per round trip", store.batch_calls.clone());
         registry.register(
             "tidegate_store_round_trip_seconds",
             "Time per round trip",
@@ -117,11 +109,7 @@ impl Default for Metrics {
             failures: Family::default(),
             seconds: Family::new_with_constructor(seconds_histogram),
         };
-        registry.register(
-            "tidegate_reaper_runs",
-            "Runs of a background loop",
-            reapers.runs.clone(),
-        );
+        registry.register("tidegate_reaper_runs", "Runs of a background loop", reapers.runs.clone());
         registry.register("tidegate_reaper_items", "Items it handled", reapers.items.clone());
         registry.register("tidegate_reaper_failures", "Runs that failed", reapers.failures.clone());
         registry.register("tidegate_reaper_seconds", "Time per run", reapers.seconds.clone());

@@ -55,9 +55,7 @@ impl Share {
     pub fn fraction(fraction: f64) -> Result<Self> {
         let millionths = (fraction * 1e6).round();
         if !(1.0..=1e6).contains(&millionths) {
-            return Err(Error::invalid(format!(
-                "a share of {fraction} is not allowed: 0.000001 to 1 are"
-            )));
+            return Err(Error::invalid(format!("a share of {fraction} is not allowed: 0.000001 to 1 are")));
         }
         Ok(Self(Part::Millionths(millionths as u32)))
     }

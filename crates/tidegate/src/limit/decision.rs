@@ -120,9 +120,7 @@ impl Decision {
     /// without a receipt, since there is no charge that it could name.
     pub(super) fn decided_by(self, source: Source) -> Self {
         match self {
-            Self::Admitted(admitted) => {
-                Self::Admitted(Admitted { receipt: None, source, ..admitted })
-            }
+            Self::Admitted(admitted) => Self::Admitted(Admitted { receipt: None, source, ..admitted }),
             Self::Rejected(rejected) => Self::Rejected(Rejected { source, ..rejected }),
         }
     }
@@ -168,8 +166,7 @@ impl FromStr for Receipt {
                 let plain = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
                 part.parse::<u64>().ok().filter(|n| plain && *n <= crate::bounds::MAX_COUNT)
             });
-            let receipt =
-                Self { bucket: numbers.next()??, offset: numbers.next()??, cost: numbers.next()?? };
+            let receipt = Self { bucket: numbers.next()??, offset: numbers.next()??, cost: numbers.next()?? };
             (numbers.next().is_none() && receipt.cost > 0).then_some(receipt)
         };
         parse().ok_or_else(|| {

@@ -80,10 +80,7 @@ impl InProcess {
     /// Charges `cost` to `key` if it fits.
     #[inline]
     pub fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        self.ask(
-            key,
-            Ask { cost: cost.get(), capacity: self.shared.sliding.capacity(), remember: 0 },
-        )
+        self.ask(key, Ask { cost: cost.get(), capacity: self.shared.sliding.capacity(), remember: 0 })
     }
 
     /// The same against `rate` instead of the configured one; a later
@@ -118,8 +115,7 @@ impl InProcess {
         let Shared { sliding, clock, table, .. } = &*self.shared;
         let (now, grid) = (clock.now().as_millis(), sliding.grid());
         let verdict = table.get(key.as_str(), |usage| usage.peek(&grid, now, sliding.capacity()));
-        let verdict =
-            verdict.unwrap_or_else(|| Usage::default().peek(&grid, now, sliding.capacity()));
+        let verdict = verdict.unwrap_or_else(|| Usage::default().peek(&grid, now, sliding.capacity()));
         Ok(self.dress(verdict, Source::Store))
     }
 
@@ -196,9 +192,7 @@ pub(super) fn dress(verdict: Verdict, window_size_seconds: u64, source: Source) 
         window_size_seconds,
     };
     match verdict.outcome {
-        Outcome::Admitted(receipt) => {
-            Decision::Admitted(Admitted { receipt: Some(receipt), quota, source })
-        }
+        Outcome::Admitted(receipt) => Decision::Admitted(Admitted { receipt: Some(receipt), quota, source }),
         Outcome::Fits => Decision::Admitted(Admitted { receipt: None, quota, source }),
         Outcome::Rejected(wait) => Decision::Rejected(Rejected { wait, quota, source }),
     }

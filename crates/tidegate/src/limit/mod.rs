@@ -117,27 +117,18 @@ enum Backend {
 const OUTAGE_RETRY_MS: u64 = 1000;
 
 impl Limit {
-    pub(crate) fn new(
-        store: &Store,
-        name: Name,
-        sliding: Sliding,
-        options: &LimitOptions,
-    ) -> Result<Self> {
+    pub(crate) fn new(store: &Store, name: Name, sliding: Sliding, options: &LimitOptions) -> Result<Self> {
         let prefix = Key::new(&options.prefix)?;
-        let in_process =
-            |clock| InProcess::with(sliding, clock, options.max_keys, options.when_full);
+        let in_process = |clock| InProcess::with(sliding, clock, options.max_keys, options.when_full);
         let (backend, clock) = match store {
             Store::Memory(clock) => (Backend::Memory(in_process(clock.clone())), clock.clone()),
             Store::Redis(store) => {
-                let on_redis =
-                    OnRedis::new(store.clone(), &name, prefix, sliding, options.after_loss);
+                let on_redis = OnRedis::new(store.clone(), &name, prefix, sliding, options.after_loss);
                 (Backend::Redis(on_redis), store.clock().clone())
             }
         };
         let (local, tallies) = (in_process(clock), Tallies::default());
-        Ok(Self {
-            core: Arc::new(Core { name, sliding, backend, outage: options.outage, local, tallies }),
-        })
+        Ok(Self { core: Arc::new(Core { name, sliding, backend, outage: options.outage, local, tallies }) })
     }
 
     /// The name.
@@ -152,8 +143,7 @@ impl Limit {
 
     /// Charges `cost` to `key` if it fits.
     pub async fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        self.ask(key, Ask { cost: cost.get(), capacity: self.core.sliding.capacity(), remember: 0 })
-            .await
+        self.ask(key, Ask { cost: cost.get(), capacity: self.core.sliding.capacity(), remember: 0 }).await
     }
 
     /// The same against `rate` instead of the configured one; a later
@@ -268,10 +258,7 @@ impl Limit {
             Outage::Local(share) => {
                 let capacity = share.of(ask.capacity);
                 let remember = if ask.remember == 0 { 0 } else { capacity };
-                self.core
-                    .local
-                    .ask(key, Ask { capacity, remember, ..ask })?
-                    .decided_by(Source::Local)
+                self.core.local.ask(key, Ask { capacity, remember, ..ask })?.decided_by(Source::Local)
             }
         })
     }

@@ -18,10 +18,8 @@ const WINDOW: &str = include_str!("window.lua");
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[WINDOW, include_str!("take.lua")]));
 static PEEK: LazyLock<Script> = LazyLock::new(|| Script::new(&[WINDOW, include_str!("peek.lua")]));
-static REFUND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[WINDOW, include_str!("refund.lua")]));
-static RESET: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[WINDOW, include_str!("reset.lua")]));
+static REFUND: LazyLock<Script> = LazyLock::new(|| Script::new(&[WINDOW, include_str!("refund.lua")]));
+static RESET: LazyLock<Script> = LazyLock::new(|| Script::new(&[WINDOW, include_str!("reset.lua")]));
 
 /// A sliding limit on Redis.
 #[derive(Debug)]
@@ -46,8 +44,7 @@ impl OnRedis {
         let grid = sliding.grid();
         let slack_ms = store.clock().slack_ms();
         let numbers = [grid.window_ms, grid.coalesce_ms, grid.absurd_ms, slack_ms];
-        let with =
-            |more: &[u64]| numbers.iter().chain(more).map(|n| n.to_compact_string()).collect();
+        let with = |more: &[u64]| numbers.iter().chain(more).map(|n| n.to_compact_string()).collect();
         let hold = u64::from(after_loss == AfterLoss::Hold);
         Self {
             family: format!("{}:{}:absolute:h:", escape(prefix.as_str()), name.as_str()),
@@ -78,25 +75,17 @@ impl OnRedis {
     }
 
     pub(super) async fn take(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let reply =
-            self.run(&TAKE, &self.take_args, key, &[ask.cost, ask.capacity, ask.remember]).await?;
+        let reply = self.run(&TAKE, &self.take_args, key, &[ask.cost, ask.capacity, ask.remember]).await?;
         let window_size_seconds = self.sliding.window().as_seconds();
         match numbers(&reply)?[..] {
             [1, capacity, total, reset_after_ms, bucket, offset] => {
-                let receipt =
-                    Receipt { bucket: bucket as u64, offset: offset as u64, cost: ask.cost };
+                let receipt = Receipt { bucket: bucket as u64, offset: offset as u64, cost: ask.cost };
                 let quota = quota(capacity, total, reset_after_ms, window_size_seconds);
-                Ok(Decision::Admitted(Admitted {
-                    receipt: Some(receipt),
-                    quota,
-                    source: Source::Store,
-                }))
+                Ok(Decision::Admitted(Admitted { receipt: Some(receipt), quota, source: Source::Store }))
             }
             [2, held_ms] => {
-                let wait =
-                    Wait { retry_after_ms: held_ms as u64, remaining_after_waiting: ask.capacity };
-                let quota =
-                    quota(ask.capacity as i64, ask.capacity as i64, held_ms, window_size_seconds);
+                let wait = Wait { retry_after_ms: held_ms as u64, remaining_after_waiting: ask.capacity };
+                let quota = quota(ask.capacity as i64, ask.capacity as i64, held_ms, window_size_seconds);
                 let wait = (ask.cost <= ask.capacity).then_some(wait);
                 Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
             }

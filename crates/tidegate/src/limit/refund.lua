@@ -14,7 +14,7 @@ return each(function(key, item)
   if w.started_over or w.rewrite or bucket > w.newest or end_of_life(bucket) <= w.instant then return 0 end
   local count
   if bucket == w.newest then
-    if offset < w.void_below or offset + cost > w.ever then return 0 end
+    if offset + cost > w.ever then return 0 end
   else
     count = tonumber(redis.call('HGET', key, int(bucket)))
     if not count or count < cost then return 0 end
@@ -31,7 +31,8 @@ return each(function(key, item)
   if #kept >= max_refunds then return 0 end
   kept[#kept + 1] = struct.pack(REFUND, bucket, offset, cost)
 
-  w.total = w.total - cost
+  if w.dead then redis.call('HDEL', key, unpack(w.dead)) end
+  w.tail, w.total = w.first, w.live - cost
   if count then
     save(key, w, false, int(bucket), int(count - cost), 'r', table.concat(kept))
   else

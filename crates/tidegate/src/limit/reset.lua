@@ -1,5 +1,5 @@
--- reset: forgets what a key has used. What stays until its end is the number of
--- the newest bucket, so that receipts from before are void.
+-- reset: forgets what a key has used. What stays until its end is that all of
+-- the newest bucket was given back, so that receipts from before are void.
 --
 -- KEYS  the marker, then the key of each item
 -- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms
@@ -8,7 +8,7 @@ return each(function(key)
   local w = fetch(key)
   if not w.stored then return 0 end
   redis.call('DEL', key)
-  w.charged, w.total, w.capacity, w.void_below, w.tail = 0, 0, 0, w.ever, w.newest
-  save(key, w, true)
+  w.charged, w.total, w.capacity, w.tail = 0, 0, 0, w.newest
+  save(key, w, true, 'r', voided(w))
   return 1
 end, 0)

@@ -33,7 +33,9 @@ return each(function(key, item)
   if w.started_over or w.rewrite then
     if w.stored then redis.call('DEL', key) end
     if w.started_over then
-      w.newest, w.charged, w.ever, w.void_below, w.tail, w.first = bucket, 0, 0, 0, bucket, bucket
+      w.newest, w.charged, w.ever, w.tail, w.first = bucket, 0, 0, bucket, bucket
+    else
+      redis.call('HSET', key, 'r', voided(w))
     end
   elseif w.dead then
     redis.call('HDEL', key, unpack(w.dead))
@@ -43,7 +45,7 @@ return each(function(key, item)
   if bucket ~= w.newest then
     if w.charged > 0 then finished, count = int(w.newest), int(w.charged) end
     if not finished and w.tail >= w.newest then w.tail = bucket end
-    w.newest, w.charged, w.ever, w.void_below = bucket, 0, 0, 0
+    w.newest, w.charged, w.ever = bucket, 0, 0
   end
   local offset = w.ever
   w.charged, w.ever, w.total, w.capacity = w.charged + cost, w.ever + cost, w.live + cost, remember

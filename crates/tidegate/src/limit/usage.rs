@@ -28,10 +28,9 @@ struct More {
     older: Older,
     /// Refunded from the newest bucket.
     refunded: u64,
-    /// Receipts for the newest bucket with a smaller offset are void.
-    void_below: u64,
     /// The capacity of the last `take_with`, 0 after a plain take.
     capacity: u64,
+    /// What was given back: a receipt that overlaps one of these is void.
     refunds: Vec<Receipt>,
 }
 
@@ -67,9 +66,9 @@ impl Usage {
         let instant = self.instant(grid, now_ms);
         let live = self.live(grid, instant);
         if live.total + ask.cost > ask.capacity {
-            return self.refuse(grid, now_ms, instant, &live, ask);
+            return self.refuse(grid, now_ms, &live, ask);
         }
-        self.forget(&live);
+        self.forget(grid, &live);
         let bucket = grid.bucket(instant);
         if bucket != self.newest {
             self.start(bucket);
@@ -94,13 +93,7 @@ impl Usage {
         let remembered = self.more.as_ref().map_or(0, |more| more.capacity);
         let capacity = if live.started_over || remembered == 0 { configured } else { remembered };
         if live.total + 1 > capacity {
-            return self.refuse(
-                grid,
-                now_ms,
-                instant,
-                &live,
-                Ask { cost: 1, capacity, remember: 0 },
-            );
+            return self.refuse(grid, now_ms, &live, Ask { cost: 1, capacity, remember: 0 });
         }
         Verdict {
             capacity,
@@ -121,46 +114,44 @@ impl Usage {
             return 0;
         }
         let more = self.more.get_or_insert_default();
-        let charged = if receipt.bucket == self.newest {
-            let known = receipt.offset >= more.void_below
-                && receipt.offset + receipt.cost <= self.charged + more.refunded;
-            if known { &mut self.charged } else { return 0 }
-        } else {
-            match more
-                .older
-                .counts
-                .iter_mut()
-                .find(|packed| unpack(**packed, self.newest).0 == receipt.bucket)
-            {
-                Some(packed) if unpack(*packed, self.newest).1 >= receipt.cost => packed,
-                _ => return 0,
-            }
-        };
-        more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > instant);
         let overlaps = |other: &Receipt| {
             other.bucket == receipt.bucket
                 && receipt.offset < other.offset + other.cost
                 && other.offset < receipt.offset + receipt.cost
         };
-        if more.refunds.len() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
+        let remembered = more.refunds.iter().filter(|refund| grid.end_of_life_ms(refund.bucket) > instant);
+        if remembered.count() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
             return 0;
         }
-        // The count is in the low bits of a packed bucket, so this lowers either.
-        *charged -= receipt.cost;
-        if receipt.bucket == self.newest {
-            more.refunded += receipt.cost;
+        let is_newest = receipt.bucket == self.newest;
+        let is_charged = if is_newest {
+            receipt.offset + receipt.cost <= self.charged + more.refunded
         } else {
+            more.older.find(receipt.bucket, self.newest).is_some_and(|count| count.get() >= receipt.cost)
+        };
+        if !is_charged {
+            return 0;
+        }
+        self.forget(grid, &live);
+        let more = self.more.get_or_insert_default();
+        if is_newest {
+            self.charged -= receipt.cost;
+            more.refunded += receipt.cost;
+        } else if let Some(mut count) = more.older.find(receipt.bucket, self.newest) {
+            count.lower(receipt.cost);
             more.older.sum -= receipt.cost;
         }
         more.refunds.push(receipt);
         receipt.cost
     }
 
-    /// Forgets all charges. Receipts from before are void.
+    /// Forgets all charges. Receipts from before are void: all that was ever
+    /// charged to the newest bucket counts as given back.
     pub(super) fn reset(&mut self) {
-        let void_below = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
+        let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
+        let refunds = vec![Receipt { bucket: self.newest, offset: 0, cost: ever }];
         self.charged = 0;
-        self.more = Some(Box::new(More { refunded: void_below, void_below, ..More::default() }));
+        self.more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
     }
 
     /// When nothing of this counts any more.
@@ -181,29 +172,24 @@ impl Usage {
     fn live(&self, grid: &Grid, instant: u64) -> Live {
         let absurd = grid.start_ms(self.newest) > instant;
         if absurd || grid.end_of_life_ms(self.newest) <= instant {
-            return Live { started_over: true, dead: 0, dead_sum: 0, total: 0 };
+            return Live { instant, started_over: true, dead: 0, dead_sum: 0, total: 0 };
         }
         let Some(more) = &self.more else {
-            return Live { started_over: false, dead: 0, dead_sum: 0, total: self.charged };
+            return Live { instant, started_over: false, dead: 0, dead_sum: 0, total: self.charged };
         };
-        let is_dead =
-            |packed: &&u64| grid.end_of_life_ms(unpack(**packed, self.newest).0) <= instant;
+        let is_dead = |packed: &&u64| grid.end_of_life_ms(unpack(**packed, self.newest).0) <= instant;
         let (mut dead, mut dead_sum) = (0, 0);
         for packed in more.older.counts.iter().take_while(is_dead) {
             dead += 1;
             dead_sum += unpack(*packed, self.newest).1;
         }
-        Live {
-            started_over: false,
-            dead,
-            dead_sum,
-            total: more.older.sum - dead_sum + self.charged,
-        }
+        Live { instant, started_over: false, dead, dead_sum, total: more.older.sum - dead_sum + self.charged }
     }
 
-    /// Drops what `live` found dead.
+    /// Drops what `live` found dead. Every write does, and nothing else: what a
+    /// clock that steps back finds is what the last write left.
     #[inline]
-    fn forget(&mut self, live: &Live) {
+    fn forget(&mut self, grid: &Grid, live: &Live) {
         if live.started_over {
             *self = Self { newest: self.newest, ..Self::default() };
         } else if live.dead > 0
@@ -211,6 +197,7 @@ impl Usage {
         {
             more.older.counts.drain(..live.dead);
             more.older.sum -= live.dead_sum;
+            more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > live.instant);
         }
     }
 
@@ -221,13 +208,13 @@ impl Usage {
             more.older.push(self.newest, self.charged);
         }
         if let Some(more) = &mut self.more {
-            (more.refunded, more.void_below) = (0, 0);
+            more.refunded = 0;
         }
         (self.newest, self.charged) = (bucket, 0);
     }
 
     #[inline(never)]
-    fn refuse(&self, grid: &Grid, now_ms: u64, instant: u64, live: &Live, ask: Ask) -> Verdict {
+    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, ask: Ask) -> Verdict {
         let verdict = |wait| Verdict {
             capacity: ask.capacity,
             total: live.total,
@@ -245,7 +232,7 @@ impl Usage {
             freed += count;
             if freed >= needed {
                 let free_at = grid.end_of_life_ms(bucket);
-                debug_assert!(free_at > instant);
+                debug_assert!(free_at > live.instant);
                 return verdict(Some(Wait {
                     retry_after_ms: free_at - now_ms,
                     remaining_after_waiting: ask.capacity.saturating_sub(live.total - freed),
@@ -262,6 +249,7 @@ impl Usage {
 
 /// What still counts.
 struct Live {
+    instant: u64,
     /// The newest bucket is over, or from a clock that was wrong.
     started_over: bool,
     /// How many of the older buckets are over, and what they hold.
@@ -287,6 +275,24 @@ impl Older {
         }
         self.counts.push(bucket << 56 | count);
         self.sum += count;
+    }
+
+    fn find(&mut self, bucket: u64, newest: u64) -> Option<Count<'_>> {
+        self.counts.iter_mut().find(|packed| unpack(**packed, newest).0 == bucket).map(Count)
+    }
+}
+
+/// The count of one older bucket. It is in the low bits, so lowering it leaves
+/// the number alone.
+struct Count<'a>(&'a mut u64);
+
+impl Count<'_> {
+    fn get(&self) -> u64 {
+        *self.0 & (u64::MAX >> 8)
+    }
+
+    fn lower(&mut self, by: u64) {
+        *self.0 -= by;
     }
 }
 

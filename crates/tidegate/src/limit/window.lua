@@ -1,16 +1,17 @@
 -- What the sliding scripts share; stands between the prelude and each of them.
 --
 -- A key is one hash:
---   h         the header, eight doubles: coalesce_ms, newest bucket, what counts
---             in it, what was ever charged to it, the offset below which its
---             receipts are void, the total of all buckets, the first number an
---             older bucket may have, the capacity of the last take_with (or 0)
+--   h         the header, seven doubles: coalesce_ms, newest bucket, what counts
+--             in it, what was ever charged to it, the total of all buckets, the
+--             first number an older bucket may have, the capacity of the last
+--             take_with (or 0)
 --   <number>  what counts in an older bucket
---   r         refunds: bucket, offset and cost, three doubles each
+--   r         what was given back: bucket, offset and cost, three doubles each;
+--             a receipt that overlaps one of these is void
 -- A bucket counts until its end + window.
 local now_ms = now()
 local window_ms, coalesce_ms, absurd_ms, slack_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local HEADER, REFUND = '<dddddddd', '<ddd'
+local HEADER, REFUND = '<ddddddd', '<ddd'
 
 local function end_of_life(bucket)
   return (bucket + 1) * coalesce_ms + window_ms
@@ -20,16 +21,16 @@ end
 local function fetch(key)
   local header = redis.call('HGET', key, 'h')
   if not header then
-    return { newest = 0, charged = 0, ever = 0, void_below = 0, total = 0, tail = 0, capacity = 0, stored = false }
+    return { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, capacity = 0, stored = false }
   end
-  local grid, newest, charged, ever, void_below, total, tail, capacity = struct.unpack(HEADER, header)
-  local w = { newest = newest, charged = charged, ever = ever, void_below = void_below, total = total,
+  local grid, newest, charged, ever, total, tail, capacity = struct.unpack(HEADER, header)
+  local w = { newest = newest, charged = charged, ever = ever, total = total,
     tail = tail, capacity = capacity, stored = true }
   if grid ~= coalesce_ms then
     -- Written on another grid: all of it counts as if charged at its newest
     -- moment, which can only be late. Receipts from before are void.
     w.newest = math.floor(((newest + 1) * grid - 1) / coalesce_ms)
-    w.charged, w.ever, w.void_below, w.tail, w.rewrite = total, total, total, w.newest, true
+    w.charged, w.ever, w.tail, w.rewrite = total, total, w.newest, true
   end
   return w
 end
@@ -60,12 +61,17 @@ end
 
 -- Writes the header, and with `born` the end of the key.
 local function save(key, w, born, ...)
-  local header = struct.pack(HEADER, coalesce_ms, w.newest, w.charged, w.ever, w.void_below, w.total, w.tail, w.capacity)
+  local header = struct.pack(HEADER, coalesce_ms, w.newest, w.charged, w.ever, w.total, w.tail, w.capacity)
   redis.call('HSET', key, 'h', header, ...)
   if born then
     local rest_ms = math.max(end_of_life(w.newest) - now_ms, 0)
     redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
   end
+end
+
+-- A refund record that voids all receipts of the newest bucket so far.
+local function voided(w)
+  return struct.pack(REFUND, w.newest, 0, w.ever)
 end
 
 local function reset_after(w)

@@ -243,9 +243,7 @@ impl<T: Entry> Table<T> {
         self.shards
             .iter()
             .map(|shard| shard.slots.lock())
-            .fold((0, 0), |sum, slots: MutexGuard<'_, _>| {
-                (sum.0 + slots.admitted, sum.1 + slots.rejected)
-            })
+            .fold((0, 0), |sum, slots: MutexGuard<'_, _>| (sum.0 + slots.admitted, sum.1 + slots.rejected))
     }
 
     /// Takes one of `max_keys` places.
@@ -324,13 +322,7 @@ impl<T: Entry> Slots<T> {
         Tally { admitted: &mut self.admitted, rejected: &mut self.rejected }
     }
 
-    fn insert(
-        &mut self,
-        hasher: &foldhash::fast::RandomState,
-        hash: u64,
-        new: Slot<T>,
-        due: Timestamp,
-    ) {
+    fn insert(&mut self, hasher: &foldhash::fast::RandomState, hash: u64, new: Slot<T>, due: Timestamp) {
         let slot = match self.free.pop() {
             Some(slot) => {
                 *self.slot(slot) = new;
@@ -339,9 +331,8 @@ impl<T: Entry> Slots<T> {
             None => self.append(new),
         };
         let chunks = &self.chunks;
-        let rehash = |slot: &u32| {
-            hasher.hash_one(&*chunks[*slot as usize / CHUNK][*slot as usize % CHUNK].key)
-        };
+        let rehash =
+            |slot: &u32| hasher.hash_one(&*chunks[*slot as usize / CHUNK][*slot as usize % CHUNK].key);
         self.table.insert_unique(hash, slot, rehash);
         self.due.insert(due, slot);
     }
@@ -466,8 +457,7 @@ mod tests {
             assert!(put(&table, &format!("k{i}"), if i % 100 == 0 { 1000 } else { 10 }, 0));
         }
         assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, ()), 99_000);
-        let slots: usize =
-            table.shards.iter().map(|shard| shard.slots.lock().chunks.len() * CHUNK).sum();
+        let slots: usize = table.shards.iter().map(|shard| shard.slots.lock().chunks.len() * CHUNK).sum();
         assert!(slots <= 1000 + table.shards.len() * SMALL, "{slots} slots for 1000 keys");
         for i in (0..100_000).step_by(100) {
             assert!(table.get(&format!("k{i}"), |entry| assert_eq!(entry.0, 1000)).is_some());

@@ -67,11 +67,7 @@ impl Default for StoreOptions {
 }
 
 impl Store {
-    pub(crate) async fn open(
-        url: &str,
-        options: &StoreOptions,
-        metrics: StoreMetrics,
-    ) -> Result<Self> {
+    pub(crate) async fn open(url: &str, options: &StoreOptions, metrics: StoreMetrics) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
             "memory" => Ok(Self::Memory(options.clock.clone())),

@@ -1,1 +1,23 @@
-//! kit
+//! What tests talk to: real servers, a proxy that breaks things, cases that
+//! every store must pass, and models that say what is right.
+//!
+//! A missing server is a failed test that says how to get it, never a skipped
+//! one. Nothing here sleeps: everything waits for an event, with a deadline.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+pub mod limit;
+pub mod model;
+mod proxy;
+mod server;
+
+pub use self::proxy::{Fault, FaultProxy};
+pub use self::server::{RedisCluster, RedisServer, TlsServer};
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A word that no other test uses, in this process or another.
+pub fn unique(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -66,11 +66,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Starts a lane. `first` hears of its first attempt to reach the server.
-    pub(super) fn start(
-        shared: Arc<Shared>,
-        partition: u32,
-        first: oneshot::Sender<Result<()>>,
-    ) -> Self {
+    pub(super) fn start(shared: Arc<Shared>, partition: u32, first: oneshot::Sender<Result<()>>) -> Self {
         let breaker = Arc::new(Breaker::new());
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let far = Arc::new(Far { shared, partition, breaker: breaker.clone() });
@@ -154,8 +150,7 @@ impl Far {
             Err(error) => {
                 metrics.failed_calls.inc_by(batch.len() as u64);
                 let failed = failure(&error);
-                let broken =
-                    error.is_connection_dropped() || error.is_io_error() || failed.is_transient();
+                let broken = error.is_connection_dropped() || error.is_io_error() || failed.is_transient();
                 if broken && self.breaker.open(failed.clone()) {
                     self.reconnect(number, alive);
                 }
@@ -184,8 +179,7 @@ impl Far {
             Ok(Value::Array(replies)) if replies.len() == batch.len() => Ok(replies),
             Ok(other) => {
                 let wrong = format!("{} replies were due, got {other:?}", batch.len());
-                Err((redis::ErrorKind::UnexpectedReturnType, "a script answered wrongly", wrong)
-                    .into())
+                Err((redis::ErrorKind::UnexpectedReturnType, "a script answered wrongly", wrong).into())
             }
             Err(error) => Err(error),
         };
@@ -214,13 +208,10 @@ impl Far {
         let mut failures = 0;
         while alive.strong_count() > 0 {
             let timeout = clock::deadline(self.shared.probe_timeout());
-            let reached =
-                match tokio::time::timeout_at(timeout, self.shared.mark(self.partition)).await {
-                    Ok(reached) => reached,
-                    Err(_) => {
-                        Err(Error::unavailable("the store accepts connections and does not answer"))
-                    }
-                };
+            let reached = match tokio::time::timeout_at(timeout, self.shared.mark(self.partition)).await {
+                Ok(reached) => reached,
+                Err(_) => Err(Error::unavailable("the store accepts connections and does not answer")),
+            };
             if let Err(error) = &reached {
                 self.breaker.explain(error.clone());
             } else {

@@ -9,8 +9,8 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisResult, ServerErrorKind,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisResult, ServerErrorKind, TlsCertificates,
+    Value,
 };
 
 use super::super::StoreOptions;
@@ -46,9 +46,7 @@ impl Link {
                     let Err(error) = &answer else { return answer };
                     match error.kind() {
                         // The client refreshes its map of the slots on MOVED.
-                        redis::ErrorKind::Server(ServerErrorKind::Moved) => {
-                            tokio::task::yield_now().await
-                        }
+                        redis::ErrorKind::Server(ServerErrorKind::Moved) => tokio::task::yield_now().await,
                         redis::ErrorKind::Server(ServerErrorKind::Ask) => {
                             return ask(connection, command, error.redirect_node()).await;
                         }
@@ -69,11 +67,7 @@ async fn ask(
 ) -> RedisResult<Value> {
     let address = node.and_then(|(address, _)| address.rsplit_once(':'));
     let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else {
-        return Err((
-            redis::ErrorKind::Client,
-            "a slot is being moved to a node that was not named",
-        )
-            .into());
+        return Err((redis::ErrorKind::Client, "a slot is being moved to a node that was not named").into());
     };
     let mut pipeline = redis::pipe();
     pipeline.cmd("ASKING").add_command(command.clone());
@@ -138,9 +132,7 @@ impl Links {
                 let info = url.into_connection_info().map_err(refused)?;
                 let info = info.set_tcp_settings(tcp_settings(options.nodelay));
                 Target::Single(match certificates {
-                    Some(certificates) => {
-                        Client::build_with_tls(info, certificates).map_err(refused)?
-                    }
+                    Some(certificates) => Client::build_with_tls(info, certificates).map_err(refused)?,
                     None => Client::open(info).map_err(refused)?,
                 })
             }
@@ -167,13 +159,11 @@ impl Links {
         if let Some(current) = self.current.lock().clone() {
             return Ok(current);
         }
-        let link =
-            match tokio::time::timeout_at(clock::deadline(self.connect_timeout), self.connect())
-                .await
-            {
-                Ok(link) => link?,
-                Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-            };
+        let link = match tokio::time::timeout_at(clock::deadline(self.connect_timeout), self.connect()).await
+        {
+            Ok(link) => link?,
+            Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        };
         let numbered = (self.made.fetch_add(1, Ordering::Relaxed) + 1, link);
         *self.current.lock() = Some(numbered.clone());
         Ok(numbered)
@@ -185,9 +175,7 @@ impl Links {
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(self.connect_timeout))
                     .set_response_timeout(Some(self.connect_timeout));
-                Ok(Link::Single(
-                    client.get_multiplexed_async_connection_with_config(&config).await?,
-                ))
+                Ok(Link::Single(client.get_multiplexed_async_connection_with_config(&config).await?))
             }
             Target::Cluster(client) => Ok(Link::Cluster(client.get_async_connection().await?)),
         }

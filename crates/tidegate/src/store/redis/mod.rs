@@ -64,11 +64,7 @@ impl RedisStore {
     /// Opens the store at `url`. A server that cannot be reached now is no
     /// error: calls follow their outage policy until it can. A server that can
     /// be reached and cannot be used is.
-    pub(crate) async fn open(
-        url: &str,
-        options: &StoreOptions,
-        metrics: StoreMetrics,
-    ) -> Result<Self> {
+    pub(crate) async fn open(url: &str, options: &StoreOptions, metrics: StoreMetrics) -> Result<Self> {
         let links = Links::new(url, options)?;
         let keyspace = Keyspace::new(
             options.namespace.as_ref(),
@@ -238,8 +234,8 @@ fn failure(error: &redis::RedisError) -> Error {
 fn server_failure(text: &str) -> Error {
     let code = text.trim_start_matches('-').split(' ').next().unwrap_or_default();
     match code {
-        "LOADING" | "READONLY" | "OOM" | "BUSY" | "MISCONF" | "TRYAGAIN" | "CLUSTERDOWN"
-        | "MASTERDOWN" | "MOVED" | "ASK" | "NOREPLICAS" | "UNBLOCKED" => {
+        "LOADING" | "READONLY" | "OOM" | "BUSY" | "MISCONF" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN"
+        | "MOVED" | "ASK" | "NOREPLICAS" | "UNBLOCKED" => {
             Error::unavailable(format!("the store cannot answer now: {text}"))
         }
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {text}")),

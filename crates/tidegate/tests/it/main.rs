@@ -1,0 +1,6 @@
+//! Everything that needs a server, a proxy or a lot of histories: one binary, so
+//! that it is linked once.
+
+mod conformance;
+mod differential;
+mod kit;
