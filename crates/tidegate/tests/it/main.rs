@@ -3,4 +3,8 @@
 
 mod conformance;
 mod differential;
+mod keys;
 mod kit;
+mod loss;
+mod outage;
+mod timing;

@@ -77,7 +77,12 @@ impl Lane {
 
     /// Makes a call; always answers by `deadline`, give or take a timer's tick.
     pub(super) async fn call(&self, call: Call, deadline: Instant) -> Result<Value> {
-        self.breaker.check()?;
+        if let Err(refusal) = self.breaker.check() {
+            // A caller in a loop gets its refusals at once; without this it would
+            // keep those that wait for their deadline from being answered.
+            tokio::task::yield_now().await;
+            return Err(refusal);
+        }
         let (reply, answer) = oneshot::channel();
         self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| {
             Error::unavailable(format!("{MAX_WAITING} calls are already waiting for the store"))

@@ -1,0 +1,230 @@
+//! What the bound is worth when the store forgets: flushed scripts, a restart
+//! that empties it, a change of numbers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::limit::{Limit, LimitOptions, Source};
+use tidegate::store::StoreOptions;
+use tidegate::testkit::RedisServer;
+use tidegate::testkit::limit::sliding;
+use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
+
+use crate::kit::CLUSTER;
+use crate::outage::until;
+
+async fn limit_on(url: &str, capacity: u32, after_loss: AfterLoss) -> Limit {
+    let mut options = StoreOptions::default();
+    options.deadline = Duration::from_secs(2);
+    let gate = Tidegate::open_with(url, options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.after_loss = after_loss;
+    options.outage = Outage::Closed;
+    gate.limit("api", sliding(capacity, 3600, 60_000), options).unwrap()
+}
+
+/// Takes from many tasks until told to stop; counts what the store admitted.
+struct Load {
+    stop: Arc<AtomicBool>,
+    admitted: Arc<AtomicU64>,
+    decided: Arc<AtomicU64>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(limits: &[Limit], keys: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (admitted, decided) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let tasks = limits
+            .iter()
+            .flat_map(|limit| std::iter::repeat_n(limit.clone(), 8))
+            .enumerate()
+            .map(|(task, limit)| {
+                let (stop, admitted, decided) = (stop.clone(), admitted.clone(), decided.clone());
+                tokio::spawn(async move {
+                    let mut turn = task;
+                    while !stop.load(Ordering::Relaxed) {
+                        turn += 1;
+                        let key = format!("user_{}", turn % keys);
+                        let decision = limit.take(Key::new(&key).unwrap(), Cost::ONE).await.unwrap();
+                        if decision.source() == Source::Store {
+                            decided.fetch_add(1, Ordering::Relaxed);
+                            admitted.fetch_add(u64::from(decision.is_admitted()), Ordering::Relaxed);
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        Self { stop, admitted, decided, tasks }
+    }
+
+    /// Waits until the store has decided `more` further takes.
+    async fn decided(&self, more: u64) {
+        let goal = self.decided.load(Ordering::Relaxed) + more;
+        until("the store decides", async || (self.decided.load(Ordering::Relaxed) >= goal).then_some(()))
+            .await;
+    }
+
+    async fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+        self.admitted.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_share_one_limit_exactly() {
+    let server = RedisServer::start();
+    let limits = [
+        limit_on(&server.url(), 500, AfterLoss::Admit).await,
+        limit_on(&server.url(), 500, AfterLoss::Admit).await,
+    ];
+    let load = Load::start(&limits, 3);
+    load.decided(6000).await;
+    assert_eq!(load.stop().await, 3 * 500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_scripts_are_no_error_and_no_wrong_answer() {
+    let server = RedisServer::start();
+    let limit = limit_on(&server.url(), 2000, AfterLoss::Admit).await;
+    let load = Load::start(&[limit], 4);
+    let mut connection = server.connection();
+    for _ in 0..20 {
+        load.decided(300).await;
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
+    }
+    load.decided(4000).await;
+    assert_eq!(load.stop().await, 4 * 2000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_scripts_in_a_cluster_are_no_error_either() {
+    let limit = limit_on(&CLUSTER.url(), 500, AfterLoss::Admit).await;
+    let load = Load::start(&[limit], 6);
+    for _ in 0..5 {
+        load.decided(300).await;
+        for node in CLUSTER.nodes() {
+            redis::cmd("SCRIPT").arg("FLUSH").exec(&mut node.connection()).unwrap();
+        }
+    }
+    load.decided(3000).await;
+    assert_eq!(load.stop().await, 6 * 500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_redis_admits_at_most_one_further_capacity() {
+    let mut server = RedisServer::start();
+    let limits = [
+        limit_on(&server.url(), 300, AfterLoss::Admit).await,
+        limit_on(&server.url(), 300, AfterLoss::Admit).await,
+    ];
+    let load = Load::start(&limits, 2);
+    load.decided(3000).await;
+    server.restart();
+    load.decided(3000).await;
+    let admitted = load.stop().await;
+    assert!((2 * 300..=2 * 2 * 300).contains(&admitted), "{admitted}");
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hold_an_emptied_redis_admits_nothing_more() {
+    let mut server = RedisServer::start();
+    let limits = [
+        limit_on(&server.url(), 300, AfterLoss::Hold).await,
+        limit_on(&server.url(), 300, AfterLoss::Hold).await,
+    ];
+    let load = Load::start(&limits, 2);
+    load.decided(3000).await;
+    server.restart();
+    // Held decisions come from the policy, so the store itself is asked.
+    for limit in &limits {
+        until("the store is back", async || {
+            let peek = limit.peek(Key::new("probe").unwrap()).await.unwrap();
+            (peek.source() == Source::Store).then_some(())
+        })
+        .await;
+    }
+    for limit in &limits {
+        for key in ["user_0", "user_1", "new"] {
+            let decision = limit.take(Key::new(key).unwrap(), Cost::ONE).await.unwrap();
+            assert_eq!((decision.is_admitted(), decision.source()), (false, Source::Policy));
+            let wait = decision.wait().unwrap();
+            assert!(wait.retry_after_ms > 3_500_000 && wait.retry_after_ms <= 3_600_000, "{wait:?}");
+        }
+    }
+    assert_eq!(load.stop().await, 2 * 300);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// FLUSHALL cuts no connection: the script itself notices that the marker is gone.
+#[tokio::test]
+async fn with_hold_a_flush_is_noticed_by_the_next_take_and_ends_after_one_window() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let mut options = StoreOptions::default();
+    options.clock = clock.clone().into();
+    let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.after_loss = AfterLoss::Hold;
+    let limit = gate.limit("api", sliding(10, 60, 600), options).unwrap();
+    let key = Key::new("k").unwrap();
+    assert!(limit.take(key, Cost::new(10).unwrap()).await.unwrap().is_admitted());
+    redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
+    let held = limit.take(key, Cost::ONE).await.unwrap();
+    assert_eq!((held.is_admitted(), held.source()), (false, Source::Policy));
+    assert_eq!(held.wait().unwrap().retry_after_ms, 60_000);
+    clock.advance_ms(59_999);
+    assert!(!limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    clock.advance_ms(1);
+    assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// A restart that brought old data back has lost what came after it.
+#[tokio::test]
+async fn with_hold_a_server_that_is_not_the_one_that_was_counts_as_a_loss() {
+    let server = RedisServer::start();
+    let key = Key::new("k").unwrap();
+    let limit = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    let mut connection = server.connection();
+    redis::cmd("HSET").arg("tidegate:marker").arg("run").arg("another").exec(&mut connection).unwrap();
+    let after = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    assert!(!after.take(key, Cost::ONE).await.unwrap().is_admitted());
+}
+
+/// Nodes with another grid, as during a rollout, never admit more than the
+/// capacity together, whichever comes first.
+#[tokio::test]
+async fn a_changed_grid_keeps_the_bound() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let open = async |coalesce_ms| {
+        let mut options = StoreOptions::default();
+        options.clock = clock.clone().into();
+        let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+        gate.limit("api", sliding(10, 60, coalesce_ms), LimitOptions::default()).unwrap()
+    };
+    let (old, new) = (open(600).await, open(7000).await);
+    let key = Key::new("k").unwrap();
+    let mut receipts = Vec::new();
+    let mut admitted = 0;
+    for turn in 0..40 {
+        clock.advance_ms(731);
+        let limit = if turn % 3 == 0 { &new } else { &old };
+        let decision = limit.take(key, Cost::ONE).await.unwrap();
+        admitted += u64::from(decision.is_admitted());
+        receipts.extend(decision.receipt());
+    }
+    assert_eq!(admitted, 10);
+    assert_eq!(old.refund(key, receipts[0]).await.unwrap(), 0, "receipts from before are void");
+    clock.advance_ms(2 * 67_000);
+    assert_eq!(new.peek(key).await.unwrap().quota().remaining, 10);
+}
