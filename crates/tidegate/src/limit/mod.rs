@@ -32,8 +32,6 @@ mod decision;
 mod memory;
 mod redis;
 mod sliding;
-#[cfg(test)]
-mod tests;
 mod usage;
 
 use std::sync::Arc;

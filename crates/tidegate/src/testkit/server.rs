@@ -59,8 +59,8 @@ impl Kept {
             }
         });
         let pipe = keeper.stdin.take();
-        let pid = wait_for(&lines, "pid ")?["pid ".len()..].trim().parse().expect("a pid is a number");
-        let kept = Self { keeper, pipe, pid };
+        let mut kept = Self { keeper, pipe, pid: 0 };
+        kept.pid = wait_for(&lines, "pid ")?["pid ".len()..].trim().parse().expect("a pid is a number");
         wait_for(&lines, ready).map(|_| kept)
     }
 

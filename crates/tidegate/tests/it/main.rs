@@ -7,4 +7,5 @@ mod keys;
 mod kit;
 mod loss;
 mod outage;
+mod soak;
 mod timing;

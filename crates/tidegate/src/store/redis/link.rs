@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 
 /// Where the data is. Sentinel will be a third kind.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one per store")]
 enum Target {
     Single(Client),
     Cluster(ClusterClient),

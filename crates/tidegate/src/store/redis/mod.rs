@@ -8,6 +8,8 @@ mod breaker;
 mod lane;
 mod link;
 mod script;
+#[cfg(test)]
+mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -240,22 +242,5 @@ fn server_failure(text: &str) -> Error {
         }
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {text}")),
         _ => Error::internal(format!("the store answered: {text}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ErrorKind;
-
-    #[test]
-    fn what_passes_is_an_outage_and_what_does_not_is_a_bug() {
-        for passing in
-            ["OOM command not allowed", "-LOADING Redis is loading", "READONLY You can't", "BUSY x"]
-        {
-            assert!(server_failure(passing).is_transient(), "{passing}");
-        }
-        assert_eq!(server_failure("WRONGTYPE Operation against").kind(), ErrorKind::Internal);
-        assert_eq!(server_failure("NOAUTH Authentication required.").kind(), ErrorKind::Config);
     }
 }

@@ -1,0 +1,102 @@
+//! What errors mean, and the time index of `prelude.lua` against the one in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use compact_str::{CompactString, ToCompactString as _};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::clock::{ManualClock, Timestamp};
+use crate::metrics::Metrics;
+use crate::store::TimeIndex;
+use crate::testkit::RedisServer;
+
+static PUT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(&[
+        "return each(function(key, own) index_put(key, tonumber(own[1]), own[2], 60000) return 1 end, 2)",
+    ])
+});
+static DUE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(&["return each(function(key, own) return index_due(key, now(), tonumber(own[1])) end, 1)"])
+});
+
+#[derive(Debug, Clone)]
+enum Op {
+    Put { id: u8, due_ms: u64 },
+    Due { now_ms: u64, limit: usize },
+}
+
+async fn run(
+    store: &RedisStore,
+    script: &'static Script,
+    key: &str,
+    now_ms: u64,
+    own: Vec<CompactString>,
+) -> Value {
+    let call = Call { script, shared: Arc::default(), key: key.to_owned(), own, now_ms: Some(now_ms) };
+    store.call(0, call).await.unwrap()
+}
+
+#[test]
+fn the_index_on_redis_answers_like_the_one_in_memory() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = StoreOptions {
+        clock: ManualClock::at(Timestamp::from_millis(1)).into(),
+        deadline: Duration::from_secs(5),
+        ..StoreOptions::default()
+    };
+    let store =
+        runtime.block_on(RedisStore::open(&server.url(), &options, Metrics::default().store)).unwrap();
+    // Times of today, where `..` in Lua would lose the last digits.
+    let times = 1_700_000_000_000..1_700_000_000_040_u64;
+    let op = prop_oneof![
+        (0..20_u8, times.clone()).prop_map(|(id, due_ms)| Op::Put { id, due_ms }),
+        (times, 0..6_usize).prop_map(|(now_ms, limit)| Op::Due { now_ms, limit }),
+    ];
+    let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
+    let histories = prop::collection::vec(op, 1..60);
+    runner
+        .run(&histories, |history| {
+            let key = crate::testkit::unique("index");
+            runtime.block_on(async {
+                let (mut index, mut due_at) = (TimeIndex::default(), BTreeMap::new());
+                for op in history {
+                    match op {
+                        Op::Put { id, due_ms } => {
+                            if let Some(old) = due_at.insert(id, due_ms) {
+                                assert!(index.remove(Timestamp::from_millis(old), id));
+                            }
+                            index.insert(Timestamp::from_millis(due_ms), id);
+                            let own = vec![due_ms.to_compact_string(), format!("{id:03}").into()];
+                            run(&store, &PUT, &key, 0, own).await;
+                        }
+                        Op::Due { now_ms, limit } => {
+                            let found =
+                                run(&store, &DUE, &key, now_ms, vec![limit.to_compact_string()]).await;
+                            let found: Vec<String> = redis::from_redis_value(found).unwrap();
+                            let mut copy = index.clone();
+                            let due = std::iter::from_fn(|| copy.pop_due(Timestamp::from_millis(now_ms)));
+                            let expected: Vec<_> =
+                                due.take(limit).map(|(_, id)| format!("{id:03}")).collect();
+                            prop_assert_eq!(found, expected);
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+#[test]
+fn what_passes_is_an_outage_and_what_does_not_is_a_bug() {
+    for passing in ["OOM command not allowed", "-LOADING Redis is loading", "READONLY You can't", "BUSY x"] {
+        assert!(server_failure(passing).is_transient(), "{passing}");
+    }
+    assert_eq!(server_failure("WRONGTYPE Operation against").kind(), crate::ErrorKind::Internal);
+    assert_eq!(server_failure("NOAUTH Authentication required.").kind(), crate::ErrorKind::Config);
+}
