@@ -136,3 +136,12 @@ impl Tidegate {
         }
     }
 }
+
+/// The examples of the guide and the README are tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide.md")]
+    struct Guide;
+}

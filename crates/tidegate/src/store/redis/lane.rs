@@ -133,17 +133,9 @@ impl Far {
         let started = clock::monotonic();
         let outcome = tokio::time::timeout_at(deadline, self.attempt(&batch)).await;
         metrics.batch(batch.len(), started.elapsed());
-        let (number, outcome) = match outcome {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                metrics.failed_calls.inc_by(batch.len() as u64);
-                let silence = Error::unavailable("the store did not answer within the deadline");
-                if self.breaker.was_silent(silence.clone()) {
-                    self.reconnect(None, alive);
-                }
-                return answer_all(batch, &silence);
-            }
-        };
+        let timed_out = outcome.is_err();
+        let outcome = outcome
+            .unwrap_or_else(|_| Err(Error::unavailable("the store did not answer within the deadline")));
         match outcome {
             Ok(replies) => {
                 self.breaker.succeeded();
@@ -154,22 +146,21 @@ impl Far {
             }
             Err(error) => {
                 metrics.failed_calls.inc_by(batch.len() as u64);
-                let failed = failure(&error);
-                let broken = error.is_connection_dropped() || error.is_io_error() || failed.is_transient();
-                if broken && self.breaker.open(failed.clone()) {
-                    self.reconnect(number, alive);
+                let opened = match timed_out {
+                    true => self.breaker.was_silent(error.clone()),
+                    false => error.is_transient() && self.breaker.open(error.clone()),
+                };
+                if opened {
+                    self.reconnect(alive);
                 }
-                answer_all(batch, &failed);
+                answer_all(batch, &error);
             }
         }
     }
 
-    /// One round trip; the number of the connection that was used, if any.
-    async fn attempt(&self, batch: &[Job]) -> (Option<u64>, redis::RedisResult<Vec<Value>>) {
-        let (number, mut link) = match self.shared.links.get().await {
-            Ok(link) => link,
-            Err(error) => return (None, Err(error)),
-        };
+    /// One round trip.
+    async fn attempt(&self, batch: &[Job]) -> Result<Vec<Value>> {
+        let mut link = self.shared.link(self.partition).await?;
         let first = &batch[0].call;
         let marker = self.shared.keyspace.marker(self.partition);
         let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
@@ -180,24 +171,20 @@ impl Far {
             .chain(first.shared.iter().map(|arg| &**arg))
             .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
             .collect();
-        let answer = match first.script.run(&mut link, &keys, &args).await {
+        match first.script.run(&mut link, &keys, &args).await {
             Ok(Value::Array(replies)) if replies.len() == batch.len() => Ok(replies),
-            Ok(other) => {
-                let wrong = format!("{} replies were due, got {other:?}", batch.len());
-                Err((redis::ErrorKind::UnexpectedReturnType, "a script answered wrongly", wrong).into())
-            }
-            Err(error) => Err(error),
-        };
-        (Some(number), answer)
+            Ok(other) => Err(Error::internal(format!("{} replies were due, got {other:?}", batch.len()))),
+            Err(error) => Err(failure(&error)),
+        }
     }
 
     /// After the breaker has opened: drops the connection and probes until the
     /// server is back. A cluster's connection mends itself node by node, and
     /// others use it: it is dropped only if it does not.
-    fn reconnect(self: &Arc<Self>, number: Option<u64>, alive: mpsc::WeakSender<Job>) {
+    fn reconnect(self: &Arc<Self>, alive: mpsc::WeakSender<Job>) {
         tracing::warn!(partition = self.partition, "store is away");
         if !self.shared.links.is_cluster() {
-            self.shared.links.discard(number.unwrap_or_else(|| self.shared.links.made()));
+            self.shared.links.discard(self.shared.marked_on(self.partition));
         }
         tokio::spawn(self.clone().probe(None, alive));
     }
@@ -213,7 +200,7 @@ impl Far {
         let mut failures = 0;
         while alive.strong_count() > 0 {
             let timeout = clock::deadline(self.shared.probe_timeout());
-            let reached = match tokio::time::timeout_at(timeout, self.shared.mark(self.partition)).await {
+            let reached = match tokio::time::timeout_at(timeout, self.shared.renew(self.partition)).await {
                 Ok(reached) => reached,
                 Err(_) => Err(Error::unavailable("the store accepts connections and does not answer")),
             };

@@ -12,7 +12,7 @@ mod script;
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -49,8 +49,9 @@ struct Shared {
     clock: Clock,
     deadline: Duration,
     connect_timeout: Duration,
-    /// Whether this process has seen the marker: from then on its absence is a loss.
-    known: Box<[AtomicBool]>,
+    /// By partition, the number of the connection on which its marker was last
+    /// read, 0 for never. Once read, its absence is a loss.
+    marked_on: Box<[AtomicU64]>,
     random: RandomState,
     metrics: StoreMetrics,
 }
@@ -75,7 +76,7 @@ impl RedisStore {
             links.is_cluster(),
         )?;
         let shared = Arc::new(Shared {
-            known: (0..keyspace.partitions()).map(|_| AtomicBool::new(false)).collect(),
+            marked_on: (0..keyspace.partitions()).map(|_| AtomicU64::new(0)).collect(),
             keyspace,
             links,
             clock: options.clock.clone(),
@@ -128,7 +129,7 @@ impl RedisStore {
     pub(crate) async fn renew_markers(&self) -> Result<()> {
         for partition in 0..self.shared.keyspace.partitions() {
             let deadline = clock::deadline(self.shared.probe_timeout());
-            tokio::time::timeout_at(deadline, self.shared.mark(partition))
+            tokio::time::timeout_at(deadline, self.shared.renew(partition))
                 .await
                 .map_err(|_| Error::unavailable("the store did not answer"))??;
         }
@@ -153,23 +154,39 @@ pub(crate) struct Place {
 }
 
 impl Shared {
-    /// Reads and renews the marker of a partition: the first thing said on a new
-    /// connection, so that a loss is known before the first call.
-    async fn mark(&self, partition: u32) -> Result<()> {
+    /// The connection for a partition. On a new one the marker is read first, so
+    /// that a loss is known before the first call.
+    async fn link(&self, partition: u32) -> Result<Link> {
+        let (number, mut link) = self.links.get().await.map_err(|error| failure(&error))?;
+        if self.marked_on(partition) != number {
+            self.mark(partition, number, &mut link).await?;
+        }
+        Ok(link)
+    }
+
+    /// Reads and renews the marker of a partition.
+    async fn renew(&self, partition: u32) -> Result<()> {
+        let (number, mut link) = self.links.get().await.map_err(|error| failure(&error))?;
+        self.mark(partition, number, &mut link).await
+    }
+
+    fn marked_on(&self, partition: u32) -> u64 {
+        self.marked_on[partition as usize].load(Ordering::Acquire)
+    }
+
+    async fn mark(&self, partition: u32, number: u64, link: &mut Link) -> Result<()> {
         let failed = |error: redis::RedisError| failure(&error);
-        let (_, mut link) = self.links.get().await.map_err(failed)?;
-        let run = self.server_run(&mut link).await.map_err(failed)?;
-        let known = &self.known[partition as usize];
+        let run = self.server_run(link).await.map_err(failed)?;
         let time = match &self.clock {
             Clock::System(_) => String::new(),
             Clock::Manual(clock) => clock.now().as_millis().to_string(),
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
-        let seen = if known.load(Ordering::Acquire) { "1" } else { "0" };
+        let seen = if self.marked_on(partition) > 0 { "1" } else { "0" };
         let ttl = MARKER_TTL.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
         let args = [&*time, &partitions, &hash, &run, seen, &ttl];
-        let answer = MARK.run(&mut link, &[&marker], &args).await.map_err(failed)?;
+        let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
         let (stored, stored_hash, lost): (String, String, u8) = redis::from_redis_value(answer)
             .map_err(|error| Error::internal(format!("the marker: {error}")))?;
         if stored != partitions || stored_hash != hash {
@@ -178,7 +195,7 @@ impl Shared {
                  (hash {hash}): use the same, or another namespace"
             )));
         }
-        known.store(true, Ordering::Release);
+        self.marked_on[partition as usize].store(number, Ordering::Release);
         if lost == 1 {
             tracing::warn!(partition, "store was restarted or replaced: charges may be lost");
             self.metrics.losses.inc();
