@@ -112,6 +112,7 @@ fn wait_for(lines: &Receiver<String>, text: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct RedisServer {
     kept: Kept,
+    program: String,
     dir: PathBuf,
     port: u16,
     args: Vec<String>,
@@ -120,16 +121,16 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub fn start() -> Self {
-        Self::start_with(|port| vec!["--port".into(), port.to_string()])
+        Self::start_with(&program(), |port| vec!["--port".into(), port.to_string()])
     }
 
     /// Starts one with arguments that depend on the port.
-    fn start_with(args: impl Fn(u16) -> Vec<String>) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary folder").keep();
+    fn start_with(program: &str, args: impl Fn(u16) -> Vec<String>) -> Self {
         for _ in 0..20 {
+            let dir = tempfile::tempdir().expect("a temporary folder").keep();
             let port = free_port();
-            if let Some(kept) = launch(&dir, &args(port)) {
-                return Self { kept, dir, port, args: args(port) };
+            if let Some(kept) = launch(program, &dir, &args(port)) {
+                return Self { kept, program: program.to_owned(), dir, port, args: args(port) };
             }
         }
         panic!("no free port in 20 tries");
@@ -143,6 +144,11 @@ impl RedisServer {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.kept.pid
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Its address.
@@ -168,7 +174,7 @@ impl RedisServer {
     /// Kills it if it runs, and starts it again on the same port, empty.
     pub fn restart(&mut self) {
         self.kept.stop(true);
-        self.kept = launch(&self.dir, &self.args).expect("its own port is free again");
+        self.kept = launch(&self.program, &self.dir, &self.args).expect("its own port is free again");
     }
 
     /// A connection for looking at what was written.
@@ -197,9 +203,8 @@ fn keys_without_ttl(connection: &mut redis::Connection) -> Vec<String> {
 }
 
 /// Starts a server and waits until it accepts connections; none if its port is taken.
-fn launch(dir: &Path, args: &[String]) -> Option<Kept> {
-    let program = std::env::var("TIDEGATE_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+fn launch(program: &str, dir: &Path, args: &[String]) -> Option<Kept> {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
     assert!(
         found.is_ok_and(|status| status.success()),
         "{program} does not run: `apt-get install redis-server`, or set TIDEGATE_TEST_SERVER to a redis-server or \
@@ -209,7 +214,12 @@ fn launch(dir: &Path, args: &[String]) -> Option<Kept> {
     let mut all: Vec<String> = common.iter().map(|arg| (*arg).to_owned()).collect();
     all.push(dir.to_string_lossy().into_owned());
     all.extend_from_slice(args);
-    Kept::start(dir, &program, &all, "Ready to accept connections")
+    Kept::start(dir, program, &all, "Ready to accept connections")
+}
+
+/// The server that everything runs on.
+fn program() -> String {
+    std::env::var("TIDEGATE_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 fn free_port() -> u16 {
@@ -217,7 +227,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// A Redis that speaks only TLS, with a certificate of its own making.
+/// A Redis that speaks only TLS, with a certificate of its own making. Always
+/// `redis-server`: other builds may lack TLS, and it is our side that is tested.
 #[derive(Debug)]
 pub struct TlsServer {
     server: RedisServer,
@@ -243,7 +254,7 @@ impl TlsServer {
             "certificates need openssl (`apt-get install openssl`): {}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let server = RedisServer::start_with(|port| {
+        let server = RedisServer::start_with("redis-server", |port| {
             let pairs = [
                 ("--port", "0".to_owned()),
                 ("--tls-port", port.to_string()),
@@ -281,7 +292,7 @@ impl RedisCluster {
         let mut nodes: Vec<RedisServer> = (0..3)
             .map(|_| {
                 let bus = free_port();
-                RedisServer::start_with(|port| {
+                RedisServer::start_with(&program(), |port| {
                     let pairs = [
                         ("--port", port.to_string()),
                         ("--cluster-enabled", "yes".to_owned()),

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod differential;
+mod keeper;
 mod keys;
 mod kit;
 mod loss;
