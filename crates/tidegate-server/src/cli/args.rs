@@ -1,0 +1,231 @@
+//! What can be written on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::{Flag, Settings, Sources};
+
+/// Rate limits that never admit too much, in-process or on Redis, Valkey or their Cluster.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) serve: ServeArgs,
+}
+
+const EXAMPLES: &str = "\
+Without a command, tidegate serves.
+
+Examples:
+  tidegate
+  tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
+  tidegate limit take api user_123";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Answer over HTTP; the first line on standard output is the address
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Ask a server or a store about a limit
+    #[command(after_help = LIMIT_EXAMPLES)]
+    Limit(LimitArgs),
+}
+
+const SERVE_EXAMPLES: &str = "\
+Settings: defaults, then the file, then the environment, then flags; the later wins.
+In the environment limits.api.rate is TIDEGATE_LIMITS__API__RATE.
+`tidegate serve --help` lists all settings.
+
+Examples:
+  tidegate serve --listen 127.0.0.1:0
+  tidegate serve --config tidegate.yaml --set limits.api.rate=100/m
+  TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve";
+
+const LIMIT_EXAMPLES: &str = "\
+Exit codes: 0 done or admitted, 1 rejected, 2 wrong usage or no answer.
+
+Examples:
+  tidegate limit take api user_123 --cost 5
+  tidegate limit peek api user_123 --json
+  tidegate limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s";
+
+const TAKE_EXAMPLES: &str = "\
+Exit codes: 0 admitted, 1 rejected, 2 wrong usage or no answer.
+
+Example:
+  tidegate limit take api user_123 --cost 5";
+
+const PEEK_EXAMPLES: &str = "\
+Exit codes: 0 one more would be admitted, 1 rejected, 2 wrong usage or no answer.
+
+Example:
+  tidegate limit peek api user_123 --json";
+
+const REFUND_EXAMPLES: &str = "\
+Example:
+  tidegate limit refund api user_123 2974713-0-1";
+
+const RESET_EXAMPLES: &str = "\
+Example:
+  tidegate limit reset api user_123";
+
+/// The long help of `serve`: everything that can be set.
+pub(super) fn settings_help() -> String {
+    let settings = Settings::list();
+    let width = settings.iter().map(|(path, _)| path.len()).max().unwrap_or_default();
+    let rows: String = settings.iter().map(|(path, about)| format!("  {path:width$}  {about}\n")).collect();
+    format!("{SERVE_EXAMPLES}\n\nAll settings, with their defaults:\n{rows}")
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Where state is kept: memory:, redis://, rediss://, redis-cluster:// [default: memory:]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+struct SettingsArgs {
+    /// YAML file with settings; also TIDEGATE_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Any setting, like limits.api.rate=5/s; may be repeated
+    #[arg(long, value_name = "SETTING=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
+}
+
+/// Splits `path=value`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((path, value)) => Ok((path.trim().to_owned(), value.to_owned())),
+        None => Err("SETTING=VALUE is expected, like limits.api.rate=5/s".to_owned()),
+    }
+}
+
+impl SettingsArgs {
+    fn sources(&self) -> Sources {
+        let flags = self.set.iter().map(|(path, value)| Flag {
+            given_as: "--set",
+            path: path.clone(),
+            value: value.clone(),
+        });
+        Sources {
+            file: self.config.clone(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+                // What is not UTF-8 is in no setting's range; it is shown as it can be.
+                .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+                .collect(),
+            flags: flags.collect(),
+        }
+    }
+}
+
+fn flag(given_as: &'static str, path: &str, value: &str) -> Flag {
+    Flag { given_as, path: path.to_owned(), value: value.to_owned() }
+}
+
+impl ServeArgs {
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = self.settings.sources();
+        sources.flags.extend(self.listen.iter().map(|listen| flag("--listen", "listen", listen)));
+        sources.flags.extend(self.store.iter().map(|url| flag("--store", "store.url", url)));
+        sources
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LimitArgs {
+    #[command(subcommand)]
+    pub(super) command: LimitCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LimitCommand {
+    /// Charge a key, if it fits
+    #[command(after_help = TAKE_EXAMPLES)]
+    Take {
+        #[command(flatten)]
+        subject: Subject,
+        /// How many permits
+        #[arg(long, default_value_t = 1)]
+        cost: u64,
+        /// Judge by this rate instead of the limit's own, like 10/s
+        #[arg(long)]
+        rate: Option<String>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// See where a key stands; charges nothing
+    #[command(after_help = PEEK_EXAMPLES)]
+    Peek {
+        #[command(flatten)]
+        subject: Subject,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Give back what a take has charged
+    #[command(after_help = REFUND_EXAMPLES)]
+    Refund {
+        #[command(flatten)]
+        subject: Subject,
+        /// What the take answered
+        receipt: String,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Forget what a key has used
+    #[command(after_help = RESET_EXAMPLES)]
+    Reset {
+        #[command(flatten)]
+        subject: Subject,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Subject {
+    /// The limit's name
+    pub(super) limit: String,
+    /// The key: a user, an address, a page
+    pub(super) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Target {
+    /// The server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub(super) server: String,
+    /// Ask this store directly; the limit's numbers are those of --config, the environment and --set
+    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    store: Option<String>,
+    /// YAML file with the limits, with --store
+    #[arg(long, value_name = "FILE", requires = "store")]
+    config: Option<PathBuf>,
+    /// Any setting, like limits.api.rate=5/s, with --store; may be repeated
+    #[arg(long, value_name = "SETTING=VALUE", value_parser = setting, requires = "store")]
+    set: Vec<(String, String)>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Target {
+    /// Where settings come from, if a store is to be asked directly.
+    pub(super) fn direct(&self) -> Option<Sources> {
+        let store = self.store.as_ref()?;
+        let settings = SettingsArgs { config: self.config.clone(), set: self.set.clone() };
+        let mut sources = settings.sources();
+        sources.flags.push(flag("--store", "store.url", store));
+        Some(sources)
+    }
+}

@@ -1,0 +1,120 @@
+//! One request to a server, over HTTP or HTTPS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::uri::Scheme;
+use axum::http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// From the first packet to the last byte.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// No answer of a server of ours is longer.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// A server by its address.
+#[derive(Debug)]
+pub(super) struct Server {
+    text: String,
+    host: String,
+    port: u16,
+    tls: bool,
+}
+
+impl Server {
+    /// Checks `text`: `http://host:port` or `https://…`, with a path in front of
+    /// ours if it has one.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let refused =
+            || format!("`--server`: {text:?} is not a server: http://HOST:PORT and https://HOST:PORT are");
+        let uri: Uri = text.parse().map_err(|_| refused())?;
+        let tls = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            _ => return Err(refused()),
+        };
+        let host = uri.host().ok_or_else(refused)?.trim_matches(['[', ']']).to_owned();
+        if uri.query().is_some() || host.is_empty() {
+            return Err(refused());
+        }
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { text: text.trim_end_matches('/').to_owned(), host, port, tls })
+    }
+
+    /// Sends one request and reads its answer.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let failed = |error: String| format!("no answer from {}: {error}", self.text);
+        match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
+            Ok(answer) => answer.map_err(failed),
+            Err(_) => Err(failed(format!("nothing for {} s", TIMEOUT.as_secs()))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let uri: Uri = format!("{}{path}", self.text).parse().map_err(text)?;
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(uri.path())
+            .header(header::HOST, authority)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .map_err(text)?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
+            format!("{error} (is `tidegate serve` running there? --store asks a store directly)")
+        })?;
+        if !self.tls {
+            return speak(stream, request).await;
+        }
+        let name = ServerName::try_from(self.host.clone()).map_err(text)?;
+        speak(connector()?.connect(name, stream).await.map_err(text)?, request).await
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// TLS with the authorities that this system trusts.
+fn connector() -> Result<TlsConnector, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(text)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), String> {
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+    let driver = tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(text)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(text)?;
+    driver.abort();
+    Ok((status, body.to_bytes()))
+}

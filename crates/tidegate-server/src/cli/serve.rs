@@ -1,0 +1,87 @@
+//! `tidegate serve`.
+
+use std::io::Write as _;
+
+use tidegate::Tidegate;
+use tidegate::limit::Limit;
+use tokio::net::TcpListener;
+
+use super::args::ServeArgs;
+use crate::http::App;
+use crate::settings::{LimitSettings, Settings};
+use crate::{log, serve as server};
+
+pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
+    let settings = Settings::load(&args.sources()).map_err(|error| error.to_string())?;
+    log::start(&settings.log).map_err(|error| format!("cannot start the log: {error}"))?;
+    let runtime = super::runtime()?;
+    let served = runtime.block_on(until_told(&settings));
+    // A task that hangs does not hold the process: it has had its deadline.
+    runtime.shutdown_background();
+    served
+}
+
+async fn until_told(settings: &Settings) -> Result<(), String> {
+    let address = settings.listen.as_str();
+    let refused = |error| format!("cannot listen on {address}: {error}");
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    let gate = settings.store.open().await.map_err(|error| error.to_string())?;
+    let limits =
+        settings.limits.iter().map(|limit| open_limit(&gate, limit)).collect::<Result<Vec<_>, _>>()?;
+    let stop = signals()?;
+    announce(&format!("http://{bound}"));
+    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = limits.len(), "serving");
+    let app = App::new(gate, limits);
+    let told = async {
+        let signal = stop.await;
+        let deadline = humantime::format_duration(settings.http.shutdown_deadline);
+        tracing::info!(signal, %deadline, "stopping: no more connections, requests in flight may end");
+    };
+    let ended = server::run(listener, app.clone(), &settings.http, told).await;
+    app.gate().shutdown().await;
+    match ended.cut {
+        0 => tracing::info!("stopped"),
+        cut => tracing::warn!(cut, "stopped, and cut connections that were busy at the deadline"),
+    }
+    Ok(())
+}
+
+pub(super) fn open_limit(gate: &Tidegate, settings: &LimitSettings) -> Result<Limit, String> {
+    let name = settings.name.as_str();
+    gate.limit(name, settings.sliding, settings.options.clone())
+        .map_err(|error| format!("`limits.{name}`: {error}"))
+}
+
+/// The first line of standard output, for who started us on port 0.
+fn announce(url: &str) {
+    let mut out = std::io::stdout().lock();
+    // A closed standard output is no reason not to serve.
+    let _ = writeln!(out, "{url}").and_then(|()| out.flush());
+}
+
+/// Listens for the signals that end a server; returns what waits for one.
+#[cfg(unix)]
+fn signals() -> Result<impl Future<Output = &'static str>, String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error| format!("cannot listen for signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn signals() -> Result<impl Future<Output = &'static str>, String> {
+    Ok(async {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => "Ctrl-C",
+            // Nothing can end it then but the system.
+            Err(_) => std::future::pending().await,
+        }
+    })
+}

@@ -1,0 +1,139 @@
+//! Everything that is not answered as asked, as `application/problem+json`
+//! (RFC 9457).
+//!
+//! The `type` tells programs what it is, `detail` tells people what was wrong
+//! with which value and what is allowed.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tidegate::{Error, ErrorKind};
+
+/// The media type of a problem.
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A problem.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    name: &'static str,
+    title: &'static str,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Problem {
+    fn new(status: StatusCode, name: &'static str, title: &'static str, detail: String) -> Self {
+        Self { status, name, title, detail }
+    }
+
+    pub(crate) fn invalid(detail: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
+    }
+
+    pub(crate) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        // Somebody else's text, and of any length.
+        let name: String = name.chars().take(64).collect();
+        let known: Vec<_> = known.into_iter().collect();
+        let detail = format!("there is no limit {name:?}; known are: {}", known.join(", "));
+        Self::new(StatusCode::NOT_FOUND, "unknown-limit", "Unknown limit", detail)
+    }
+
+    pub(crate) fn unknown_path(path: &str) -> Self {
+        let path: String = path.chars().take(200).collect();
+        let detail = format!(
+            "there is nothing at {path:?}: / lists what there is; a slash inside a key is written %2F"
+        );
+        Self::new(StatusCode::NOT_FOUND, "unknown-path", "Unknown path", detail)
+    }
+
+    pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
+        let (method, path): (String, String) =
+            (method.chars().take(20).collect(), path.chars().take(200).collect());
+        let detail = format!("{method} is not allowed on {path:?}: the Allow header lists what is");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+    }
+
+    pub(crate) fn body_too_large(max_bytes: usize) -> Self {
+        let detail = format!("the body is too large: at most {max_bytes} bytes are allowed");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
+    }
+
+    pub(crate) fn content_type(given: &str) -> Self {
+        let given: String = given.chars().take(100).collect();
+        let detail = format!("a body of type {given:?} is not allowed: application/json is");
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "Unsupported media type",
+            detail,
+        )
+    }
+
+    pub(crate) fn timeout(after: std::time::Duration) -> Self {
+        let after = humantime::format_duration(after);
+        let detail = format!("the request was not complete after {after}");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
+    }
+
+    pub(crate) fn not_ready(reason: &Error) -> Self {
+        Self::unavailable(reason.to_string())
+    }
+
+    fn unavailable(detail: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", detail)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Invalid => Self::invalid(error.to_string()),
+            ErrorKind::Unavailable => Self::unavailable(error.to_string()),
+            // The reason is the operator's, and may tell about the inside.
+            kind => {
+                tracing::error!(%error, ?kind, "a call failed");
+                let detail = "the store cannot be used: the server's log has the reason";
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal-error",
+                    "Internal error",
+                    detail.to_owned(),
+                )
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body {
+            r#type: format!("urn:tidegate:problem:{}", self.name),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        };
+        // Strings and a number: there is nothing that JSON cannot write.
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            // What is left of the body is not read.
+            StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

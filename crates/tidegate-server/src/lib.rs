@@ -1,0 +1,19 @@
+//! The server: the library's limits over HTTP, and a command line for both.
+//!
+//! Where to look:
+//! - [`settings`]: defaults, file, environment and flags become checked values.
+//! - [`http`]: what is asked and what is answered.
+//! - [`serve`]: connections, timeouts, the way down.
+//! - [`answer`]: a decision as JSON, the same over HTTP and on the command line.
+//! - [`cli`]: the commands.
+//! - [`log`]: what the server says about itself.
+//!
+//! Nothing here decides whether a take is admitted: that is the library's.
+
+pub mod answer;
+pub mod cli;
+pub mod http;
+pub mod log;
+mod patience;
+pub mod serve;
+pub mod settings;

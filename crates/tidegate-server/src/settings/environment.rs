@@ -1,0 +1,69 @@
+//! Settings from the environment: `TIDEGATE_`, the path in capitals, `__` between
+//! its levels.
+
+use std::collections::BTreeMap;
+
+use super::SettingsError;
+use super::names::{did_you_mean, group, known_like};
+use super::raw::{Node as _, RawSettings, Refused};
+
+const PREFIX: &str = "TIDEGATE_";
+
+/// Names the file; a source and no setting.
+pub(super) const CONFIG: &str = "TIDEGATE_CONFIG";
+
+/// Short for the setting that is set most.
+const STORE: &str = "TIDEGATE_STORE";
+
+pub(super) fn apply(
+    raw: &mut RawSettings,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), SettingsError> {
+    for (variable, value) in environment {
+        let Some(name) = variable.strip_prefix(PREFIX) else { continue };
+        if variable == CONFIG || is_of_kubernetes(name, value) {
+            continue;
+        }
+        let lower = if variable == STORE { "store__url".to_owned() } else { name.to_lowercase() };
+        let mut path: Vec<_> = lower.split("__").collect();
+        let limit = spelt_as_configured(raw, &path);
+        if let Some(limit) = &limit {
+            path[1] = limit;
+        }
+        raw.set(&path, value).map_err(|refused| match refused {
+            Refused::Value(reason) => SettingsError(format!("`{variable}`: {reason}")),
+            Refused::Group => SettingsError(format!("`{variable}`: {}", group(&path.join(".")))),
+            Refused::Unknown => {
+                let known = known_like(&path).iter().map(|path| variable_of(path)).collect();
+                SettingsError(format!(
+                    "unknown setting `{variable}` in the environment{}",
+                    did_you_mean(variable, known)
+                ))
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn variable_of(path: &str) -> String {
+    format!("{PREFIX}{}", path.replace('.', "__").replace('-', "_").to_uppercase())
+}
+
+/// A variable's name has no `-`: a limit that is written with one is meant by `_`,
+/// unless another is written so.
+fn spelt_as_configured(raw: &RawSettings, path: &[&str]) -> Option<String> {
+    let ["limits", name, ..] = path else { return None };
+    if raw.limits.contains_key(*name) {
+        return None;
+    }
+    raw.limits.keys().find(|known| known.replace('-', "_") == *name).cloned()
+}
+
+/// Beside a service called `tidegate`, Kubernetes gives every container
+/// `TIDEGATE_PORT=tcp://…` and its relatives. They are no misspelt settings.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    name == "SERVICE_HOST"
+        || name.starts_with("SERVICE_PORT")
+        || (name == "PORT" && value.contains("://"))
+        || name.strip_prefix("PORT_").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}

@@ -1,0 +1,23 @@
+//! Settings from the command line.
+
+use super::names::{did_you_mean, group, known_like};
+use super::raw::{Node as _, RawSettings, Refused};
+use super::{Flag, SettingsError};
+
+pub(super) fn apply(raw: &mut RawSettings, flags: &[Flag]) -> Result<(), SettingsError> {
+    flags.iter().try_for_each(|flag| set(raw, flag))
+}
+
+fn set(raw: &mut RawSettings, flag: &Flag) -> Result<(), SettingsError> {
+    let Flag { given_as, path, value } = flag;
+    let segments: Vec<_> = path.split('.').collect();
+    let written = if *given_as == "--set" { format!("--set {path}") } else { (*given_as).to_owned() };
+    raw.set(&segments, value).map_err(|refused| match refused {
+        Refused::Value(reason) => SettingsError(format!("`{written}`: {reason}")),
+        Refused::Group => SettingsError(format!("`{written}`: {}", group(path))),
+        Refused::Unknown => {
+            let hint = did_you_mean(path, known_like(&segments));
+            SettingsError(format!("unknown setting `{path}`{hint}"))
+        }
+    })
+}

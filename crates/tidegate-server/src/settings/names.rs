@@ -1,0 +1,36 @@
+//! The names of settings, and what may have been meant by a wrong one.
+
+use super::raw;
+
+/// What to say where a group was set and not a setting in it.
+pub(super) fn group(path: &str) -> String {
+    let below = match path {
+        "limits" => "limits.api.rate".to_owned(),
+        path => {
+            let known = known_like(&path.split('.').collect::<Vec<_>>());
+            let inside = format!("{path}.");
+            known.into_iter().find(|name| name.starts_with(&inside)).unwrap_or_default()
+        }
+    };
+    format!("that is a group of settings: name one of them, like `{below}`")
+}
+
+/// All paths, with the limit that `segments` name where one is named.
+pub(super) fn known_like(segments: &[&str]) -> Vec<String> {
+    let limit = match segments {
+        ["limits", name, ..] if !name.is_empty() => name,
+        _ => "api",
+    };
+    raw::list().into_iter().map(|(path, _)| path.replace("NAME", limit)).collect()
+}
+
+pub(super) fn did_you_mean(wrong: &str, known: Vec<String>) -> String {
+    nearest(wrong, known.iter().map(String::as_str))
+        .map(|near| format!(": did you mean `{near}`?"))
+        .unwrap_or_default()
+}
+
+/// The most similar of `known`.
+pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known.into_iter().min_by_key(|name| strsim::osa_distance(wrong, name))
+}

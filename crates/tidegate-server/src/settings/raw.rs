@@ -1,0 +1,211 @@
+//! What can be set, each setting once: from here come the names that a file, the
+//! environment and `--set` know, and the list in `--help`.
+//!
+//! Everything is optional here. What is absent gets its default, and what
+//! depends on two settings is checked, when all sources have spoken.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tidegate::limit::WhenFull;
+use tidegate::{AfterLoss, Name, Rate, Share};
+
+use super::parse::{Algorithm, OutageName, Parse, Prefix};
+use super::{Listen, LogFormat, StoreUrl};
+
+/// Why a setting could not be set.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// There is none of that name.
+    Unknown,
+    /// There are several below that name.
+    Group,
+    /// The value is not allowed; the text says what is.
+    Value(String),
+}
+
+/// A setting, or a group of them.
+pub(crate) trait Node {
+    /// Sets what is at `path`.
+    fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused>;
+
+    /// Adds what there is below `path`, with what it is for.
+    fn list(path: &str, about: &'static str, to: &mut Vec<(String, &'static str)>);
+}
+
+/// A single setting.
+#[derive(Debug)]
+pub(crate) struct Leaf<T>(pub(crate) Option<T>);
+
+impl<T> Default for Leaf<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Leaf<T> {
+    pub(crate) fn or(self, default: T) -> T {
+        self.0.unwrap_or(default)
+    }
+}
+
+impl<T: Parse> Node for Leaf<T> {
+    fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused> {
+        if !path.is_empty() {
+            return Err(Refused::Unknown);
+        }
+        self.0 = Some(T::parse(value).map_err(Refused::Value)?);
+        Ok(())
+    }
+
+    fn list(path: &str, about: &'static str, to: &mut Vec<(String, &'static str)>) {
+        to.push((path.to_owned(), about));
+    }
+}
+
+impl<'de, T: Parse> Deserialize<'de> for Leaf<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As text whatever it looks like: `rate: 5` and `rate: 5/s` are both rates.
+        match Option::<String>::deserialize(deserializer)? {
+            None => Ok(Self(None)),
+            Some(text) => T::parse(&text).map(|value| Self(Some(value))).map_err(|refused| {
+                use serde::de::Error as _;
+                D::Error::custom(refused)
+            }),
+        }
+    }
+}
+
+impl<T: Node + Default> Node for BTreeMap<String, T> {
+    fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused> {
+        let Some((name, rest)) = path.split_first() else { return Err(Refused::Group) };
+        if let Some(node) = self.get_mut(*name) {
+            return node.set(rest, value);
+        }
+        // Kept only if it was set: a misspelt setting leaves no empty limit.
+        let mut node = T::default();
+        node.set(rest, value)?;
+        self.insert((*name).to_owned(), node);
+        Ok(())
+    }
+
+    fn list(path: &str, about: &'static str, to: &mut Vec<(String, &'static str)>) {
+        T::list(&format!("{path}.NAME"), about, to);
+    }
+}
+
+macro_rules! group {
+    ($name:ident { $(#[doc = $about:literal] $field:ident: $type:ty,)* }) => {
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct $name {
+            $(#[doc = $about] pub(crate) $field: $type,)*
+        }
+
+        impl Node for $name {
+            fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused> {
+                let Some((first, rest)) = path.split_first() else { return Err(Refused::Group) };
+                $(if *first == stringify!($field) {
+                    return self.$field.set(rest, value);
+                })*
+                Err(Refused::Unknown)
+            }
+
+            fn list(path: &str, _: &'static str, to: &mut Vec<(String, &'static str)>) {
+                let dot = if path.is_empty() { "" } else { "." };
+                $(<$type as Node>::list(
+                    &format!("{path}{dot}{}", stringify!($field)),
+                    $about.trim_ascii(),
+                    to,
+                );)*
+            }
+        }
+    };
+}
+
+group!(RawSettings {
+    /// address to listen on; port 0 picks a free one (127.0.0.1:8080)
+    listen: Leaf<Listen>,
+    /// where state is kept
+    store: RawStore,
+    /// the limits by name; one called `api` if there are none
+    limits: BTreeMap<String, RawLimit>,
+    /// bounds on connections and requests
+    http: RawHttp,
+    /// what is said on standard error
+    log: RawLog,
+});
+
+group!(RawStore {
+    /// memory:, redis://, rediss://, redis-cluster:// or rediss-cluster:// (memory:)
+    url: Leaf<StoreUrl>,
+    /// prefix of every Redis key (none)
+    namespace: Leaf<Name>,
+    /// how many partitions keys are spread over (1, in a cluster 64)
+    partitions: Leaf<NonZeroU32>,
+    /// how long a call may take (100ms)
+    deadline: Leaf<Duration>,
+    /// how long connecting may take (500ms)
+    connect_timeout: Leaf<Duration>,
+    /// send small packets at once (true)
+    nodelay: Leaf<bool>,
+    /// PEM file of the authority to trust for rediss:// (the system's)
+    tls_ca: Leaf<PathBuf>,
+});
+
+group!(RawLimit {
+    /// how to count: sliding (sliding)
+    algorithm: Leaf<Algorithm>,
+    /// permits per /s, /m, /h or /d (5/s)
+    rate: Leaf<Rate>,
+    /// length of the window, whole seconds (60s)
+    window: Leaf<Duration>,
+    /// width of a bucket (a hundredth of the window)
+    coalesce: Leaf<Duration>,
+    /// while the store is away: open, closed or local (open)
+    outage: Leaf<OutageName>,
+    /// share of the limit for `outage: local`, above 0 up to 1
+    local_share: Leaf<Share>,
+    /// number of servers; without local_share each gets an equal share
+    nodes: Leaf<NonZeroU32>,
+    /// after the store lost charges: admit or hold (admit)
+    after_loss: Leaf<AfterLoss>,
+    /// most keys held in this process (1000000)
+    max_keys: Leaf<NonZeroUsize>,
+    /// what a key beyond max_keys gets: refuse or share (refuse)
+    when_full: Leaf<WhenFull>,
+    /// what its Redis keys start with (trypema)
+    prefix: Leaf<Prefix>,
+});
+
+group!(RawHttp {
+    /// how long a request's head may take (5s)
+    header_timeout: Leaf<Duration>,
+    /// how long a connection may be idle between requests (75s)
+    idle_timeout: Leaf<Duration>,
+    /// how long a request may take, its body included (10s)
+    request_timeout: Leaf<Duration>,
+    /// longest request body (65536)
+    max_body_bytes: Leaf<NonZeroUsize>,
+    /// most connections at a time; more wait to be accepted (10000)
+    max_connections: Leaf<NonZeroUsize>,
+    /// how long requests in flight may take after SIGTERM (10s)
+    shutdown_deadline: Leaf<Duration>,
+});
+
+group!(RawLog {
+    /// error, warn, info, debug or trace (info)
+    level: Leaf<tracing::Level>,
+    /// text or json (text)
+    format: Leaf<LogFormat>,
+});
+
+/// Every setting with what it is for; a limit's name is `NAME`.
+pub(crate) fn list() -> Vec<(String, &'static str)> {
+    let mut all = Vec::new();
+    RawSettings::list("", "", &mut all);
+    all
+}

@@ -1,0 +1,168 @@
+//! Every way to ask wrongly is told what was wrong and what is allowed.
+
+use axum::body::Body;
+use axum::http::Request;
+use tidegate_server::http::router;
+
+use crate::support::{Answer, call, fixture, send};
+
+/// A problem of this status, type and detail.
+#[track_caller]
+fn assert_problem(answer: &Answer, status: u16, name: &str, detail: &str) {
+    assert_eq!(answer.status, status, "{}", answer.body);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let body = answer.json();
+    assert_eq!(body["type"], format!("urn:tidegate:problem:{name}"));
+    assert_eq!(body["status"], status);
+    assert!(body["title"].is_string());
+    let told = body["detail"].as_str().unwrap();
+    assert!(told.contains(detail), "{told:?} does not contain {detail:?}");
+    assert!(!told.ends_with('.'), "{told:?}");
+}
+
+#[tokio::test]
+async fn bodies_are_checked() {
+    let f = fixture().await;
+    let long = format!(r#"{{"key":"{}"}}"#, "x".repeat(256));
+    for (body, detail) in [
+        ("", "EOF while parsing a value at line 1 column 0"),
+        ("{", "EOF while parsing an object at line 1 column 1"),
+        ("nonsense", "expected ident at line 1 column 2"),
+        ("7", "invalid type: integer `7`, expected an object with key, cost and rate"),
+        (r#"["a", 1, null]"#, "the body is an array: an object is expected"),
+        ("{}", "missing field `key` at line 1 column 2"),
+        (r#"{"key":"a"} x"#, "trailing characters at line 1 column 13"),
+        (r#"{"key":"a","key":"b"}"#, "duplicate field `key`"),
+        (r#"{"key":1}"#, "invalid type: integer `1`, expected a string"),
+        (r#"{"key":"a","cots":2}"#, "unknown field `cots`, expected one of `key`, `cost`, `rate`"),
+        (r#"{"key":""}"#, "a key must not be empty: 1 to 255 bytes are allowed"),
+        (&long, "has 256 bytes: 1 to 255 are allowed"),
+        (r#"{"key":"\ud800"}"#, "unexpected end of hex escape"),
+        (r#"{"key":"a","rate":"5/y"}"#, "\"5/y\" is not a rate"),
+        (r#"{"key":"a","rate":"0/s"}"#, "0/s over 60 s is 0 permits: 1 to 9007199254740991 are allowed"),
+        (r#"{"key":"a","rate":5}"#, "invalid type: integer `5`, expected a string"),
+    ] {
+        let answer = f.take(body).await;
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+}
+
+#[tokio::test]
+async fn costs_are_checked() {
+    let f = fixture().await;
+    for cost in ["0", "-1", "-0", "1.5", "0.0", "9007199254740992", "18446744073709551616", "-1e300", "1e300"]
+    {
+        let answer = f.take(&format!(r#"{{"key":"a","cost":{cost}}}"#)).await;
+        let allowed = "is not allowed: whole numbers from 1 to 9007199254740991 are";
+        assert_problem(&answer, 400, "invalid-request", allowed);
+    }
+    let answer = f.take(r#"{"key":"a","cost":"1"}"#).await;
+    let expected = "invalid type: string \"1\", expected a cost: a whole number from 1 to";
+    assert_problem(&answer, 400, "invalid-request", expected);
+    assert_eq!(f.get("/v1/limits/api/keys/a").await.json()["remaining"], 300);
+}
+
+#[tokio::test]
+async fn refunds_are_checked() {
+    let f = fixture().await;
+    for (body, detail) in [
+        (r#"{"key":"a"}"#, "missing field `receipt`"),
+        (r#"{"key":"a","receipt":"x"}"#, "\"x\" is not a receipt: send back the one a take answered"),
+        (r#"{"key":"","receipt":"1-0-1"}"#, "a key must not be empty"),
+        (r#"{"key":"a","receipt":"1-0-1","cost":1}"#, "unknown field `cost`"),
+    ] {
+        let answer = call(&f.app, "POST", "/v1/limits/api/refund", body).await;
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_limit_is_told_the_known_ones() {
+    let f = fixture().await;
+    for (method, path) in [
+        ("POST", "/v1/limits/nope/take"),
+        ("POST", "/v1/limits/nope/refund"),
+        ("GET", "/v1/limits/nope/keys/a"),
+        ("GET", "/v1/limits/nope/keys/"),
+        ("DELETE", "/v1/limits/nope/keys/a"),
+    ] {
+        let answer = call(&f.app, method, path, "").await;
+        assert_problem(&answer, 404, "unknown-limit", "there is no limit \"nope\"; known are: api");
+    }
+}
+
+#[tokio::test]
+async fn keys_in_paths_are_checked() {
+    let f = fixture().await;
+    let long = format!("/v1/limits/api/keys/{}", "%C3%A4".repeat(128));
+    for (path, detail) in [
+        ("/v1/limits/api/keys/", "a key must not be empty: 1 to 255 bytes are allowed"),
+        ("/v1/limits/api/keys/%FF", "the path is not UTF-8 when percent-decoded"),
+        (&long, "has 256 bytes: 1 to 255 are allowed"),
+    ] {
+        for method in ["GET", "DELETE"] {
+            let answer = call(&f.app, method, path, "").await;
+            assert_problem(&answer, 400, "invalid-request", detail);
+        }
+    }
+}
+
+#[tokio::test]
+async fn unknown_paths_are_told_where_to_look() {
+    let f = fixture().await;
+    for path in ["/nope", "/v1", "/v1/limits/", "/v1/limits/api", "/v1/limits/api/keys/a/b", "//"] {
+        let answer = f.get(path).await;
+        let detail = format!("there is nothing at {path:?}: / lists what there is");
+        assert_problem(&answer, 404, "unknown-path", &detail);
+    }
+}
+
+#[tokio::test]
+async fn wrong_methods_are_told_the_right_ones() {
+    let f = fixture().await;
+    for (method, path, allow) in [
+        ("GET", "/v1/limits/api/take", "POST"),
+        ("DELETE", "/v1/limits/api/refund", "POST"),
+        ("POST", "/v1/limits/api/keys/a", "GET,HEAD,DELETE"),
+        ("PUT", "/v1/limits", "GET,HEAD"),
+        ("POST", "/metrics", "GET,HEAD"),
+        ("POST", "/healthz", "GET,HEAD"),
+        ("OPTIONS", "/readyz", "GET,HEAD"),
+        ("PATCH", "/", "GET,HEAD"),
+    ] {
+        let answer = call(&f.app, method, path, "").await;
+        let detail = format!("{method} is not allowed on {path:?}");
+        assert_problem(&answer, 405, "method-not-allowed", &detail);
+        assert_eq!(answer.header("allow"), Some(allow), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_json_or_of_no_type() {
+    let f = fixture().await;
+    let of_type = async |media_type: &str| {
+        let request = Request::post("/v1/limits/api/take").header("content-type", media_type);
+        send(router(f.app.clone()), request.body(Body::from(r#"{"key":"a"}"#)).unwrap()).await
+    };
+    for good in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json"] {
+        assert_eq!(of_type(good).await.status, 200, "{good}");
+    }
+    for bad in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+        let answer = of_type(bad).await;
+        let detail = format!("a body of type {bad:?} is not allowed: application/json is");
+        assert_problem(&answer, 415, "unsupported-media-type", &detail);
+    }
+}
+
+#[tokio::test]
+async fn a_body_has_a_bound_announced_or_not() {
+    let f = fixture().await;
+    let app = f.app.clone().with_max_body_bytes(11);
+    assert_eq!(call(&app, "POST", "/v1/limits/api/take", r#"{"key":"a"}"#).await.status, 200);
+    let detail = "the body is too large: at most 11 bytes are allowed";
+    let unannounced = call(&app, "POST", "/v1/limits/api/take", r#"{"key":"ab"}"#).await;
+    assert_problem(&unannounced, 413, "body-too-large", detail);
+    let request = Request::post("/v1/limits/api/take").header("content-length", "12");
+    let announced = send(router(app), request.body(Body::empty()).unwrap()).await;
+    assert_problem(&announced, 413, "body-too-large", detail);
+}
