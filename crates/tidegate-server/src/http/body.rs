@@ -88,11 +88,14 @@ fn refused_if_negative<E: de::Error>(cost: i64) -> Result<u64, E> {
     u64::try_from(cost).map_err(|_| refused(cost))
 }
 
-/// Reads the body: JSON by its type, or of no type, and at most `max_bytes`.
+/// Reads the body: JSON by its type, of no type or of curl's, and at most `max_bytes`.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     if let Some(given) = headers.get(header::CONTENT_TYPE) {
         let given = given.to_str().unwrap_or("?");
-        if !is_json(given) {
+        // What curl says of any `-d`. A browser says it of a form that any page
+        // may send here, but then it names the page.
+        let is_curl = given == "application/x-www-form-urlencoded" && !headers.contains_key(header::ORIGIN);
+        if !is_json(given) && !is_curl {
             return Err(Problem::content_type(given));
         }
     }

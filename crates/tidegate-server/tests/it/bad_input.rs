@@ -138,7 +138,7 @@ async fn wrong_methods_are_told_the_right_ones() {
 }
 
 #[tokio::test]
-async fn a_body_is_json_or_of_no_type() {
+async fn a_body_is_json_and_never_a_form_of_another_page() {
     let f = fixture().await;
     let of_type = async |media_type: &str| {
         let request = Request::post("/v1/limits/api/take").header("content-type", media_type);
@@ -147,11 +147,19 @@ async fn a_body_is_json_or_of_no_type() {
     for good in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json"] {
         assert_eq!(of_type(good).await.status, 200, "{good}");
     }
-    for bad in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
-        let answer = of_type(bad).await;
-        let detail = format!("a body of type {bad:?} is not allowed: application/json is");
-        assert_problem(&answer, 415, "unsupported-media-type", &detail);
+    let refused = |answer: &Answer, given: &str| {
+        let detail = format!("a body of type {given:?} is not allowed: application/json is");
+        assert_problem(answer, 415, "unsupported-media-type", &detail);
+    };
+    for bad in ["text/plain", "application/jsonp", ""] {
+        refused(&of_type(bad).await, bad);
     }
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(of_type(form).await.status, 200, "what curl says of -d");
+    let request = Request::post("/v1/limits/api/take").header("content-type", form);
+    let request = request.header("origin", "https://elsewhere.example");
+    let from_a_page = send(router(f.app.clone()), request.body(Body::from(r#"{"key":"a"}"#)).unwrap()).await;
+    refused(&from_a_page, form);
 }
 
 #[tokio::test]

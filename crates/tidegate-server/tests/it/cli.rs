@@ -32,13 +32,13 @@ fn run(mut command: Command) -> (i32, String, String) {
 }
 
 /// A server of this test's own; ends with it.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     url: String,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -50,6 +50,11 @@ impl Server {
         });
         let url = url.strip_suffix('\n').unwrap().to_owned();
         Self { child, url }
+    }
+
+    /// Its address, without the scheme.
+    pub(crate) fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
     }
 
     fn limit(&self, args: &[&str]) -> (i32, String, String) {

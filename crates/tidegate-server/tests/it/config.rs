@@ -321,3 +321,12 @@ fn a_password_is_not_shown() {
     let (_file, sources) = file("store:\n  url: redis://:secret@127.0.0.1\n  deadlin: 1s\n");
     assert!(!error(&sources).contains("secret"));
 }
+
+#[test]
+fn the_files_to_start_from_are_right() {
+    for (name, limits) in [("minimal", 1), ("dev", 2), ("prod", 2)] {
+        let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
+        assert_eq!(load(&sources).limits.len(), limits, "{name}");
+    }
+}

@@ -10,3 +10,4 @@ mod conformance;
 mod lifecycle;
 mod outage;
 mod support;
+mod together;
