@@ -1,4 +1,4 @@
-//! What one key has used: its buckets, in 24 bytes while there is only one.
+//! What one key has used: its buckets, in 40 bytes while there is only one.
 //!
 //! The rules are those of `take.lua`, `peek.lua`, `refund.lua` and `reset.lua`,
 //! step by step; the differential test holds the two together. A refusal and a
@@ -12,20 +12,32 @@ use super::sliding::Grid;
 /// refund gives nothing back: forgetting one could give back a charge twice.
 pub(crate) const MAX_REFUNDS: usize = 64;
 
-/// The charges of one key.
+/// The charges of one key. With its name it fills one cache line, and what most
+/// takes need is in it: they never look at `more`.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     /// The number of the newest bucket.
     newest: u64,
     /// What counts in the newest bucket.
     charged: u64,
+    /// What the older buckets hold, those that are over included.
+    older_sum: u64,
     more: Option<Box<More>>,
+    /// The low bits of the number of the oldest of the older buckets.
+    oldest: u8,
+    has_older: bool,
+    /// There is a remembered capacity, or something was refunded from the newest
+    /// bucket.
+    has_quirks: bool,
 }
 
-/// What most keys do not have.
+/// What many keys do not have.
 #[derive(Debug, Default)]
 struct More {
-    older: Older,
+    /// Buckets before the newest, oldest first, 8 bytes each: the number's low 8
+    /// bits above a count of 56. All are less than 256 before the newest, so the
+    /// low bits tell which.
+    older: Vec<u64>,
     /// Refunded from the newest bucket.
     refunded: u64,
     /// The capacity of the last `take_with`, 0 after a plain take.
@@ -63,20 +75,24 @@ impl Usage {
     /// Charges `ask.cost` if it fits.
     #[inline]
     pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
-        let instant = self.instant(grid, now_ms);
-        let live = self.live(grid, instant);
+        let live = self.live(grid, now_ms);
         if live.total + ask.cost > ask.capacity {
             return self.refuse(grid, now_ms, &live, ask);
         }
-        self.forget(grid, &live);
-        let bucket = grid.bucket(instant);
+        if live.started_over || live.dead > 0 {
+            self.forget(grid, &live);
+        }
+        let bucket = grid.bucket(live.instant);
         if bucket != self.newest {
             self.start(bucket);
         }
-        if ask.remember != 0 || self.more.is_some() {
-            self.more.get_or_insert_default().capacity = ask.remember;
+        let mut offset = self.charged;
+        if self.has_quirks || ask.remember != 0 {
+            let more = self.more.get_or_insert_default();
+            more.capacity = ask.remember;
+            offset += more.refunded;
+            self.has_quirks = more.capacity != 0 || more.refunded != 0;
         }
-        let offset = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
         self.charged += ask.cost;
         Verdict {
             capacity: ask.capacity,
@@ -88,8 +104,7 @@ impl Usage {
 
     /// Judges a cost of one without charging it.
     pub(super) fn peek(&self, grid: &Grid, now_ms: u64, configured: u64) -> Verdict {
-        let instant = self.instant(grid, now_ms);
-        let live = self.live(grid, instant);
+        let live = self.live(grid, now_ms);
         let remembered = self.more.as_ref().map_or(0, |more| more.capacity);
         let capacity = if live.started_over || remembered == 0 { configured } else { remembered };
         if live.total + 1 > capacity {
@@ -106,11 +121,10 @@ impl Usage {
     /// Gives back one charge; the amount, or 0 if it no longer counts or has
     /// been given back before.
     pub(super) fn refund(&mut self, grid: &Grid, now_ms: u64, receipt: Receipt) -> u64 {
-        let instant = self.instant(grid, now_ms);
-        let live = self.live(grid, instant);
+        let live = self.live(grid, now_ms);
         // A receipt of a later bucket than the newest is none of ours.
         let known = receipt.bucket <= self.newest && !live.started_over;
-        if !known || grid.end_of_life_ms(receipt.bucket) <= instant {
+        if !known || grid.end_of_life_ms(receipt.bucket) <= live.instant {
             return 0;
         }
         let more = self.more.get_or_insert_default();
@@ -119,15 +133,16 @@ impl Usage {
                 && receipt.offset < other.offset + other.cost
                 && other.offset < receipt.offset + receipt.cost
         };
-        let remembered = more.refunds.iter().filter(|refund| grid.end_of_life_ms(refund.bucket) > instant);
-        if remembered.count() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
+        let counts = |refund: &&Receipt| grid.end_of_life_ms(refund.bucket) > live.instant;
+        if more.refunds.iter().filter(counts).count() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
             return 0;
         }
         let is_newest = receipt.bucket == self.newest;
-        let is_charged = if is_newest {
-            receipt.offset + receipt.cost <= self.charged + more.refunded
-        } else {
-            more.older.find(receipt.bucket, self.newest).is_some_and(|count| count.get() >= receipt.cost)
+        let is_charged = match is_newest {
+            true => receipt.offset + receipt.cost <= self.charged + more.refunded,
+            false => {
+                more.find(receipt.bucket, self.newest).is_some_and(|packed| count(*packed) >= receipt.cost)
+            }
         };
         if !is_charged {
             return 0;
@@ -137,9 +152,11 @@ impl Usage {
         if is_newest {
             self.charged -= receipt.cost;
             more.refunded += receipt.cost;
-        } else if let Some(mut count) = more.older.find(receipt.bucket, self.newest) {
-            count.lower(receipt.cost);
-            more.older.sum -= receipt.cost;
+            self.has_quirks = true;
+        } else if let Some(packed) = more.find(receipt.bucket, self.newest) {
+            // The count is in the low bits: the number stays as it is.
+            *packed -= receipt.cost;
+            self.older_sum -= receipt.cost;
         }
         more.refunds.push(receipt);
         receipt.cost
@@ -150,8 +167,8 @@ impl Usage {
     pub(super) fn reset(&mut self) {
         let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
         let refunds = vec![Receipt { bucket: self.newest, offset: 0, cost: ever }];
-        self.charged = 0;
-        self.more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
+        let more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
+        *self = Self { newest: self.newest, more, has_quirks: true, ..Self::default() };
     }
 
     /// When nothing of this counts any more.
@@ -160,54 +177,70 @@ impl Usage {
         grid.end_of_life_ms(self.newest)
     }
 
-    /// The time that decides: the clock's, or that of the newest charge if the
-    /// clock is behind it.
+    /// What counts at the time that decides: the clock's, or that of the newest
+    /// charge if the clock is behind it.
     #[inline]
-    fn instant(&self, grid: &Grid, now_ms: u64) -> u64 {
+    fn live(&self, grid: &Grid, now_ms: u64) -> Live {
         let newest_ms = grid.start_ms(self.newest);
-        if newest_ms > now_ms + grid.absurd_ms { now_ms } else { newest_ms.max(now_ms) }
-    }
-
-    #[inline]
-    fn live(&self, grid: &Grid, instant: u64) -> Live {
-        let absurd = grid.start_ms(self.newest) > instant;
-        if absurd || grid.end_of_life_ms(self.newest) <= instant {
+        let is_absurd = newest_ms > now_ms + grid.absurd_ms;
+        let instant = if is_absurd { now_ms } else { newest_ms.max(now_ms) };
+        if is_absurd || grid.end_of_life_ms(self.newest) <= instant {
             return Live { instant, started_over: true, dead: 0, dead_sum: 0, total: 0 };
         }
-        let Some(more) = &self.more else {
-            return Live { instant, started_over: false, dead: 0, dead_sum: 0, total: self.charged };
-        };
-        let is_dead = |packed: &&u64| grid.end_of_life_ms(unpack(**packed, self.newest).0) <= instant;
-        let (mut dead, mut dead_sum) = (0, 0);
-        for packed in more.older.counts.iter().take_while(is_dead) {
-            dead += 1;
-            dead_sum += unpack(*packed, self.newest).1;
+        let oldest = number(self.oldest, self.newest);
+        if self.has_older && grid.end_of_life_ms(oldest) <= instant {
+            return self.live_without_the_dead(grid, instant);
         }
-        Live { instant, started_over: false, dead, dead_sum, total: more.older.sum - dead_sum + self.charged }
+        let total = self.older_sum + self.charged;
+        Live { instant, started_over: false, dead: 0, dead_sum: 0, total }
+    }
+
+    #[inline(never)]
+    fn live_without_the_dead(&self, grid: &Grid, instant: u64) -> Live {
+        let is_dead = |packed: &&u64| grid.end_of_life_ms(self.number(**packed)) <= instant;
+        let (mut dead, mut dead_sum) = (0, 0);
+        for packed in self.older().iter().take_while(is_dead) {
+            dead += 1;
+            dead_sum += count(*packed);
+        }
+        Live { instant, started_over: false, dead, dead_sum, total: self.older_sum - dead_sum + self.charged }
     }
 
     /// Drops what `live` found dead. Every write does, and nothing else: what a
     /// clock that steps back finds is what the last write left.
-    #[inline]
+    #[inline(never)]
     fn forget(&mut self, grid: &Grid, live: &Live) {
         if live.started_over {
             *self = Self { newest: self.newest, ..Self::default() };
         } else if live.dead > 0
             && let Some(more) = &mut self.more
         {
-            more.older.counts.drain(..live.dead);
-            more.older.sum -= live.dead_sum;
+            more.older.drain(..live.dead);
             more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > live.instant);
+            self.older_sum -= live.dead_sum;
+            self.has_older = !more.older.is_empty();
+            self.oldest = more.older.first().map_or(0, |packed| (packed >> 56) as u8);
         }
     }
 
     /// Makes `bucket` the newest.
+    #[inline(never)]
     fn start(&mut self, bucket: u64) {
         if self.charged > 0 {
-            let more = self.more.get_or_insert_default();
-            more.older.push(self.newest, self.charged);
+            let older = &mut self.more.get_or_insert_default().older;
+            if older.len() == older.capacity() {
+                // A quarter more: doubling would cost 16 bytes a bucket.
+                older.reserve_exact(older.len() / 4 + 4);
+            }
+            older.push(self.newest << 56 | self.charged);
+            if !self.has_older {
+                (self.has_older, self.oldest) = (true, self.newest as u8);
+            }
+            self.older_sum += self.charged;
         }
-        if let Some(more) = &mut self.more {
+        if self.has_quirks
+            && let Some(more) = &mut self.more
+        {
             more.refunded = 0;
         }
         (self.newest, self.charged) = (bucket, 0);
@@ -225,10 +258,9 @@ impl Usage {
             return verdict(None);
         }
         let needed = live.total + ask.cost - ask.capacity;
-        let older = self.more.as_ref().map_or(&[][..], |more| &more.older.counts[live.dead..]);
-        let buckets = older.iter().map(|packed| unpack(*packed, self.newest));
+        let older = self.older()[live.dead..].iter().map(|packed| (self.number(*packed), count(*packed)));
         let mut freed = 0;
-        for (bucket, count) in buckets.chain([(self.newest, self.charged)]) {
+        for (bucket, count) in older.chain([(self.newest, self.charged)]) {
             freed += count;
             if freed >= needed {
                 let free_at = grid.end_of_life_ms(bucket);
@@ -245,6 +277,21 @@ impl Usage {
     fn reset_after_ms(&self, grid: &Grid, now_ms: u64, total: u64) -> u64 {
         if total == 0 { 0 } else { grid.end_of_life_ms(self.newest) - now_ms }
     }
+
+    fn older(&self) -> &[u64] {
+        self.more.as_ref().map_or(&[], |more| &more.older)
+    }
+
+    /// The number of a packed bucket.
+    fn number(&self, packed: u64) -> u64 {
+        number((packed >> 56) as u8, self.newest)
+    }
+}
+
+impl More {
+    fn find(&mut self, bucket: u64, newest: u64) -> Option<&mut u64> {
+        self.older.iter_mut().find(|packed| number((**packed >> 56) as u8, newest) == bucket)
+    }
 }
 
 /// What still counts.
@@ -258,46 +305,13 @@ struct Live {
     total: u64,
 }
 
-/// Buckets before the newest, oldest first, 8 bytes each: the number's low 8
-/// bits above a count of 56. All are less than 256 before the newest, so the
-/// low bits tell which.
-#[derive(Debug, Default)]
-struct Older {
-    counts: Vec<u64>,
-    sum: u64,
-}
-
-impl Older {
-    fn push(&mut self, bucket: u64, count: u64) {
-        if self.counts.len() == self.counts.capacity() {
-            // A quarter more: doubling would cost 16 bytes a bucket.
-            self.counts.reserve_exact(self.counts.len() / 4 + 4);
-        }
-        self.counts.push(bucket << 56 | count);
-        self.sum += count;
-    }
-
-    fn find(&mut self, bucket: u64, newest: u64) -> Option<Count<'_>> {
-        self.counts.iter_mut().find(|packed| unpack(**packed, newest).0 == bucket).map(Count)
-    }
-}
-
-/// The count of one older bucket. It is in the low bits, so lowering it leaves
-/// the number alone.
-struct Count<'a>(&'a mut u64);
-
-impl Count<'_> {
-    fn get(&self) -> u64 {
-        *self.0 & (u64::MAX >> 8)
-    }
-
-    fn lower(&mut self, by: u64) {
-        *self.0 -= by;
-    }
-}
-
+/// The number of a bucket by its low bits: the last such one up to the newest.
 #[inline]
-fn unpack(packed: u64, newest: u64) -> (u64, u64) {
-    let before = (newest as u8).wrapping_sub((packed >> 56) as u8);
-    (newest - u64::from(before), packed & (u64::MAX >> 8))
+fn number(low_bits: u8, newest: u64) -> u64 {
+    newest - u64::from((newest as u8).wrapping_sub(low_bits))
+}
+
+/// The count of a packed bucket.
+fn count(packed: u64) -> u64 {
+    packed & (u64::MAX >> 8)
 }

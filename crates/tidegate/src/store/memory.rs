@@ -15,46 +15,58 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Timestamp;
 
-/// Ids by the time at which they are due. Finding the `k` that are due takes
-/// `O(log n + k)`; nothing is ever scanned. On Redis the same is a sorted set,
-/// see `index_*` in `prelude.lua`.
+/// Slots by the time at which they are due, 8 bytes each. Finding the `k` that
+/// are due takes `O(log n + k)`; nothing is ever scanned. On Redis the same is a
+/// sorted set, see `index_*` in `prelude.lua`.
 ///
 /// ```
 /// use tidegate::clock::Timestamp;
 /// use tidegate::store::TimeIndex;
 /// let mut index = TimeIndex::default();
-/// index.insert(Timestamp::from_millis(20), "b");
-/// index.insert(Timestamp::from_millis(10), "a");
-/// assert_eq!(index.pop_due(Timestamp::from_millis(15)), Some((Timestamp::from_millis(10), "a")));
+/// index.insert(Timestamp::from_millis(20), 7);
+/// index.insert(Timestamp::from_millis(10), 8);
+/// assert_eq!(index.pop_due(Timestamp::from_millis(15)), Some((Timestamp::from_millis(10), 8)));
 /// assert_eq!(index.pop_due(Timestamp::from_millis(15)), None);
 /// assert_eq!(index.len(), 1);
 /// ```
-#[derive(Debug, Clone)]
-pub struct TimeIndex<T>(BTreeSet<(Timestamp, T)>);
+#[derive(Debug, Clone, Default)]
+pub struct TimeIndex(BTreeSet<u64>);
 
-impl<T: Ord + Copy> TimeIndex<T> {
-    /// Adds `id`, due at `at`.
-    pub fn insert(&mut self, at: Timestamp, id: T) {
-        self.0.insert((at, id));
+/// Bits of a slot in the index; the time has the others, until the year 2109.
+const SLOT_BITS: u32 = 22;
+
+impl TimeIndex {
+    /// Slots are below this.
+    pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
+
+    /// Adds `slot`, due at `at`.
+    pub fn insert(&mut self, at: Timestamp, slot: u32) {
+        self.0.insert(Self::pack(at, slot));
     }
 
-    /// Removes `id`, which was due at `at`; whether it was there.
-    pub fn remove(&mut self, at: Timestamp, id: T) -> bool {
-        self.0.remove(&(at, id))
+    /// Removes `slot`, which was due at `at`; whether it was there.
+    pub fn remove(&mut self, at: Timestamp, slot: u32) -> bool {
+        self.0.remove(&Self::pack(at, slot))
     }
 
-    /// Removes and returns the first id that is due at `now`.
-    pub fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, T)> {
+    /// Removes and returns the first slot that is due at `now`.
+    pub fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, u32)> {
         let first = *self.0.first()?;
-        (first.0 <= now).then(|| self.0.remove(&first)).map(|_| first)
+        let (at, slot) = Self::unpack(first);
+        (at <= now).then(|| self.0.remove(&first)).map(|_| (at, slot))
     }
 
-    /// When the first id is due.
+    /// When the first slot is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.0.first().map(|(at, _)| *at)
+        self.0.first().map(|first| Self::unpack(*first).0)
     }
 
-    /// How many ids there are.
+    /// All slots, by the time at which they are due.
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
+        self.0.iter().map(|packed| Self::unpack(*packed))
+    }
+
+    /// How many slots there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -63,11 +75,14 @@ impl<T: Ord + Copy> TimeIndex<T> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
 
-impl<T> Default for TimeIndex<T> {
-    fn default() -> Self {
-        Self(BTreeSet::new())
+    fn pack(at: Timestamp, slot: u32) -> u64 {
+        debug_assert!(slot < Self::MAX_SLOTS);
+        at.as_millis().min(u64::MAX >> SLOT_BITS) << SLOT_BITS | u64::from(slot)
+    }
+
+    fn unpack(packed: u64) -> (Timestamp, u32) {
+        (Timestamp::from_millis(packed >> SLOT_BITS), packed as u32 & (Self::MAX_SLOTS - 1))
     }
 }
 
@@ -101,13 +116,15 @@ pub(crate) struct Slots<T> {
     table: HashTable<u32>,
     chunks: Vec<Vec<Slot<T>>>,
     free: Vec<u32>,
-    due: TimeIndex<u32>,
+    due: TimeIndex,
     /// Counters of the shard, so that counting needs no atomics.
     pub(crate) admitted: u64,
     pub(crate) rejected: u64,
 }
 
+// One cache line for what limits keep.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot<T> {
     key: CompactString,
     entry: T,
@@ -132,7 +149,9 @@ pub(crate) enum Lookup<R> {
 impl<T: Entry> Table<T> {
     pub(crate) fn new(max_keys: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        let shards = (cores * 16).next_power_of_two();
+        // Enough to keep cores apart, and slots within what the index can name.
+        let needed = max_keys.div_ceil(TimeIndex::MAX_SLOTS as usize / 4);
+        let shards = (cores * 16).max(needed).next_power_of_two();
         Self {
             shards: (0..shards).map(|_| Shard::default()).collect(),
             hasher: foldhash::fast::RandomState::default(),
@@ -299,7 +318,7 @@ pub(crate) struct Tally<'a> {
 impl<T: Entry> Slots<T> {
     #[inline]
     fn find(&self, hash: u64, key: &str) -> Option<u32> {
-        self.table.find(hash, |slot| self.at(*slot).key == key).copied()
+        self.table.find(hash, |slot| same(&self.at(*slot).key, key)).copied()
     }
 
     #[inline]
@@ -392,7 +411,7 @@ impl<T: Entry> Slots<T> {
         let old = std::mem::take(self);
         (self.admitted, self.rejected) = (old.admitted, old.rejected);
         let mut due_at = vec![Timestamp::default(); slots];
-        for (at, slot) in old.due.0 {
+        for (at, slot) in old.due.iter() {
             due_at[slot as usize] = at;
         }
         let entries = old.chunks.into_iter().flatten().zip(due_at);
@@ -400,6 +419,23 @@ impl<T: Entry> Slots<T> {
             let hash = hasher.hash_one(&*slot.key);
             self.insert(hasher, hash, slot, due);
         }
+    }
+}
+
+/// Whether two keys are the same. Most are short, and two words are compared
+/// faster than a function is called.
+#[inline]
+fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    match (a, b) {
+        _ if a.len() != b.len() => false,
+        _ if a.len() > 16 => a == b,
+        _ => match (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>()) {
+            (Some(a_first), Some(b_first), Some(a_last), Some(b_last)) => {
+                a_first == b_first && a_last == b_last
+            }
+            _ => a == b,
+        },
     }
 }
 

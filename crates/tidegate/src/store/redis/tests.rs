@@ -24,7 +24,7 @@ static DUE: LazyLock<Script> = LazyLock::new(|| {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Put { id: u8, due_ms: u64 },
+    Put { id: u32, due_ms: u64 },
     Due { now_ms: u64, limit: usize },
 }
 
@@ -53,7 +53,7 @@ fn the_index_on_redis_answers_like_the_one_in_memory() {
     // Times of today, where `..` in Lua would lose the last digits.
     let times = 1_700_000_000_000..1_700_000_000_040_u64;
     let op = prop_oneof![
-        (0..20_u8, times.clone()).prop_map(|(id, due_ms)| Op::Put { id, due_ms }),
+        (0..20_u32, times.clone()).prop_map(|(id, due_ms)| Op::Put { id, due_ms }),
         (times, 0..6_usize).prop_map(|(now_ms, limit)| Op::Due { now_ms, limit }),
     ];
     let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
