@@ -22,6 +22,21 @@ pub(crate) struct Keyspace {
     hash_key: [u8; 16],
 }
 
+/// A slot of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Slot(pub(crate) u16);
+
+impl Slot {
+    /// The slot of a hash tag: CRC-16/XMODEM of it, modulo 16384.
+    fn of_tag(tag: &str) -> Self {
+        let crc = tag.bytes().fold(0_u16, |crc, byte| {
+            (0..8)
+                .fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc >> 15 == 1 { 0x1021 } else { 0 })
+        });
+        Self(crc % 16_384)
+    }
+}
+
 /// The most partitions a keyspace may have.
 const MAX_PARTITIONS: u32 = 1024;
 
@@ -70,6 +85,11 @@ impl Keyspace {
         }
     }
 
+    /// The slot that all keys of a partition are in.
+    pub(crate) fn slot(&self, partition: u32) -> Slot {
+        Slot::of_tag(&partition.to_string())
+    }
+
     /// The marker of a partition.
     pub(crate) fn marker(&self, partition: u32) -> String {
         format!("{}tidegate:marker", self.prefix(partition))
@@ -103,6 +123,12 @@ mod tests {
         let name = Name::new("blue").unwrap();
         let keyspace = Keyspace::new(Some(&name), Some(1), [0; 16], true).unwrap();
         assert_eq!(keyspace.prefix(0), "blue:{0}:");
+    }
+
+    #[test]
+    fn slots_are_those_of_a_cluster() {
+        assert_eq!(Slot::of_tag("123456789"), Slot(0x31C3));
+        assert_eq!(Slot::of_tag("foo"), Slot(12_182));
     }
 
     #[test]

@@ -17,22 +17,20 @@ const TOLERATED_SILENCE: u32 = 2;
 pub(super) struct Breaker {
     open: AtomicBool,
     silent: AtomicU32,
-    reason: Mutex<Error>,
+    /// Why, in words. Whatever it is, a call that is refused can be made again.
+    reason: Mutex<String>,
 }
 
 impl Breaker {
     /// Open until the first probe has succeeded.
     pub(super) fn new() -> Self {
-        Self {
-            open: AtomicBool::new(true),
-            silent: AtomicU32::new(0),
-            reason: Mutex::new(Error::unavailable("the store has not been reached yet")),
-        }
+        let reason = Mutex::new("the store has not been reached yet".to_owned());
+        Self { open: AtomicBool::new(true), silent: AtomicU32::new(0), reason }
     }
 
     /// Refuses while open.
     pub(super) fn check(&self) -> Result<()> {
-        if self.open.load(Ordering::Acquire) { Err(self.reason.lock().clone()) } else { Ok(()) }
+        if self.is_open() { Err(Error::unavailable(self.reason.lock().clone())) } else { Ok(()) }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -48,19 +46,14 @@ impl Breaker {
         self.open.store(false, Ordering::Release);
     }
 
-    /// Why calls are refused from now on, or would be if it opened.
-    pub(super) fn explain(&self, reason: Error) {
-        *self.reason.lock() = reason;
-    }
-
-    /// Opens; whether it was closed before.
-    pub(super) fn open(&self, reason: Error) -> bool {
-        self.explain(reason);
+    /// Opens, or stays open for another reason; whether it was closed before.
+    pub(super) fn open(&self, reason: &Error) -> bool {
+        *self.reason.lock() = reason.to_string();
         !self.open.swap(true, Ordering::AcqRel)
     }
 
     /// A batch got no answer; whether that opened the breaker.
-    pub(super) fn was_silent(&self, reason: Error) -> bool {
+    pub(super) fn was_silent(&self, reason: &Error) -> bool {
         self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= TOLERATED_SILENCE && self.open(reason)
     }
 }

@@ -1,7 +1,7 @@
 //! One partition's way to its server.
 //!
 //! Calls that wait at the same time travel together: up to [`MAX_BATCH`] of one
-//! script in one round trip. While two batches are under way the next one
+//! script in one round trip. While four batches are under way the next one
 //! gathers, so batches grow with the load and a lone call never waits for
 //! company. A lane whose server is away refuses at once and keeps probing.
 
@@ -15,17 +15,18 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::Shared;
 use super::breaker::Breaker;
 use super::script::Script;
-use super::{Shared, failure};
 use crate::clock;
 use crate::error::{Error, Result};
 
 /// Calls per round trip. Redis is busy for some 200 µs with as many takes.
 const MAX_BATCH: usize = 64;
 
-/// Round trips under way at once.
-const IN_FLIGHT: usize = 2;
+/// Round trips under way at once: enough to keep a server busy while answers
+/// are handed out.
+const IN_FLIGHT: usize = 4;
 
 /// Calls that may wait; beyond it the store counts as away.
 const MAX_WAITING: usize = 16_384;
@@ -114,6 +115,12 @@ impl Far {
                     if count == 0 {
                         break;
                     }
+                    // Those who are about to call, mostly those who have just
+                    // been answered, get to travel along.
+                    tokio::task::yield_now().await;
+                    while gathered.len() < MAX_BATCH && let Ok(job) = jobs.try_recv() {
+                        gathered.push(job);
+                    }
                     for batch in batches(&mut gathered) {
                         under_way.push(self.clone().deliver(batch, alive.clone()));
                     }
@@ -136,25 +143,37 @@ impl Far {
         let timed_out = outcome.is_err();
         let outcome = outcome
             .unwrap_or_else(|_| Err(Error::unavailable("the store did not answer within the deadline")));
-        match outcome {
+        let failure = match outcome {
             Ok(replies) => {
                 self.breaker.succeeded();
+                let mut failure = None;
                 for (job, reply) in batch.into_iter().zip(replies) {
+                    let answer = item(reply);
+                    if let Err(error) = &answer
+                        && error.is_transient()
+                    {
+                        failure = Some(error.clone());
+                    }
                     // The caller may have given up.
-                    let _ = job.reply.send(item(reply));
+                    let _ = job.reply.send(answer);
                 }
+                failure
             }
             Err(error) => {
-                metrics.failed_calls.inc_by(batch.len() as u64);
-                let opened = match timed_out {
-                    true => self.breaker.was_silent(error.clone()),
-                    false => error.is_transient() && self.breaker.open(error.clone()),
-                };
-                if opened {
-                    self.reconnect(alive);
-                }
                 answer_all(batch, &error);
+                error.is_transient().then_some(error)
             }
+        };
+        // A server that answers, but as a replica or with its memory full, is
+        // away too: it takes a connection to its successor, or time.
+        let opened = failure.is_some_and(|failure| match timed_out {
+            true => self.breaker.was_silent(&failure),
+            false => self.breaker.open(&failure),
+        });
+        if opened {
+            tracing::warn!(partition = self.partition, "store is away");
+            self.shared.drop_link(self.partition);
+            tokio::spawn(self.clone().probe(None, alive));
         }
     }
 
@@ -174,19 +193,8 @@ impl Far {
         match first.script.run(&mut link, &keys, &args).await {
             Ok(Value::Array(replies)) if replies.len() == batch.len() => Ok(replies),
             Ok(other) => Err(Error::internal(format!("{} replies were due, got {other:?}", batch.len()))),
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(self.shared.failure(&error)),
         }
-    }
-
-    /// After the breaker has opened: drops the connection and probes until the
-    /// server is back. A cluster's connection mends itself node by node, and
-    /// others use it: it is dropped only if it does not.
-    fn reconnect(self: &Arc<Self>, alive: mpsc::WeakSender<Job>) {
-        tracing::warn!(partition = self.partition, "store is away");
-        if !self.shared.links.is_cluster() {
-            self.shared.links.discard(self.shared.marked_on(self.partition));
-        }
-        tokio::spawn(self.clone().probe(None, alive));
     }
 
     /// Tries to reach the server, with backoff and jitter, until it answers.
@@ -197,17 +205,13 @@ impl Far {
     ) {
         let mut first = first;
         let mut pause = Duration::from_millis(20);
-        let mut failures = 0;
         while alive.strong_count() > 0 {
-            let timeout = clock::deadline(self.shared.probe_timeout());
-            let reached = match tokio::time::timeout_at(timeout, self.shared.renew(self.partition)).await {
-                Ok(reached) => reached,
-                Err(_) => Err(Error::unavailable("the store accepts connections and does not answer")),
-            };
-            if let Err(error) = &reached {
-                self.breaker.explain(error.clone());
-            } else {
-                self.breaker.close();
+            let reached = self.shared.renew(self.partition).await;
+            match &reached {
+                Ok(()) => self.breaker.close(),
+                Err(error) => {
+                    self.breaker.open(error);
+                }
             }
             let is_reached = reached.is_ok();
             if let Some(first) = first.take() {
@@ -217,10 +221,6 @@ impl Far {
             if is_reached {
                 tracing::info!(partition = self.partition, "store is reached");
                 return;
-            }
-            failures += 1;
-            if !self.shared.links.is_cluster() || failures % 4 == 0 {
-                self.shared.links.discard(self.shared.links.made());
             }
             tokio::time::sleep(self.shared.jitter(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(1));

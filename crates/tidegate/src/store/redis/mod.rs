@@ -12,16 +12,16 @@ mod script;
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{ServerErrorKind, Value};
 use tokio::sync::oneshot;
 
 pub(crate) use self::lane::Call;
 use self::lane::Lane;
-use self::link::{Link, Links};
+use self::link::{Link, Links, is_cluster};
 pub(crate) use self::script::Script;
 use super::StoreOptions;
 use super::keyspace::Keyspace;
@@ -45,15 +45,24 @@ pub struct RedisStore {
 /// What all lanes of a store share.
 struct Shared {
     keyspace: Keyspace,
-    links: Links,
+    links: Arc<Links>,
     clock: Clock,
     deadline: Duration,
     connect_timeout: Duration,
-    /// By partition, the number of the connection on which its marker was last
-    /// read, 0 for never. Once read, its absence is a loss.
-    marked_on: Box<[AtomicU64]>,
+    /// By partition, what was last read of its marker.
+    markers: Box<[Mutex<Marker>]>,
     random: RandomState,
     metrics: StoreMetrics,
+}
+
+/// What is known of a partition's marker.
+#[derive(Debug, Clone, Default)]
+struct Marker {
+    /// The number of the connection on which it was read, 0 for never. Once
+    /// read, its absence is a loss.
+    read_on: u64,
+    /// The server that had it.
+    run: String,
 }
 
 impl std::fmt::Debug for Shared {
@@ -68,17 +77,13 @@ impl RedisStore {
     /// error: calls follow their outage policy until it can. A server that can
     /// be reached and cannot be used is.
     pub(crate) async fn open(url: &str, options: &StoreOptions, metrics: StoreMetrics) -> Result<Self> {
-        let links = Links::new(url, options)?;
-        let keyspace = Keyspace::new(
-            options.namespace.as_ref(),
-            options.partitions,
-            options.hash_key,
-            links.is_cluster(),
-        )?;
+        let namespace = options.namespace.as_ref();
+        let keyspace = Keyspace::new(namespace, options.partitions, options.hash_key, is_cluster(url))?;
+        let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
-            marked_on: (0..keyspace.partitions()).map(|_| AtomicU64::new(0)).collect(),
+            markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
             keyspace,
-            links,
+            links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
             clock: options.clock.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
@@ -108,9 +113,14 @@ impl RedisStore {
 
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
-        self.shared.metrics.calls.inc();
+        let metrics = &self.shared.metrics;
+        metrics.calls.inc();
         let deadline = clock::deadline(self.shared.deadline);
-        self.lanes[partition as usize].call(call, deadline).await
+        let answer = self.lanes[partition as usize].call(call, deadline).await;
+        if answer.is_err() {
+            metrics.failed_calls.inc();
+        }
+        answer
     }
 
     /// The time to send along, if a test set one.
@@ -126,14 +136,13 @@ impl RedisStore {
     }
 
     /// Renews the markers, so that they outlive whatever is written meanwhile.
+    /// One that cannot be reached does not keep the others from it.
     pub(crate) async fn renew_markers(&self) -> Result<()> {
+        let mut renewed = Ok(());
         for partition in 0..self.shared.keyspace.partitions() {
-            let deadline = clock::deadline(self.shared.probe_timeout());
-            tokio::time::timeout_at(deadline, self.shared.renew(partition))
-                .await
-                .map_err(|_| Error::unavailable("the store did not answer"))??;
+            renewed = self.shared.renew(partition).await.and(renewed);
         }
-        Ok(())
+        renewed
     }
 
     /// Whether every partition's server can be used right now.
@@ -157,35 +166,53 @@ impl Shared {
     /// The connection for a partition. On a new one the marker is read first, so
     /// that a loss is known before the first call.
     async fn link(&self, partition: u32) -> Result<Link> {
-        let (number, mut link) = self.links.get().await.map_err(|error| failure(&error))?;
-        if self.marked_on(partition) != number {
-            self.mark(partition, number, &mut link).await?;
+        let slot = self.keyspace.slot(partition);
+        let mut link = self.links.get(slot).await.map_err(|error| self.failure(&error))?;
+        if self.read_on(partition) != link.number {
+            self.mark(partition, &mut link).await?;
         }
         Ok(link)
     }
 
-    /// Reads and renews the marker of a partition.
+    /// Reads and renews the marker of a partition. A connection on which that
+    /// fails is dropped.
     async fn renew(&self, partition: u32) -> Result<()> {
-        let (number, mut link) = self.links.get().await.map_err(|error| failure(&error))?;
-        self.mark(partition, number, &mut link).await
+        let slot = self.keyspace.slot(partition);
+        let mut link = self.links.get(slot).await.map_err(|error| self.failure(&error))?;
+        let number = link.number;
+        let patience = clock::deadline(self.connect_timeout + self.deadline);
+        let renewed = match tokio::time::timeout_at(patience, self.mark(partition, &mut link)).await {
+            Ok(renewed) => renewed,
+            Err(_) => Err(Error::unavailable("the store accepts connections and does not answer")),
+        };
+        if renewed.is_err() {
+            self.links.discard(slot, number);
+        }
+        renewed
     }
 
-    fn marked_on(&self, partition: u32) -> u64 {
-        self.marked_on[partition as usize].load(Ordering::Acquire)
+    /// Drops the connection that a partition last used.
+    fn drop_link(&self, partition: u32) {
+        self.links.discard(self.keyspace.slot(partition), self.read_on(partition));
     }
 
-    async fn mark(&self, partition: u32, number: u64, link: &mut Link) -> Result<()> {
-        let failed = |error: redis::RedisError| failure(&error);
-        let run = self.server_run(link).await.map_err(failed)?;
+    fn read_on(&self, partition: u32) -> u64 {
+        self.markers[partition as usize].lock().read_on
+    }
+
+    async fn mark(&self, partition: u32, link: &mut Link) -> Result<()> {
+        let failed = |error: redis::RedisError| self.failure(&error);
+        let run = server_run(link).await.map_err(failed)?;
+        let seen = self.markers[partition as usize].lock().clone();
         let time = match &self.clock {
             Clock::System(_) => String::new(),
             Clock::Manual(clock) => clock.now().as_millis().to_string(),
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
-        let seen = if self.marked_on(partition) > 0 { "1" } else { "0" };
+        let known = if seen.read_on > 0 { "1" } else { "0" };
         let ttl = MARKER_TTL.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
-        let args = [&*time, &partitions, &hash, &run, seen, &ttl];
+        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
         let (stored, stored_hash, lost): (String, String, u8) = redis::from_redis_value(answer)
             .map_err(|error| Error::internal(format!("the marker: {error}")))?;
@@ -195,7 +222,7 @@ impl Shared {
                  (hash {hash}): use the same, or another namespace"
             )));
         }
-        self.marked_on[partition as usize].store(number, Ordering::Release);
+        *self.markers[partition as usize].lock() = Marker { read_on: link.number, run };
         if lost == 1 {
             tracing::warn!(partition, "store was restarted or replaced: charges may be lost");
             self.metrics.losses.inc();
@@ -203,25 +230,34 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells one run of a server from the next. Unknown in a cluster, where a
-    /// vanished marker tells of a loss instead, and where INFO is forbidden.
-    async fn server_run(&self, link: &mut Link) -> redis::RedisResult<String> {
-        if self.links.is_cluster() {
-            return Ok(String::new());
-        }
-        match link.send(redis::cmd("INFO").arg("server")).await {
-            Ok(info) => {
-                let info: String = redis::from_redis_value(info)?;
-                let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-                Ok(run.unwrap_or_default().to_owned())
+    /// What a failed round trip means.
+    fn failure(&self, error: &redis::RedisError) -> Error {
+        use redis::ErrorKind;
+        match error.kind() {
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+                Error::config(format!("the store refuses us: {error}"))
             }
-            Err(error) if error.kind() == ServerErrorKind::NoPerm.into() => Ok(String::new()),
-            Err(error) => Err(error),
+            ErrorKind::Io | ErrorKind::ClusterConnectionNotFound | ErrorKind::Parse => {
+                Error::unavailable(format!("the store cannot be reached: {error}"))
+            }
+            ErrorKind::UnexpectedReturnType => Error::internal(format!("the store answered: {error}")),
+            // In a cluster these have been followed.
+            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot)
+                if !self.links.is_cluster() =>
+            {
+                Error::config("the store is one node of a cluster: use redis-cluster:// for it")
+            }
+            _ => match error.code() {
+                Some(code) => {
+                    let text = format!("{code} {}", error.detail().unwrap_or_default());
+                    if self.links.is_cluster() && text.contains("cluster support disabled") {
+                        return Error::config("the store is not a cluster: use redis:// for it");
+                    }
+                    server_failure(&text)
+                }
+                None => Error::unavailable(format!("the store cannot be reached: {error}")),
+            },
         }
-    }
-
-    fn probe_timeout(&self) -> Duration {
-        self.connect_timeout + self.deadline
     }
 
     /// Half of `pause` to all of it, so that many nodes do not come back at once.
@@ -231,33 +267,31 @@ impl Shared {
     }
 }
 
-/// What a failed round trip means.
-fn failure(error: &redis::RedisError) -> Error {
-    use redis::ErrorKind;
-    match error.kind() {
-        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
-            Error::config(format!("the store refuses us: {error}"))
+/// Tells one run of a server from the next; unknown where INFO is forbidden.
+async fn server_run(link: &mut Link) -> redis::RedisResult<String> {
+    match link.send(redis::cmd("INFO").arg("server")).await {
+        Ok(info) => {
+            let info: String = redis::from_redis_value(info)?;
+            let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+            Ok(run.unwrap_or_default().to_owned())
         }
-        ErrorKind::Io | ErrorKind::ClusterConnectionNotFound | ErrorKind::Parse => {
-            Error::unavailable(format!("the store cannot be reached: {error}"))
-        }
-        ErrorKind::UnexpectedReturnType => Error::internal(format!("the store answered: {error}")),
-        _ => match error.code() {
-            Some(code) => server_failure(&format!("{code} {}", error.detail().unwrap_or_default())),
-            None => Error::unavailable(format!("the store cannot be reached: {error}")),
-        },
+        Err(error) if error.kind() == ServerErrorKind::NoPerm.into() => Ok(String::new()),
+        Err(error) => Err(error),
     }
 }
 
-/// What an error of the server means, by its first word.
+/// What an error of the server means, by its code. Before version 7 a script's
+/// error has the line in front: `@user_script: 12: -OOM command not allowed`.
 fn server_failure(text: &str) -> Error {
-    let code = text.trim_start_matches('-').split(' ').next().unwrap_or_default();
+    let told = text
+        .rsplit_once("@user_script: ")
+        .and_then(|(_, line)| line.split_once(": "))
+        .map_or(text, |it| it.1);
+    let code = told.trim_start_matches('-').split(' ').next().unwrap_or_default();
     match code {
         "LOADING" | "READONLY" | "OOM" | "BUSY" | "MISCONF" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN"
-        | "MOVED" | "ASK" | "NOREPLICAS" | "UNBLOCKED" => {
-            Error::unavailable(format!("the store cannot answer now: {text}"))
-        }
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {text}")),
-        _ => Error::internal(format!("the store answered: {text}")),
+        | "NOREPLICAS" | "UNBLOCKED" => Error::unavailable(format!("the store cannot answer now: {told}")),
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {told}")),
+        _ => Error::internal(format!("the store answered: {told}")),
     }
 }
