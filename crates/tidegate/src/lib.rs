@@ -10,7 +10,6 @@
 //! - [`outage`]: what is answered while the store is away.
 //! - [`clock`]: time, and how a test sets it.
 //! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
-//! - [`metrics`], [`reaper`]: what can be seen, and what runs in the background.
 //!
 //! This crate knows nothing of HTTP, of configuration files or of a command line.
 
@@ -19,9 +18,9 @@ pub mod clock;
 pub mod error;
 pub mod key;
 pub mod limit;
-pub mod metrics;
+mod metrics;
 pub mod outage;
-pub mod reaper;
+mod reaper;
 pub mod store;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -37,15 +36,16 @@ pub use crate::bounds::{Cost, Rate, Window};
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::key::{Key, Name};
 use crate::limit::{Limit, LimitOptions, Sliding};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, StoreMetrics};
 pub use crate::outage::{AfterLoss, Outage, Share};
-use crate::reaper::{Reaper, Rhythm};
+use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::store::{Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Tidegate {
     inner: Arc<Inner>,
+    background: Arc<Background>,
 }
 
 #[derive(Debug)]
@@ -53,66 +53,78 @@ struct Inner {
     store: Store,
     metrics: Metrics,
     limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
-    reapers: Mutex<Vec<Reaper>>,
 }
+
+/// What runs in the background, for as long as somebody holds the store or a
+/// part of it.
+#[derive(Debug)]
+pub(crate) struct Background(Mutex<Vec<Reaper>>);
 
 /// Idle keys are looked for every second, a thousand at a time.
 const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
 
 /// Markers live for months; once an hour keeps them so.
-const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MAX };
+const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
 
 impl Tidegate {
-    /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`
-    /// or `redis-cluster://host:port,host:port`. Needs a tokio runtime.
+    /// Opens the store at `url`, see [`Store::open`].
     pub async fn open(url: &str) -> Result<Self> {
-        Self::open_with(url, StoreOptions::default()).await
+        Ok(Self::on(Store::open(url).await?))
     }
 
     /// The same, with options.
     pub async fn open_with(url: &str, options: StoreOptions) -> Result<Self> {
-        let metrics = Metrics::default();
-        let store = Store::open(url, &options, metrics.store.clone()).await?;
+        Ok(Self::on(Store::open_with(url, &options).await?))
+    }
+
+    /// On a store that is open already. Needs a tokio runtime.
+    pub fn on(store: Store) -> Self {
+        let metrics = Metrics::new(match &store {
+            Store::Memory(_) => StoreMetrics::default(),
+            Store::Redis(store) => store.metrics().clone(),
+        });
         let limits = Arc::<Mutex<BTreeMap<Name, Limit>>>::default();
         let mut reapers = vec![Reaper::start(SWEEP, metrics.reaper("limit"), {
             let limits = limits.clone();
             move |batch| {
                 let limits: Vec<_> = limits.lock().values().cloned().collect();
-                let mut left = batch;
-                for limit in limits {
-                    left -= limit.sweep(left);
-                }
-                std::future::ready(Ok(batch - left))
+                let swept = limits.iter().map(|limit| limit.sweep(batch));
+                let nothing = Progress { items: 0, is_more: false };
+                std::future::ready(Ok(swept.fold(nothing, |sum, swept| Progress {
+                    items: sum.items + swept.dropped,
+                    is_more: sum.is_more || swept.looked_at == batch,
+                })))
             }
         })];
         if let Store::Redis(store) = &store {
             let store = store.clone();
             reapers.push(Reaper::start(RENEW, metrics.reaper("marker"), move |_| {
                 let store = store.clone();
-                async move { store.renew_markers().await.map(|()| 0) }
+                async move { store.renew_markers().await.map(|()| Progress { items: 0, is_more: false }) }
             }));
         }
-        Ok(Self { inner: Arc::new(Inner { store, metrics, limits, reapers: Mutex::new(reapers) }) })
+        let inner = Inner { store, metrics, limits };
+        Self { inner: Arc::new(inner), background: Arc::new(Background(Mutex::new(reapers))) }
     }
 
-    /// The limit called `name`. Asked again with the same numbers it is the same
-    /// limit; with others it is an error.
+    /// The limit called `name`. Asked again with the same numbers and options it
+    /// is the same limit; with others it is an error.
     pub fn limit(&self, name: &str, sliding: Sliding, options: LimitOptions) -> Result<Limit> {
         let name = Name::new(name)?;
         let mut limits = self.inner.limits.lock();
         if let Some(limit) = limits.get(&name) {
-            if *limit.sliding() != sliding {
+            if *limit.sliding() != sliding || *limit.options() != options {
                 return Err(Error::invalid(format!(
-                    "there is a limit {:?} with other numbers already",
+                    "there is a limit {:?} with other numbers or options already",
                     name.as_str()
                 )));
             }
-            return Ok(limit.clone());
+            return Ok(limit.with(&self.background));
         }
         let limit = Limit::new(&self.inner.store, name.clone(), sliding, &options)?;
         self.inner.metrics.add_limit(limit.clone());
         limits.insert(name, limit.clone());
-        Ok(limit)
+        Ok(limit.with(&self.background))
     }
 
     /// The store.
@@ -128,9 +140,14 @@ impl Tidegate {
         self.inner.metrics.encode()
     }
 
+    /// Adds metrics of the caller's to those of [`metrics`](Self::metrics).
+    pub fn register_metrics(&self, register: impl FnOnce(&mut prometheus_client::registry::Registry)) {
+        self.inner.metrics.register(register);
+    }
+
     /// Stops the background loops, each after the batch it is in.
     pub async fn shutdown(&self) {
-        let reapers: Vec<_> = self.inner.reapers.lock().drain(..).collect();
+        let reapers: Vec<_> = self.background.0.lock().drain(..).collect();
         for reaper in reapers {
             reaper.stop().await;
         }

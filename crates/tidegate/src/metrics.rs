@@ -19,7 +19,7 @@ use crate::limit::Limit;
 
 /// All metrics of one [`Tidegate`](crate::Tidegate).
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     limits: Arc<Mutex<Vec<Limit>>>,
     reapers: ReaperFamilies,
@@ -69,21 +69,13 @@ impl StoreMetrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// With the handles of a store.
+    pub(crate) fn new(store: StoreMetrics) -> Self {
         let mut registry = Registry::default();
         let limits = Arc::<Mutex<Vec<Limit>>>::default();
         registry.register_collector(Box::new(LimitCollector(limits.clone())));
 
-        let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 8));
-        let store = StoreMetrics {
-            calls: Counter::default(),
-            failed_calls: Counter::default(),
-            losses: Counter::default(),
-            partitions_away: Gauge::default(),
-            batch_calls: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
-            round_trip_seconds: seconds(),
-        };
         registry.register("tidegate_store_calls", "Calls to the store", store.calls.clone());
         registry.register(
             "tidegate_store_failed_calls",
@@ -107,7 +99,7 @@ impl Default for Metrics {
             runs: Family::default(),
             items: Family::default(),
             failures: Family::default(),
-            seconds: Family::new_with_constructor(seconds_histogram),
+            seconds: Family::new_with_constructor(seconds),
         };
         registry.register("tidegate_reaper_runs", "Runs of a background loop", reapers.runs.clone());
         registry.register("tidegate_reaper_items", "Items it handled", reapers.items.clone());
@@ -118,13 +110,31 @@ impl Default for Metrics {
     }
 }
 
-fn seconds_histogram() -> Histogram {
+fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 4.0, 8))
 }
 
+impl Default for StoreMetrics {
+    fn default() -> Self {
+        Self {
+            calls: Counter::default(),
+            failed_calls: Counter::default(),
+            losses: Counter::default(),
+            partitions_away: Gauge::default(),
+            batch_calls: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
+            round_trip_seconds: seconds(),
+        }
+    }
+}
+
 impl Metrics {
+    /// Adds metrics of others.
+    pub(crate) fn register(&self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry.lock());
+    }
+
     /// Everything, as text.
-    pub fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());

@@ -1,8 +1,8 @@
 //! The background loop: bounded batches, jitter, a clean end.
 //!
-//! A job handles at most one batch per call and says how much it did. A full
-//! batch means there is more, so the next follows at once: a reaper that was
-//! away catches up without ever holding anything for long.
+//! A job handles at most one batch per call and says how much it did, and
+//! whether there is more. If there is, the next batch follows at once: a reaper
+//! that was away catches up without ever holding anything for long.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroUsize;
@@ -17,26 +17,33 @@ use crate::metrics::ReaperMetrics;
 
 /// How a reaper runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Rhythm {
+pub(crate) struct Rhythm {
     /// From one run to the next, give or take a tenth.
-    pub interval: Duration,
-    /// The most a job may handle per call.
-    pub batch: NonZeroUsize,
+    pub(crate) interval: Duration,
+    /// The most a job may look at per call.
+    pub(crate) batch: NonZeroUsize,
+}
+
+/// What a job did in one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) items: usize,
+    pub(crate) is_more: bool,
 }
 
 /// A running loop. It ends when this is dropped, or stopped.
 #[derive(Debug)]
-pub struct Reaper {
+pub(crate) struct Reaper {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Reaper {
-    /// Runs `job(batch)` again and again. It returns how many items it handled.
+    /// Runs `job(batch)` again and again.
     pub(crate) fn start<J, F>(rhythm: Rhythm, metrics: ReaperMetrics, mut job: J) -> Self
     where
         J: FnMut(usize) -> F + Send + 'static,
-        F: Future<Output = Result<usize>> + Send,
+        F: Future<Output = Result<Progress>> + Send,
     {
         let (stop, mut stopped) = watch::channel(false);
         let task = tokio::spawn(async move {
@@ -51,9 +58,9 @@ impl Reaper {
                 let mut items = 0;
                 loop {
                     match job(rhythm.batch.get()).await {
-                        Ok(handled) => {
-                            items += handled;
-                            if handled < rhythm.batch.get() || *stopped.borrow() {
+                        Ok(progress) => {
+                            items += progress.items;
+                            if !progress.is_more || *stopped.borrow() {
                                 break;
                             }
                         }
@@ -72,7 +79,7 @@ impl Reaper {
     }
 
     /// Ends the loop after the batch it is in.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         // A loop that has ended already is stopped.
         let _ = self.stop.send(true);
         let _ = self.task.await;
@@ -90,7 +97,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::metrics::{Metrics, StoreMetrics};
 
     fn rhythm(interval: Duration) -> Rhythm {
         Rhythm { interval, batch: NonZeroUsize::new(10).unwrap() }
@@ -98,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_full_batch_is_followed_at_once_and_a_short_one_by_a_pause() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(StoreMetrics::default());
         let left = Arc::new(AtomicUsize::new(35));
         let (seen, mut batches) = tokio::sync::mpsc::unbounded_channel();
         let job = {
@@ -107,7 +114,7 @@ mod tests {
                 let handled = left.load(Ordering::Relaxed).min(batch);
                 left.fetch_sub(handled, Ordering::Relaxed);
                 let _ = seen.send(handled);
-                async move { Ok(handled) }
+                async move { Ok(Progress { items: handled, is_more: handled == batch }) }
             }
         };
         let reaper = Reaper::start(rhythm(Duration::from_secs(60)), metrics.reaper("test"), job);

@@ -134,14 +134,16 @@ impl Decision {
     }
 }
 
-/// Proof of one charge: refunding it gives back that charge, once, and never
-/// another. As text it is opaque: keep it, send it back.
+/// Proof of one charge to one key: refunding it gives back that charge, once,
+/// and never another. As text it is opaque: keep it, send it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub(super) bucket: u64,
     /// How much had been charged to the bucket before: no two charges share it.
     pub(super) offset: u64,
     pub(super) cost: u64,
+    /// A hash of whom it was charged to.
+    pub(super) subject: u32,
 }
 
 impl Receipt {
@@ -153,7 +155,7 @@ impl Receipt {
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}", self.bucket, self.offset, self.cost)
+        write!(f, "{}-{}-{}-{}", self.bucket, self.offset, self.cost, self.subject)
     }
 }
 
@@ -166,7 +168,12 @@ impl FromStr for Receipt {
                 let plain = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
                 part.parse::<u64>().ok().filter(|n| plain && *n <= crate::bounds::MAX_COUNT)
             });
-            let receipt = Self { bucket: numbers.next()??, offset: numbers.next()??, cost: numbers.next()?? };
+            let receipt = Self {
+                bucket: numbers.next()??,
+                offset: numbers.next()??,
+                cost: numbers.next()??,
+                subject: u32::try_from(numbers.next()??).ok()?,
+            };
             (numbers.next().is_none() && receipt.cost > 0).then_some(receipt)
         };
         parse().ok_or_else(|| {
@@ -181,9 +188,18 @@ mod tests {
 
     #[test]
     fn receipts_survive_being_text() {
-        let receipt = Receipt { bucket: 12, offset: 0, cost: 7 };
+        let receipt = Receipt { bucket: 12, offset: 0, cost: 7, subject: u32::MAX };
         assert_eq!(receipt.to_string().parse::<Receipt>().unwrap(), receipt);
-        for bad in ["", "1-2", "1-2-0", "1-2-3-4", "+1-2-3", "1-2-9007199254740992", "a-b-c"] {
+        for bad in [
+            "",
+            "1-2-3",
+            "1-2-0-4",
+            "1-2-3-4-5",
+            "+1-2-3-4",
+            "1-2-9007199254740992-4",
+            "1-2-3-4294967296",
+            "a-b-c-d",
+        ] {
             assert!(bad.parse::<Receipt>().is_err(), "{bad}");
         }
     }

@@ -1,6 +1,7 @@
 //! The limit in this process: exact, synchronous, bounded in keys.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -12,7 +13,7 @@ use crate::bounds::{Cost, Rate};
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
 use crate::key::Key;
-use crate::store::memory::{Entry, Lookup, Table, Tally};
+use crate::store::memory::{Entry, Lookup, Swept, Table, Tally};
 
 /// A sliding limit in this process. Clones share their state.
 ///
@@ -37,11 +38,18 @@ pub struct InProcess {
 struct Shared {
     sliding: Sliding,
     clock: Clock,
-    slack_ms: u64,
     when_full: WhenFull,
     table: Table<Usage>,
     /// What the keys beyond the cap share, by setting.
     overflow: Mutex<Usage>,
+    /// Decisions about keys beyond the cap.
+    beyond: Beyond,
+}
+
+#[derive(Debug, Default)]
+struct Beyond {
+    admitted: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Entry for Usage {
@@ -49,6 +57,10 @@ impl Entry for Usage {
 
     fn end_ms(&self, grid: Grid) -> u64 {
         self.end_of_life_ms(&grid)
+    }
+
+    fn is_absurd(&self, grid: Grid, now_ms: u64) -> bool {
+        Usage::is_absurd(self, &grid, now_ms)
     }
 }
 
@@ -63,18 +75,9 @@ impl InProcess {
 
     /// A limit on `clock` that never holds more than `max_keys` keys.
     pub fn with(sliding: Sliding, clock: Clock, max_keys: usize, when_full: WhenFull) -> Self {
-        let slack_ms = clock.slack_ms();
-        let table = Table::new(max_keys);
-        Self {
-            shared: Arc::new(Shared {
-                sliding,
-                clock,
-                slack_ms,
-                when_full,
-                table,
-                overflow: Mutex::default(),
-            }),
-        }
+        let table = Table::new(max_keys, clock.slack_ms());
+        let (overflow, beyond) = (Mutex::default(), Beyond::default());
+        Self { shared: Arc::new(Shared { sliding, clock, when_full, table, overflow, beyond }) }
     }
 
     /// Charges `cost` to `key` if it fits.
@@ -94,29 +97,39 @@ impl InProcess {
     pub(super) fn ask(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
         let Shared { sliding, clock, table, .. } = &*self.shared;
         let (now, grid) = (clock.now(), sliding.grid());
-        let take = |usage: &mut Usage, tally: &mut Tally<'_>| {
+        let take = |usage: &mut Usage, subject: u32, tally: &mut Tally<'_>| {
             let verdict = usage.take(&grid, now.as_millis(), ask);
-            let admitted = matches!(verdict.outcome, Outcome::Admitted(_));
-            if admitted {
-                *tally.admitted += 1
-            } else {
-                *tally.rejected += 1
-            }
-            (verdict, admitted)
+            let admitted = verdict.outcome == Outcome::Admitted;
+            *tally.admitted += u64::from(admitted);
+            *tally.rejected += u64::from(!admitted);
+            ((verdict, subject), admitted)
         };
         match table.upsert(key.as_str(), now, grid, take) {
-            Lookup::Found(verdict) => Ok(self.dress(verdict, Source::Store)),
-            Lookup::Full => self.beyond_the_cap(now, ask),
+            Lookup::Found((verdict, subject)) => {
+                Ok(dress(verdict, ask.cost, ask.capacity, subject, sliding.window().as_seconds()))
+            }
+            Lookup::Full => Ok(self.beyond_the_cap(now, ask, true)),
         }
     }
 
     /// What the next take of one permit would be told.
     pub fn peek(&self, key: Key<'_>) -> Result<Decision> {
+        self.peek_at(key, self.shared.sliding.capacity())
+    }
+
+    /// The same, where `capacity` is the configured one.
+    pub(super) fn peek_at(&self, key: Key<'_>, capacity: u64) -> Result<Decision> {
         let Shared { sliding, clock, table, .. } = &*self.shared;
-        let (now, grid) = (clock.now().as_millis(), sliding.grid());
-        let verdict = table.get(key.as_str(), |usage| usage.peek(&grid, now, sliding.capacity()));
-        let verdict = verdict.unwrap_or_else(|| Usage::default().peek(&grid, now, sliding.capacity()));
-        Ok(self.dress(verdict, Source::Store))
+        let (now, grid) = (clock.now(), sliding.grid());
+        let look = |usage: &Usage| usage.peek(&grid, now.as_millis(), capacity);
+        let (verdict, capacity) = match table.get(key.as_str(), |usage| look(usage)) {
+            Some(found) => found,
+            None if table.is_full(now) => {
+                return Ok(self.beyond_the_cap(now, Ask { cost: 1, capacity, remember: 0 }, false));
+            }
+            None => look(&Usage::default()),
+        };
+        Ok(dress(verdict, 1, capacity, 0, sliding.window().as_seconds()))
     }
 
     /// Gives back the charge that `receipt` is for, once; how much that was.
@@ -124,12 +137,16 @@ impl InProcess {
     pub fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
         let Shared { sliding, clock, table, .. } = &*self.shared;
         let (now, grid) = (clock.now().as_millis(), sliding.grid());
+        if receipt.subject != table.subject(key.as_str()) {
+            return Ok(0);
+        }
         Ok(table.get(key.as_str(), |usage| usage.refund(&grid, now, receipt)).unwrap_or(0))
     }
 
     /// Forgets what `key` has used; receipts from before give nothing back.
     pub fn reset(&self, key: Key<'_>) -> Result<()> {
-        self.shared.table.get(key.as_str(), Usage::reset);
+        let Shared { sliding, clock, table, .. } = &*self.shared;
+        table.get(key.as_str(), |usage| usage.reset(&sliding.grid(), clock.now().as_millis()));
         Ok(())
     }
 
@@ -138,62 +155,89 @@ impl InProcess {
         self.shared.table.len()
     }
 
-    /// Drops up to `limit` keys that have been idle for long enough; how many.
+    /// Drops keys that have been idle for long enough, looking at up to `limit`;
+    /// how many. New keys clear away old ones too: this is for a limit that has
+    /// none for a while.
     pub fn sweep(&self, limit: usize) -> usize {
-        let Shared { sliding, clock, table, slack_ms, .. } = &*self.shared;
-        let now = clock.now().as_millis().saturating_sub(*slack_ms);
-        table.sweep(Timestamp::from_millis(now), limit, sliding.grid())
+        self.swept(limit).dropped
     }
 
-    pub(super) fn tallies(&self) -> (u64, u64) {
-        self.shared.table.tallies()
+    pub(super) fn swept(&self, limit: usize) -> Swept {
+        let Shared { sliding, clock, table, .. } = &*self.shared;
+        table.sweep(clock.now(), limit, sliding.grid())
     }
 
+    /// Decisions so far by outcome and source.
+    pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
+        let (admitted, rejected) = self.shared.table.tallies();
+        let beyond = &self.shared.beyond;
+        [
+            ("admitted", Source::Store, admitted),
+            ("rejected", Source::Store, rejected),
+            ("admitted", Source::Policy, beyond.admitted.load(Ordering::Relaxed)),
+            ("rejected", Source::Policy, beyond.rejected.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// Decides about a key for which there is no room; `counts` unless it is
+    /// only a peek.
     #[cold]
-    fn beyond_the_cap(&self, now: Timestamp, ask: Ask) -> Result<Decision> {
-        let grid = self.shared.sliding.grid();
-        match self.shared.when_full {
+    fn beyond_the_cap(&self, now: Timestamp, ask: Ask, counts: bool) -> Decision {
+        let Shared { sliding, when_full, table, overflow, beyond, .. } = &*self.shared;
+        let window_size_seconds = sliding.window().as_seconds();
+        let decision = match when_full {
             WhenFull::Refuse => {
-                let first_idle_ms = self.shared.table.next_due().as_millis();
-                let wait = Wait {
-                    retry_after_ms: first_idle_ms.saturating_sub(now.as_millis()).max(1),
-                    remaining_after_waiting: ask.capacity,
-                };
+                let first_idle_ms = table.next_due().as_millis();
+                let retry_after_ms = first_idle_ms.saturating_sub(now.as_millis()).max(1);
+                let wait = Wait { retry_after_ms, remaining_after_waiting: ask.capacity };
+                let wait = (ask.cost <= ask.capacity).then_some(wait);
                 let quota = Quota {
                     capacity: ask.capacity,
                     remaining: 0,
-                    reset_after_ms: wait.retry_after_ms,
-                    window_size_seconds: self.shared.sliding.window().as_seconds(),
+                    reset_after_ms: retry_after_ms,
+                    window_size_seconds,
                 };
-                let wait = (ask.cost <= ask.capacity).then_some(wait);
-                Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
+                Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
             }
             WhenFull::Share => {
-                let verdict = self.shared.overflow.lock().take(&grid, now.as_millis(), ask);
+                let (grid, now_ms) = (sliding.grid(), now.as_millis());
+                let mut shared = overflow.lock();
+                let (verdict, capacity) = match counts {
+                    true => (shared.take(&grid, now_ms, ask), ask.capacity),
+                    false => shared.peek(&grid, now_ms, ask.capacity),
+                };
                 // A receipt would not be for this key's own charge.
-                Ok(self.dress(verdict, Source::Store).decided_by(Source::Policy))
+                dress(verdict, ask.cost, capacity, 0, window_size_seconds).decided_by(Source::Policy)
             }
+        };
+        if counts {
+            let counter = if decision.is_admitted() { &beyond.admitted } else { &beyond.rejected };
+            counter.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    #[inline]
-    fn dress(&self, verdict: Verdict, source: Source) -> Decision {
-        dress(verdict, self.shared.sliding.window().as_seconds(), source)
+        decision
     }
 }
 
-/// Makes a decision of a verdict.
+/// Makes a decision of a verdict about `cost` by `capacity`.
 #[inline]
-pub(super) fn dress(verdict: Verdict, window_size_seconds: u64, source: Source) -> Decision {
+fn dress(verdict: Verdict, cost: u64, capacity: u64, subject: u32, window_size_seconds: u64) -> Decision {
     let quota = Quota {
-        capacity: verdict.capacity,
-        remaining: verdict.capacity.saturating_sub(verdict.total),
+        capacity,
+        remaining: capacity.saturating_sub(verdict.total),
         reset_after_ms: verdict.reset_after_ms,
         window_size_seconds,
     };
+    let source = Source::Store;
     match verdict.outcome {
-        Outcome::Admitted(receipt) => Decision::Admitted(Admitted { receipt: Some(receipt), quota, source }),
+        Outcome::Admitted => {
+            let receipt = Receipt { bucket: verdict.a, offset: verdict.b, cost, subject };
+            Decision::Admitted(Admitted { receipt: Some(receipt), quota, source })
+        }
         Outcome::Fits => Decision::Admitted(Admitted { receipt: None, quota, source }),
-        Outcome::Rejected(wait) => Decision::Rejected(Rejected { wait, quota, source }),
+        Outcome::Rejected => {
+            let wait = Wait { retry_after_ms: verdict.a, remaining_after_waiting: verdict.b };
+            Decision::Rejected(Rejected { wait: Some(wait), quota, source })
+        }
+        Outcome::NeverFits => Decision::Rejected(Rejected { wait: None, quota, source }),
     }
 }

@@ -42,11 +42,13 @@ pub use self::memory::InProcess;
 use self::redis::OnRedis;
 pub use self::sliding::Sliding;
 use self::usage::Ask;
+use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::Result;
 use crate::key::{Key, Name};
-use crate::outage::{AfterLoss, Outage};
+use crate::outage::{AfterLoss, Outage, Share};
 use crate::store::Store;
+use crate::store::memory::Swept;
 
 /// What a new key gets when the process already holds as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +62,7 @@ pub enum WhenFull {
 }
 
 /// What a limit does beside counting.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitOptions {
     /// What to answer while the store is away.
@@ -91,16 +93,18 @@ impl Default for LimitOptions {
 #[derive(Debug, Clone)]
 pub struct Limit {
     core: Arc<Core>,
+    /// What runs in the background for it, for as long as somebody holds it.
+    _background: Option<Arc<Background>>,
 }
 
 #[derive(Debug)]
 struct Core {
     name: Name,
     sliding: Sliding,
+    options: LimitOptions,
     backend: Backend,
-    outage: Outage,
     /// Decides during an outage, under that policy.
-    local: InProcess,
+    local: Option<(Share, InProcess)>,
     tallies: Tallies,
 }
 
@@ -125,8 +129,18 @@ impl Limit {
                 (Backend::Redis(on_redis), store.clock().clone())
             }
         };
-        let (local, tallies) = (in_process(clock), Tallies::default());
-        Ok(Self { core: Arc::new(Core { name, sliding, backend, outage: options.outage, local, tallies }) })
+        let local = match (options.outage, &backend) {
+            (Outage::Local(share), Backend::Redis(_)) => Some((share, in_process(clock))),
+            _ => None,
+        };
+        let (options, tallies) = (options.clone(), Tallies::default());
+        let core = Core { name, sliding, options, backend, local, tallies };
+        Ok(Self { core: Arc::new(core), _background: None })
+    }
+
+    /// The same limit, keeping `background` alive.
+    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
     }
 
     /// The name.
@@ -137,6 +151,11 @@ impl Limit {
     /// How much over what window.
     pub fn sliding(&self) -> &Sliding {
         &self.core.sliding
+    }
+
+    /// What it does beside counting.
+    pub fn options(&self) -> &LimitOptions {
+        &self.core.options
     }
 
     /// Charges `cost` to `key` if it fits.
@@ -170,22 +189,22 @@ impl Limit {
         match &self.core.backend {
             Backend::Memory(limit) => limit.peek(key),
             Backend::Redis(limit) => match limit.peek(key).await {
-                Err(error) if error.is_transient() => match self.core.outage {
-                    Outage::Local(_) => {
-                        self.core.local.peek(key).map(|decision| decision.decided_by(Source::Local))
+                Err(error) if error.is_transient() => {
+                    let capacity = self.core.sliding.capacity();
+                    match &self.core.local {
+                        Some((share, local)) if share.of(capacity) > 0 => {
+                            Ok(local.peek_at(key, share.of(capacity))?.decided_by(Source::Local))
+                        }
+                        _ => self.without_the_store(key, Ask { cost: 1, capacity, remember: 0 }),
                     }
-                    _ => {
-                        let capacity = self.core.sliding.capacity();
-                        self.without_the_store(key, Ask { cost: 1, capacity, remember: 0 })
-                    }
-                },
+                }
                 decision => decision,
             },
         }
     }
 
     /// Gives back the charge that `receipt` is for, once; how much that was.
-    /// Nothing if the charge no longer counts, or was made for another key.
+    /// Nothing if the charge no longer counts, or was made to another key.
     pub async fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
         match &self.core.backend {
             Backend::Memory(limit) => limit.refund(key, receipt),
@@ -210,55 +229,52 @@ impl Limit {
         }
     }
 
-    /// Drops up to `limit` idle keys from this process.
-    pub(crate) fn sweep(&self, limit: usize) -> usize {
-        let first = self.in_process().map_or(0, |in_process| in_process.sweep(limit));
-        first + self.core.local.sweep(limit - first)
+    /// Drops idle keys from this process, looking at up to `limit`.
+    pub(crate) fn sweep(&self, limit: usize) -> Swept {
+        self.in_this_process().map_or(Swept { looked_at: 0, dropped: 0 }, |held| held.swept(limit))
     }
 
     pub(crate) fn keys_in_process(&self) -> usize {
-        self.in_process().map_or(0, InProcess::keys) + self.core.local.keys()
+        self.in_this_process().map_or(0, InProcess::keys)
+    }
+
+    /// The keys that this process holds: all of them, or those of an outage.
+    fn in_this_process(&self) -> Option<&InProcess> {
+        self.in_process().or(self.core.local.as_ref().map(|(_, local)| local))
     }
 
     /// Decisions so far, by outcome and source.
     pub(crate) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
         match &self.core.backend {
-            Backend::Memory(limit) => {
-                let (admitted, rejected) = limit.tallies();
-                vec![("admitted", Source::Store, admitted), ("rejected", Source::Store, rejected)]
-            }
+            Backend::Memory(limit) => limit.tallies().to_vec(),
             Backend::Redis(_) => self.core.tallies.read(),
         }
     }
 
     fn without_the_store(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let sliding = &self.core.sliding;
-        let quota = |remaining| Quota {
+        let quota = |remaining, reset_after_ms| Quota {
             capacity: ask.capacity,
             remaining,
-            reset_after_ms: 0,
-            window_size_seconds: sliding.window().as_seconds(),
+            reset_after_ms,
+            window_size_seconds: self.core.sliding.window().as_seconds(),
         };
-        let come_back = |capacity| {
-            let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: capacity };
-            let wait = (ask.cost <= capacity).then_some(wait);
-            Decision::Rejected(Rejected { wait, quota: quota(0), source: Source::Policy })
-        };
-        Ok(match self.core.outage {
-            // What can never fit does not fit now either.
-            Outage::Open if ask.cost > ask.capacity => come_back(ask.capacity),
-            Outage::Open => Decision::Admitted(Admitted {
-                receipt: None,
-                quota: quota(ask.capacity),
-                source: Source::Policy,
-            }),
-            Outage::Closed => come_back(ask.capacity),
-            Outage::Local(share) => {
+        // What can never fit does not fit now either.
+        let fits_ever = ask.cost <= ask.capacity;
+        match (self.core.options.outage, &self.core.local) {
+            (Outage::Open, _) if fits_ever => {
+                let quota = quota(ask.capacity, 0);
+                return Ok(Decision::Admitted(Admitted { receipt: None, quota, source: Source::Policy }));
+            }
+            (_, Some((share, local))) if ask.cost <= share.of(ask.capacity) => {
                 let capacity = share.of(ask.capacity);
                 let remember = if ask.remember == 0 { 0 } else { capacity };
-                self.core.local.ask(key, Ask { capacity, remember, ..ask })?.decided_by(Source::Local)
+                return Ok(local.ask(key, Ask { capacity, remember, ..ask })?.decided_by(Source::Local));
             }
-        })
+            _ => {}
+        }
+        let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: ask.capacity };
+        let (wait, quota) = (fits_ever.then_some(wait), quota(0, OUTAGE_RETRY_MS));
+        Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
     }
 }
 

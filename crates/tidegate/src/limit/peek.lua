@@ -1,12 +1,16 @@
--- peek: what a take of one permit would be told. Writes nothing.
+-- peek: what a take of one permit would be told. Changes nothing of
+-- the key.
 --
 -- KEYS  the marker, then the key of each item
--- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms; per item: the
---       configured capacity
+-- ARGV  as of take, but per item: the configured capacity
 -- Returns per item
 --       fits      1, capacity, total, reset_after_ms
 --       rejected  0, capacity, total, reset_after_ms, retry_after_ms, remaining
+--       held      2, until_ms from now
+local held_ms = held()
+
 return each(function(key, item)
+  if held_ms > 0 then return { 2, held_ms } end
   local w = fetch(key)
   live(key, w)
   local capacity = (w.started_over or w.capacity == 0) and tonumber(item[1]) or w.capacity

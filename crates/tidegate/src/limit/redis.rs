@@ -1,14 +1,15 @@
 //! The limit on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
+use std::hash::Hasher as _;
 use std::sync::{Arc, LazyLock};
 
 use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
+use siphasher::sip::SipHasher24;
 
 use super::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Wait};
-use super::memory::dress;
 use super::sliding::Sliding;
-use super::usage::{Ask, MAX_REFUNDS, Outcome, Verdict};
+use super::usage::{Ask, MAX_REFUNDS};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name, escape};
 use crate::outage::AfterLoss;
@@ -28,9 +29,9 @@ pub(super) struct OnRedis {
     sliding: Sliding,
     /// What a key starts with, after the partition's prefix.
     family: String,
-    take_args: Arc<[CompactString]>,
+    decide_args: Arc<[CompactString]>,
     refund_args: Arc<[CompactString]>,
-    grid_args: Arc<[CompactString]>,
+    reset_args: Arc<[CompactString]>,
 }
 
 impl OnRedis {
@@ -48,9 +49,9 @@ impl OnRedis {
         let hold = u64::from(after_loss == AfterLoss::Hold);
         Self {
             family: format!("{}:{}:absolute:h:", escape(prefix.as_str()), name.as_str()),
-            take_args: with(&[hold, MARKER_TTL.as_millis() as u64]),
+            decide_args: with(&[hold, MARKER_TTL.as_millis() as u64]),
             refund_args: with(&[MAX_REFUNDS as u64]),
-            grid_args: with(&[]),
+            reset_args: with(&[]),
             store,
             sliding,
         }
@@ -74,43 +75,41 @@ impl OnRedis {
         self.store.call(place.partition, call).await
     }
 
+    /// Tells keys apart, and those of one limit from those of another: the same
+    /// on every node.
+    fn subject(&self, key: Key<'_>) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(b"tidegate-receipt");
+        hasher.write(self.family.as_bytes());
+        hasher.write(key.as_str().as_bytes());
+        hasher.finish() as u32
+    }
+
     pub(super) async fn take(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let reply = self.run(&TAKE, &self.take_args, key, &[ask.cost, ask.capacity, ask.remember]).await?;
-        let window_size_seconds = self.sliding.window().as_seconds();
-        match numbers(&reply)?[..] {
-            [1, capacity, total, reset_after_ms, bucket, offset] => {
-                let receipt = Receipt { bucket: bucket as u64, offset: offset as u64, cost: ask.cost };
-                let quota = quota(capacity, total, reset_after_ms, window_size_seconds);
-                Ok(Decision::Admitted(Admitted { receipt: Some(receipt), quota, source: Source::Store }))
-            }
-            [2, held_ms] => {
-                let wait = Wait { retry_after_ms: held_ms as u64, remaining_after_waiting: ask.capacity };
-                let quota = quota(ask.capacity as i64, ask.capacity as i64, held_ms, window_size_seconds);
-                let wait = (ask.cost <= ask.capacity).then_some(wait);
-                Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
-            }
-            ref other => self.refusal(other),
-        }
+        let own = [ask.cost, ask.capacity, ask.remember];
+        let reply = numbers(&self.run(&TAKE, &self.decide_args, key, &own).await?)?;
+        let [1, capacity, total, reset_after_ms, bucket, offset] = reply[..] else {
+            return self.refusal(&reply, ask.cost, ask.capacity);
+        };
+        let subject = self.subject(key);
+        let receipt = Receipt { bucket: bucket as u64, offset: offset as u64, cost: ask.cost, subject };
+        let quota = self.quota(capacity, total, reset_after_ms);
+        Ok(Decision::Admitted(Admitted { receipt: Some(receipt), quota, source: Source::Store }))
     }
 
     pub(super) async fn peek(&self, key: Key<'_>) -> Result<Decision> {
-        let reply = self.run(&PEEK, &self.grid_args, key, &[self.sliding.capacity()]).await?;
-        match numbers(&reply)?[..] {
-            [1, capacity, total, reset_after_ms] => {
-                let (capacity, total) = (capacity as u64, total as u64);
-                let verdict = Verdict {
-                    capacity,
-                    total,
-                    reset_after_ms: reset_after_ms as u64,
-                    outcome: Outcome::Fits,
-                };
-                Ok(dress(verdict, self.sliding.window().as_seconds(), Source::Store))
-            }
-            ref other => self.refusal(other),
-        }
+        let configured = self.sliding.capacity();
+        let reply = numbers(&self.run(&PEEK, &self.decide_args, key, &[configured]).await?)?;
+        let [1, capacity, total, reset_after_ms] = reply[..] else {
+            return self.refusal(&reply, 1, configured);
+        };
+        let quota = self.quota(capacity, total, reset_after_ms);
+        Ok(Decision::Admitted(Admitted { receipt: None, quota, source: Source::Store }))
     }
 
     pub(super) async fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
+        if receipt.subject != self.subject(key) {
+            return Ok(0);
+        }
         let own = [receipt.bucket, receipt.offset, receipt.cost];
         match self.run(&REFUND, &self.refund_args, key, &own).await? {
             Value::Int(given_back) => Ok(given_back as u64),
@@ -119,28 +118,36 @@ impl OnRedis {
     }
 
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
-        self.run(&RESET, &self.grid_args, key, &[]).await.map(|_| ())
+        self.run(&RESET, &self.reset_args, key, &[]).await.map(|_| ())
     }
 
-    fn refusal(&self, reply: &[i64]) -> Result<Decision> {
-        let [0, capacity, total, reset_after_ms, retry_after_ms, remaining] = *reply else {
-            return Err(unexpected(reply));
+    fn refusal(&self, reply: &[i64], cost: u64, capacity: u64) -> Result<Decision> {
+        let (wait, quota, source) = match *reply {
+            [0, capacity, total, reset_after_ms, retry_after_ms, free] => {
+                let wait =
+                    Wait { retry_after_ms: retry_after_ms as u64, remaining_after_waiting: free as u64 };
+                let quota = self.quota(capacity, total, reset_after_ms);
+                ((retry_after_ms >= 0).then_some(wait), quota, Source::Store)
+            }
+            // Held after a loss: nothing is known of the key, and nothing of it
+            // counts once the hold is over.
+            [2, held_ms] => {
+                let wait = Wait { retry_after_ms: held_ms as u64, remaining_after_waiting: capacity };
+                let quota = self.quota(capacity as i64, capacity as i64, held_ms);
+                ((cost <= capacity).then_some(wait), quota, Source::Policy)
+            }
+            _ => return Err(unexpected(reply)),
         };
-        let wait = (retry_after_ms >= 0).then_some(Wait {
-            retry_after_ms: retry_after_ms as u64,
-            remaining_after_waiting: remaining as u64,
-        });
-        let quota = quota(capacity, total, reset_after_ms, self.sliding.window().as_seconds());
-        Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Store }))
+        Ok(Decision::Rejected(Rejected { wait, quota, source }))
     }
-}
 
-fn quota(capacity: i64, total: i64, reset_after_ms: i64, window_size_seconds: u64) -> Quota {
-    Quota {
-        capacity: capacity as u64,
-        remaining: (capacity - total).max(0) as u64,
-        reset_after_ms: reset_after_ms as u64,
-        window_size_seconds,
+    fn quota(&self, capacity: i64, total: i64, reset_after_ms: i64) -> Quota {
+        Quota {
+            capacity: capacity as u64,
+            remaining: (capacity - total).max(0) as u64,
+            reset_after_ms: reset_after_ms as u64,
+            window_size_seconds: self.sliding.window().as_seconds(),
+        }
     }
 }
 

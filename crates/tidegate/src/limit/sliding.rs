@@ -117,6 +117,12 @@ impl Grid {
         bucket * self.coalesce_ms
     }
 
+    /// Whether a bucket can only be from a clock that was wrong.
+    #[inline]
+    pub(super) fn is_absurd(&self, bucket: u64, now_ms: u64) -> bool {
+        self.start_ms(bucket) > now_ms + self.absurd_ms
+    }
+
     /// The first millisecond at which a bucket no longer counts.
     #[inline]
     pub(super) fn end_of_life_ms(&self, bucket: u64) -> u64 {

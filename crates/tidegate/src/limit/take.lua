@@ -8,17 +8,7 @@
 --       admitted  1, capacity, total, reset_after_ms, bucket, offset
 --       rejected  0, capacity, total, reset_after_ms, retry_after_ms, remaining
 --       held      2, until_ms from now
-local held_ms = 0
-if ARGV[6] == '1' then
-  local lost_ms = redis.call('HGET', KEYS[1], 'lost_ms')
-  if not lost_ms then
-    -- The marker is gone, and with it whatever else was here.
-    lost_ms = int(now_ms)
-    redis.call('HSET', KEYS[1], 'lost_ms', lost_ms)
-    redis.call('PEXPIRE', KEYS[1], ARGV[7])
-  end
-  held_ms = tonumber(lost_ms) > 0 and tonumber(lost_ms) + window_ms - now_ms or 0
-end
+local held_ms = held()
 
 return each(function(key, item)
   local cost, capacity, remember = tonumber(item[1]), tonumber(item[2]), tonumber(item[3])

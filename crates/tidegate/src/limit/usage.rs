@@ -5,7 +5,7 @@
 //! peek change nothing, not even what has expired, so that a clock stepping back
 //! finds the same on every store.
 
-use super::decision::{Receipt, Wait};
+use super::decision::Receipt;
 use super::sliding::Grid;
 
 /// How many refunds a key remembers while their buckets count. Beyond it a
@@ -46,20 +46,28 @@ struct More {
     refunds: Vec<Receipt>,
 }
 
-/// A refusal or an admission, before it is dressed as a decision.
+/// An answer before it is dressed as a decision: flat, so that it stays in
+/// registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verdict {
-    pub(super) capacity: u64,
+    pub(super) outcome: Outcome,
+    /// What counts, the charge included.
     pub(super) total: u64,
     pub(super) reset_after_ms: u64,
-    pub(super) outcome: Outcome,
+    /// By outcome: the charge's bucket, or when to come back.
+    pub(super) a: u64,
+    /// By outcome: the charge's offset, or what is free then.
+    pub(super) b: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Admitted(Receipt),
+    Admitted,
+    /// Would be.
     Fits,
-    Rejected(Option<Wait>),
+    Rejected,
+    /// The cost is above the capacity.
+    NeverFits,
 }
 
 /// What a take is judged by.
@@ -77,7 +85,7 @@ impl Usage {
     pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
         if live.total + ask.cost > ask.capacity {
-            return self.refuse(grid, now_ms, &live, ask);
+            return self.refuse(grid, now_ms, &live, ask.cost, ask.capacity);
         }
         if live.started_over || live.dead > 0 {
             self.forget(grid, &live);
@@ -95,27 +103,24 @@ impl Usage {
         }
         self.charged += ask.cost;
         Verdict {
-            capacity: ask.capacity,
+            outcome: Outcome::Admitted,
             total: live.total + ask.cost,
             reset_after_ms: grid.end_of_life_ms(bucket) - now_ms,
-            outcome: Outcome::Admitted(Receipt { bucket, offset, cost: ask.cost }),
+            a: bucket,
+            b: offset,
         }
     }
 
-    /// Judges a cost of one without charging it.
-    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, configured: u64) -> Verdict {
+    /// Judges a cost of one without charging it; by which capacity, too.
+    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, configured: u64) -> (Verdict, u64) {
         let live = self.live(grid, now_ms);
         let remembered = self.more.as_ref().map_or(0, |more| more.capacity);
         let capacity = if live.started_over || remembered == 0 { configured } else { remembered };
         if live.total + 1 > capacity {
-            return self.refuse(grid, now_ms, &live, Ask { cost: 1, capacity, remember: 0 });
+            return (self.refuse(grid, now_ms, &live, 1, capacity), capacity);
         }
-        Verdict {
-            capacity,
-            total: live.total,
-            reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
-            outcome: Outcome::Fits,
-        }
+        let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
+        (Verdict { outcome: Outcome::Fits, total: live.total, reset_after_ms, a: 0, b: 0 }, capacity)
     }
 
     /// Gives back one charge; the amount, or 0 if it no longer counts or has
@@ -133,8 +138,9 @@ impl Usage {
                 && receipt.offset < other.offset + other.cost
                 && other.offset < receipt.offset + receipt.cost
         };
-        let counts = |refund: &&Receipt| grid.end_of_life_ms(refund.bucket) > live.instant;
-        if more.refunds.iter().filter(counts).count() >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
+        let counts = |refund: &Receipt| grid.end_of_life_ms(refund.bucket) > live.instant;
+        let remembered = more.refunds.iter().filter(|refund| counts(refund)).count();
+        if remembered >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
             return 0;
         }
         let is_newest = receipt.bucket == self.newest;
@@ -158,32 +164,40 @@ impl Usage {
             *packed -= receipt.cost;
             self.older_sum -= receipt.cost;
         }
+        more.refunds.retain(counts);
         more.refunds.push(receipt);
         receipt.cost
     }
 
     /// Forgets all charges. Receipts from before are void: all that was ever
     /// charged to the newest bucket counts as given back.
-    pub(super) fn reset(&mut self) {
+    pub(super) fn reset(&mut self, grid: &Grid, now_ms: u64) {
+        if grid.is_absurd(self.newest, now_ms) {
+            *self = Self::default();
+            return;
+        }
         let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
-        let refunds = vec![Receipt { bucket: self.newest, offset: 0, cost: ever }];
+        let refunds = vec![Receipt { bucket: self.newest, offset: 0, cost: ever, subject: 0 }];
         let more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
         *self = Self { newest: self.newest, more, has_quirks: true, ..Self::default() };
     }
 
     /// When nothing of this counts any more.
-    #[inline]
     pub(super) fn end_of_life_ms(&self, grid: &Grid) -> u64 {
         grid.end_of_life_ms(self.newest)
+    }
+
+    /// Whether it can only be from a clock that was wrong.
+    pub(super) fn is_absurd(&self, grid: &Grid, now_ms: u64) -> bool {
+        grid.is_absurd(self.newest, now_ms)
     }
 
     /// What counts at the time that decides: the clock's, or that of the newest
     /// charge if the clock is behind it.
     #[inline]
     fn live(&self, grid: &Grid, now_ms: u64) -> Live {
-        let newest_ms = grid.start_ms(self.newest);
-        let is_absurd = newest_ms > now_ms + grid.absurd_ms;
-        let instant = if is_absurd { now_ms } else { newest_ms.max(now_ms) };
+        let is_absurd = grid.is_absurd(self.newest, now_ms);
+        let instant = if is_absurd { now_ms } else { grid.start_ms(self.newest).max(now_ms) };
         if is_absurd || grid.end_of_life_ms(self.newest) <= instant {
             return Live { instant, started_over: true, dead: 0, dead_sum: 0, total: 0 };
         }
@@ -246,34 +260,36 @@ impl Usage {
         (self.newest, self.charged) = (bucket, 0);
     }
 
-    #[inline(never)]
-    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, ask: Ask) -> Verdict {
-        let verdict = |wait| Verdict {
-            capacity: ask.capacity,
-            total: live.total,
-            reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
-            outcome: Outcome::Rejected(wait),
-        };
-        if ask.cost > ask.capacity {
-            return verdict(None);
+    #[inline]
+    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, cost: u64, capacity: u64) -> Verdict {
+        let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
+        let verdict = |outcome, a, b| Verdict { outcome, total: live.total, reset_after_ms, a, b };
+        if cost > capacity {
+            return verdict(Outcome::NeverFits, 0, 0);
         }
-        let needed = live.total + ask.cost - ask.capacity;
-        let older = self.older()[live.dead..].iter().map(|packed| (self.number(*packed), count(*packed)));
-        let mut freed = 0;
-        for (bucket, count) in older.chain([(self.newest, self.charged)]) {
-            freed += count;
-            if freed >= needed {
-                let free_at = grid.end_of_life_ms(bucket);
-                debug_assert!(free_at > live.instant);
-                return verdict(Some(Wait {
-                    retry_after_ms: free_at - now_ms,
-                    remaining_after_waiting: ask.capacity.saturating_sub(live.total - freed),
-                }));
-            }
+        if !self.has_older {
+            // All of it goes at once.
+            return verdict(Outcome::Rejected, reset_after_ms, capacity);
         }
-        unreachable!("needed is at most the total, and the buckets add up to it")
+        let (free_at, freed) = self.first_to_free(grid, live, live.total + cost - capacity);
+        verdict(Outcome::Rejected, free_at - now_ms, capacity.saturating_sub(live.total - freed))
     }
 
+    /// When enough has gone to free `needed`, and how much has gone by then.
+    #[inline(never)]
+    fn first_to_free(&self, grid: &Grid, live: &Live, needed: u64) -> (u64, u64) {
+        let mut freed = 0;
+        for packed in &self.older()[live.dead..] {
+            freed += count(*packed);
+            if freed >= needed {
+                return (grid.end_of_life_ms(self.number(*packed)), freed);
+            }
+        }
+        // What is needed is at most the total, and the newest is the rest of it.
+        (grid.end_of_life_ms(self.newest), live.total)
+    }
+
+    #[inline]
     fn reset_after_ms(&self, grid: &Grid, now_ms: u64, total: u64) -> u64 {
         if total == 0 { 0 } else { grid.end_of_life_ms(self.newest) - now_ms }
     }

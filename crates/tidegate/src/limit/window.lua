@@ -17,6 +17,11 @@ local function end_of_life(bucket)
   return (bucket + 1) * coalesce_ms + window_ms
 end
 
+-- Whether a bucket can only be from a clock that was wrong.
+local function is_absurd(bucket)
+  return bucket * coalesce_ms > now_ms + absurd_ms
+end
+
 -- The stored key. `stored` is false if there is none.
 local function fetch(key)
   local header = redis.call('HGET', key, 'h')
@@ -38,9 +43,8 @@ end
 -- Adds `instant`, what is over by then, and what still counts. The time that
 -- decides is the clock's, or that of the newest charge if the clock is behind.
 local function live(key, w)
-  local newest_ms = w.newest * coalesce_ms
-  local absurd = newest_ms > now_ms + absurd_ms
-  w.instant = absurd and now_ms or math.max(now_ms, newest_ms)
+  local absurd = is_absurd(w.newest)
+  w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
   w.started_over = absurd or end_of_life(w.newest) <= w.instant
   w.dead, w.live, w.first = nil, w.total, w.tail
   if w.started_over then
@@ -105,4 +109,18 @@ end
 local function refuse(key, w, cost, capacity)
   local retry_after, remaining_after = wait(key, w, cost, capacity)
   return { 0, capacity, w.live, reset_after(w), retry_after, remaining_after }
+end
+
+-- With ARGV[6] = 1: for how long everything is refused after a loss. A marker
+-- that is gone is a loss, and so is whatever else was here; ARGV[7] is its TTL.
+local function held()
+  if ARGV[6] ~= '1' then return 0 end
+  local lost_ms = tonumber(redis.call('HGET', KEYS[1], 'lost_ms'))
+  -- A stamp far ahead is from a clock that was wrong.
+  if not lost_ms or lost_ms > now_ms + absurd_ms then
+    lost_ms = now_ms
+    redis.call('HSET', KEYS[1], 'lost_ms', int(lost_ms))
+    redis.call('PEXPIRE', KEYS[1], ARGV[7])
+  end
+  return lost_ms > 0 and lost_ms + window_ms - now_ms or 0
 end

@@ -61,6 +61,16 @@ impl TimeIndex {
         self.0.first().map(|first| Self::unpack(*first).0)
     }
 
+    /// The last slot to be due.
+    pub fn last(&self) -> Option<(Timestamp, u32)> {
+        self.0.last().map(|packed| Self::unpack(*packed))
+    }
+
+    /// Removes the last slot to be due.
+    pub fn pop_last(&mut self) -> Option<(Timestamp, u32)> {
+        self.0.pop_last().map(Self::unpack)
+    }
+
     /// All slots, by the time at which they are due.
     pub fn iter(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
         self.0.iter().map(|packed| Self::unpack(*packed))
@@ -99,6 +109,10 @@ pub(crate) struct Table<T> {
     hasher: foldhash::fast::RandomState,
     keys: AtomicUsize,
     max_keys: usize,
+    /// How long an entry that is over is kept.
+    slack_ms: u64,
+    /// The shard that the next sweep starts with.
+    hand: AtomicUsize,
 }
 
 // Two cache lines: neighbours are fetched in pairs.
@@ -135,9 +149,25 @@ pub(crate) trait Entry: Default {
     /// What the table's owner knows and the entry does not.
     type Context: Copy;
 
-    /// When the entry holds nothing that counts any more.
+    /// When the entry will hold nothing that counts any more.
     fn end_ms(&self, context: Self::Context) -> u64;
+
+    /// Whether it can only be from a clock that was wrong.
+    fn is_absurd(&self, context: Self::Context, now_ms: u64) -> bool;
 }
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Swept {
+    pub(crate) looked_at: usize,
+    pub(crate) dropped: usize,
+}
+
+/// Entries of its own shard that an insert looks at.
+const SWEPT_BY_INSERT: usize = 2;
+
+/// Entries that are looked at to make room at the cap.
+const SWEPT_AT_THE_CAP: usize = 1024;
 
 /// Whether a key could be had.
 pub(crate) enum Lookup<R> {
@@ -147,7 +177,7 @@ pub(crate) enum Lookup<R> {
 }
 
 impl<T: Entry> Table<T> {
-    pub(crate) fn new(max_keys: usize) -> Self {
+    pub(crate) fn new(max_keys: usize, slack_ms: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         // Enough to keep cores apart, and slots within what the index can name.
         let needed = max_keys.div_ceil(TimeIndex::MAX_SLOTS as usize / 4);
@@ -157,6 +187,8 @@ impl<T: Entry> Table<T> {
             hasher: foldhash::fast::RandomState::default(),
             keys: AtomicUsize::new(0),
             max_keys,
+            slack_ms,
+            hand: AtomicUsize::new(0),
         }
     }
 
@@ -165,15 +197,26 @@ impl<T: Entry> Table<T> {
         self.keys.load(Ordering::Relaxed)
     }
 
+    /// Whether a new key would find no room.
+    pub(crate) fn is_full(&self, now: Timestamp) -> bool {
+        self.len() >= self.max_keys && self.next_due() > now
+    }
+
+    /// Tells keys of this table apart, and from those of others.
+    pub(crate) fn subject(&self, key: &str) -> u32 {
+        self.hasher.hash_one(key) as u32
+    }
+
     /// Runs `change` on the entry of `key`, made if it is absent and dropped
-    /// again if `change` says it need not be kept.
+    /// again if `change` says it need not be kept. `change` is told the key's
+    /// [`subject`](Self::subject).
     #[inline]
     pub(crate) fn upsert<R>(
         &self,
         key: &str,
         now: Timestamp,
         context: T::Context,
-        change: impl Fn(&mut T, &mut Tally<'_>) -> (R, bool),
+        change: impl Fn(&mut T, u32, &mut Tally<'_>) -> (R, bool),
     ) -> Lookup<R> {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
@@ -181,7 +224,7 @@ impl<T: Entry> Table<T> {
         let slots = &mut *guard;
         if let Some(slot) = slots.find(hash, key) {
             let (entry, mut tally) = slots.entry_and_tally(slot);
-            return Lookup::Found(change(entry, &mut tally).0);
+            return Lookup::Found(change(entry, hash as u32, &mut tally).0);
         }
         drop(guard);
         self.insert(hash, key, now, context, change)
@@ -194,7 +237,7 @@ impl<T: Entry> Table<T> {
         key: &str,
         now: Timestamp,
         context: T::Context,
-        change: impl Fn(&mut T, &mut Tally<'_>) -> (R, bool),
+        change: impl Fn(&mut T, u32, &mut Tally<'_>) -> (R, bool),
     ) -> Lookup<R> {
         let has_room = self.reserve() || (self.make_room(now, context) && self.reserve());
         let shard = self.shard(hash);
@@ -206,13 +249,18 @@ impl<T: Entry> Table<T> {
                 self.keys.fetch_sub(1, Ordering::Relaxed);
             }
             let (entry, mut tally) = slots.entry_and_tally(slot);
-            return Lookup::Found(change(entry, &mut tally).0);
+            return Lookup::Found(change(entry, hash as u32, &mut tally).0);
         }
         if !has_room {
             return Lookup::Full;
         }
         let mut entry = T::default();
-        let (result, keep) = change(&mut entry, &mut slots.tally());
+        let (result, keep) = change(&mut entry, hash as u32, &mut slots.tally());
+        // Whoever adds also clears away, so that a table is bounded by its use
+        // even if nobody else sweeps it.
+        let mut left = SWEPT_BY_INSERT;
+        let dropped = slots.sweep(&self.hasher, now, self.slack_ms, &mut left, context);
+        self.keys.fetch_sub(dropped, Ordering::Relaxed);
         if keep {
             let due = Timestamp::from_millis(entry.end_ms(context));
             slots.insert(&self.hasher, hash, Slot { key: key.into(), entry }, due);
@@ -231,24 +279,33 @@ impl<T: Entry> Table<T> {
         Some(look(&mut slots.slot(slot).entry))
     }
 
-    /// Drops up to `limit` entries that were over by `now`, and says how many it
-    /// looked at and dropped.
-    pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: T::Context) -> usize {
-        let mut left = limit;
-        let mut dropped = 0;
-        for shard in &self.shards {
-            if left == 0 {
+    /// Looks at up to `limit` entries and drops those that have been over for
+    /// long enough.
+    pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: T::Context) -> Swept {
+        self.sweep_until(now, self.slack_ms, limit, usize::MAX, context)
+    }
+
+    fn sweep_until(
+        &self,
+        now: Timestamp,
+        slack_ms: u64,
+        limit: usize,
+        enough: usize,
+        context: T::Context,
+    ) -> Swept {
+        let (mut left, mut dropped) = (limit, 0);
+        let first = self.hand.fetch_add(1, Ordering::Relaxed);
+        for turn in 0..self.shards.len() {
+            if left == 0 || dropped >= enough {
                 break;
             }
-            if shard.next_due_ms.load(Ordering::Relaxed) > now.as_millis() {
-                continue;
-            }
+            let shard = &self.shards[(first + turn) & (self.shards.len() - 1)];
             let mut slots = shard.slots.lock();
-            dropped += slots.sweep(&self.hasher, now, &mut left, context);
+            dropped += slots.sweep(&self.hasher, now, slack_ms, &mut left, context);
             shard.publish(&slots);
         }
         self.keys.fetch_sub(dropped, Ordering::Relaxed);
-        dropped
+        Swept { looked_at: limit - left, dropped }
     }
 
     /// When the first entry may be over.
@@ -271,9 +328,9 @@ impl<T: Entry> Table<T> {
         self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok()
     }
 
-    /// At the cap: drops a few entries that no longer count, wherever they are.
+    /// At the cap: drops entries that no longer count, wherever they are.
     fn make_room(&self, now: Timestamp, context: T::Context) -> bool {
-        self.sweep(now, 16, context) > 0
+        self.sweep_until(now, 0, SWEPT_AT_THE_CAP, 1, context).dropped > 0
     }
 
     #[inline]
@@ -376,30 +433,48 @@ impl<T: Entry> Slots<T> {
         &mut self,
         hasher: &foldhash::fast::RandomState,
         now: Timestamp,
+        slack_ms: u64,
         left: &mut usize,
         context: T::Context,
     ) -> usize {
+        let over_by = Timestamp::from_millis(now.as_millis().saturating_sub(slack_ms));
         let mut dropped = 0;
-        while *left > 0 {
-            let Some((_, slot)) = self.due.pop_due(now) else { break };
+        while *left > 0
+            && let Some((_, slot)) = self.due.pop_due(over_by)
+        {
             *left -= 1;
             let end = Timestamp::from_millis(self.at(slot).entry.end_ms(context));
-            if end > now {
+            if end <= over_by {
+                self.drop_slot(hasher, slot);
+                dropped += 1;
+            } else {
                 self.due.insert(end, slot);
-                continue;
             }
-            let hash = hasher.hash_one(&*self.at(slot).key);
-            if let Ok(found) = self.table.find_entry(hash, |other| *other == slot) {
-                found.remove();
-            }
-            *self.slot(slot) = Slot { key: CompactString::default(), entry: T::default() };
-            self.free.push(slot);
+        }
+        // What a clock that was far ahead left behind is at the other end.
+        while let Some((_, slot)) = self.due.last()
+            && *left > 0
+            && self.at(slot).entry.is_absurd(context, now.as_millis())
+        {
+            *left -= 1;
+            self.due.pop_last();
+            self.drop_slot(hasher, slot);
             dropped += 1;
         }
         if dropped > 0 {
             self.shrink(hasher);
         }
         dropped
+    }
+
+    /// Empties a slot that is no longer in the index.
+    fn drop_slot(&mut self, hasher: &foldhash::fast::RandomState, slot: u32) {
+        let hash = hasher.hash_one(&*self.at(slot).key);
+        if let Ok(found) = self.table.find_entry(hash, |other| *other == slot) {
+            found.remove();
+        }
+        *self.slot(slot) = Slot { key: CompactString::default(), entry: T::default() };
+        self.free.push(slot);
     }
 
     /// Gives memory back when three quarters of the slots are empty.
@@ -451,10 +526,13 @@ mod tests {
         fn end_ms(&self, (): ()) -> u64 {
             self.0
         }
+        fn is_absurd(&self, (): (), now_ms: u64) -> bool {
+            self.0 > now_ms + 1_000_000
+        }
     }
 
     fn put(table: &Table<Until>, key: &str, until: u64, now: u64) -> bool {
-        let change = |entry: &mut Until, _: &mut Tally<'_>| {
+        let change = |entry: &mut Until, _: u32, _: &mut Tally<'_>| {
             entry.0 = until;
             ((), true)
         };
@@ -463,7 +541,7 @@ mod tests {
 
     #[test]
     fn the_cap_holds_and_only_what_is_over_makes_room() {
-        let table = Table::new(1000);
+        let table = Table::new(1000, 0);
         for i in 0..1000 {
             assert!(put(&table, &format!("k{i}"), 100 + i, 0));
         }
@@ -476,27 +554,97 @@ mod tests {
 
     #[test]
     fn a_used_entry_outlives_its_first_due_time() {
-        let table = Table::new(10);
+        let table = Table::new(10, 0);
         assert!(put(&table, "a", 100, 0));
         assert!(put(&table, "a", 300, 50));
-        assert_eq!(table.sweep(Timestamp::from_millis(200), 10, ()), 0);
+        assert_eq!(table.sweep(Timestamp::from_millis(200), 10, ()), Swept { looked_at: 1, dropped: 0 });
         assert!(table.get("a", |_| ()).is_some());
-        assert_eq!(table.sweep(Timestamp::from_millis(300), 10, ()), 1);
+        assert_eq!(table.sweep(Timestamp::from_millis(300), 10, ()), Swept { looked_at: 1, dropped: 1 });
         assert!(table.get("a", |_| ()).is_none());
         assert_eq!(table.len(), 0);
     }
 
     #[test]
     fn memory_comes_back_after_a_flood() {
-        let table = Table::new(200_000);
+        let table = Table::new(200_000, 0);
         for i in 0..100_000 {
             assert!(put(&table, &format!("k{i}"), if i % 100 == 0 { 1000 } else { 10 }, 0));
         }
-        assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, ()), 99_000);
+        assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, ()).dropped, 99_000);
         let slots: usize = table.shards.iter().map(|shard| shard.slots.lock().chunks.len() * CHUNK).sum();
         assert!(slots <= 1000 + table.shards.len() * SMALL, "{slots} slots for 1000 keys");
         for i in (0..100_000).step_by(100) {
             assert!(table.get(&format!("k{i}"), |entry| assert_eq!(entry.0, 1000)).is_some());
         }
+    }
+
+    /// Keys that are used all the time are indexed by an end they had long ago.
+    /// They must not keep those that are over from being found.
+    #[test]
+    fn busy_keys_do_not_hide_idle_ones() {
+        let table = Table::new(10_000, 0);
+        for i in 0..10_000 {
+            assert!(put(&table, &format!("k{i}"), 100, 0));
+        }
+        for i in 0..9_900 {
+            assert!(put(&table, &format!("k{i}"), 5000, 50));
+        }
+        for i in 0..100 {
+            let key = format!("new{i}");
+            let tries = (1..200).find(|_| put(&table, &key, 5000, 100));
+            assert!(tries.is_some_and(|tries| tries <= 20), "{key}: {tries:?} tries");
+        }
+        assert_eq!(table.len(), 10_000);
+        assert!(!put(&table, "one more", 5000, 100));
+    }
+
+    #[test]
+    fn whoever_adds_clears_away() {
+        let table = Table::new(1_000_000, 0);
+        for i in 0..100_000_u64 {
+            assert!(put(&table, &format!("k{i}"), i + 1000, i));
+        }
+        assert!(table.len() < 5000, "{} keys, of which a thousand count", table.len());
+    }
+
+    #[test]
+    fn what_a_wrong_clock_left_makes_room() {
+        let table = Table::new(100, 0);
+        for i in 0..100 {
+            assert!(put(&table, &format!("k{i}"), 50_000_000, 49_999_000));
+        }
+        assert!(put(&table, "now", 2000, 1000));
+        assert!(table.len() <= 100);
+    }
+
+    #[test]
+    fn keys_are_compared_in_full() {
+        let long = "x".repeat(40);
+        for key in ["a", "abcdefg", "abcdefgh", "abcdefghi", "abcdefghijklmnop", "abcdefghijklmnopq", &long] {
+            assert!(same(key, key));
+            for at in 0..key.len() {
+                let other: String = key.char_indices().map(|(i, c)| if i == at { '!' } else { c }).collect();
+                assert!(!same(key, &other), "{key} {other}");
+            }
+            assert!(!same(key, &format!("{key}!")));
+        }
+    }
+
+    /// Threads that race for the last places never get more than there are.
+    #[test]
+    fn the_cap_holds_under_a_race() {
+        let table = Table::new(500, 0);
+        let admitted: usize = std::thread::scope(|scope| {
+            let racers: Vec<_> = (0..4)
+                .map(|racer| {
+                    let table = &table;
+                    scope.spawn(move || {
+                        (0..1000).filter(|i| put(table, &format!("{racer}-{i}"), 100, 0)).count()
+                    })
+                })
+                .collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).sum()
+        });
+        assert_eq!((admitted, table.len()), (500, 500));
     }
 }

@@ -67,12 +67,23 @@ impl Default for StoreOptions {
 }
 
 impl Store {
-    pub(crate) async fn open(url: &str, options: &StoreOptions, metrics: StoreMetrics) -> Result<Self> {
+    /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`,
+    /// `redis-cluster://host:port,host:port` or `rediss-cluster://…`. Needs a
+    /// tokio runtime.
+    ///
+    /// A server that cannot be reached now is no error: calls follow their
+    /// outage policy until it can. One that can be reached and not used is.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, &StoreOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
             "memory" => Ok(Self::Memory(options.clock.clone())),
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
-                Ok(Self::Redis(RedisStore::open(url, options, metrics).await?))
+                Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
             }
             // Only the scheme is repeated: the rest may hold a password.
             _ => Err(Error::config(format!(

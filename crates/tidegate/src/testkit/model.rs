@@ -66,12 +66,16 @@ impl Model {
         (bucket + 1) * self.coalesce_ms + self.window_ms
     }
 
+    fn is_absurd(&self, bucket: u64, now: u64) -> bool {
+        bucket * self.coalesce_ms > now + self.window_ms.max(60_000)
+    }
+
     /// The key as it counts at `now`, and the time that decides.
     fn living(&self, key: &str, now: u64) -> (ModelKey, u64) {
         let Some(stored) = self.keys.get(key) else { return (ModelKey::default(), now) };
         let Some((newest, _)) = stored.newest else { return (ModelKey::default(), now) };
         let starts = newest * self.coalesce_ms;
-        if starts > now + self.window_ms.max(60_000) {
+        if self.is_absurd(newest, now) {
             return (ModelKey::default(), now);
         }
         let instant = now.max(starts);
@@ -145,12 +149,17 @@ impl Model {
     }
 
     /// A reset.
-    pub fn reset(&mut self, key: &str) {
-        let Some(key) = self.keys.get_mut(key) else { return };
-        let Some((bucket, ever)) = key.newest else { return };
+    pub fn reset(&mut self, key: &str, now: u64) {
+        let Some(stored) = self.keys.get(key) else { return };
+        let Some((bucket, ever)) = stored.newest else { return };
+        if self.is_absurd(bucket, now) {
+            self.keys.remove(key);
+            return;
+        }
         // All that was ever charged to the newest bucket has been given back.
         let charges = vec![Charge { bucket, offset: 0, cost: ever, given_back: true }];
-        *key = ModelKey { charges, newest: key.newest, remembered: None };
+        let reset = ModelKey { charges, newest: Some((bucket, ever)), remembered: None };
+        self.keys.insert(key.to_owned(), reset);
     }
 }
 

@@ -128,7 +128,7 @@ async fn agree(
             }
             Op::Reset { key } => {
                 limit.reset(&name(key)).await.unwrap();
-                model.reset(&name(key));
+                model.reset(&name(key), now);
             }
             Op::Move { by_ms } => clock.set(Timestamp::from_millis(now.strict_add_signed(by_ms))),
         }

@@ -143,11 +143,11 @@ async fn with_hold_an_emptied_redis_admits_nothing_more() {
     let load = Load::start(&limits, 2);
     load.decided(3000).await;
     server.restart();
-    // Held decisions come from the policy, so the store itself is asked.
+    // An outage asks to come back in a second, a hold in an hour.
     for limit in &limits {
         until("the store is back", async || {
-            let peek = limit.peek(Key::new("probe").unwrap()).await.unwrap();
-            (peek.source() == Source::Store).then_some(())
+            let held = limit.take(Key::new("probe").unwrap(), Cost::ONE).await.unwrap();
+            (held.wait().unwrap().retry_after_ms > 1000).then_some(())
         })
         .await;
     }

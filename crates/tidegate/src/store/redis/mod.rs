@@ -73,9 +73,6 @@ impl std::fmt::Debug for Shared {
 }
 
 impl RedisStore {
-    /// Opens the store at `url`. A server that cannot be reached now is no
-    /// error: calls follow their outage policy until it can. A server that can
-    /// be reached and cannot be used is.
     pub(crate) async fn open(url: &str, options: &StoreOptions, metrics: StoreMetrics) -> Result<Self> {
         let namespace = options.namespace.as_ref();
         let keyspace = Keyspace::new(namespace, options.partitions, options.hash_key, is_cluster(url))?;
@@ -129,6 +126,10 @@ impl RedisStore {
             Clock::System(_) => None,
             Clock::Manual(clock) => Some(clock.now().as_millis()),
         }
+    }
+
+    pub(crate) fn metrics(&self) -> &StoreMetrics {
+        &self.shared.metrics
     }
 
     pub(crate) fn clock(&self) -> &Clock {

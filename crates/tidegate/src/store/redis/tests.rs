@@ -9,7 +9,6 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::clock::{ManualClock, Timestamp};
-use crate::metrics::Metrics;
 use crate::store::TimeIndex;
 use crate::testkit::RedisServer;
 
@@ -48,8 +47,7 @@ fn the_index_on_redis_answers_like_the_one_in_memory() {
         deadline: Duration::from_secs(5),
         ..StoreOptions::default()
     };
-    let store =
-        runtime.block_on(RedisStore::open(&server.url(), &options, Metrics::default().store)).unwrap();
+    let store = runtime.block_on(RedisStore::open(&server.url(), &options, StoreMetrics::default())).unwrap();
     // Times of today, where `..` in Lua would lose the last digits.
     let times = 1_700_000_000_000..1_700_000_000_040_u64;
     let op = prop_oneof![
