@@ -38,6 +38,9 @@ pub struct Ended {
 /// not to spin, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The most a connection may have us keep of a request's head.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
 /// Serves `app` on `listener` until `shutdown`, then lets requests in flight end,
 /// for as long as the settings allow.
 pub async fn run(
@@ -130,7 +133,8 @@ impl Connection {
         let service = service_fn(|request| self.answer(request, &patience));
         let mut builder = http1::Builder::new();
         // Ours knows an idle connection from a slow one.
-        let served = builder.header_read_timeout(None).serve_connection(stream, service);
+        builder.header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
+        let served = builder.serve_connection(stream, service);
         let mut served = std::pin::pin!(served);
         let mut alarm = std::pin::pin!(tokio::time::sleep(self.header_timeout));
         let mut told = false;

@@ -79,6 +79,8 @@ async fn ask_store(sources: &Sources, command: &LimitCommand, subject: &Subject)
         return Err(format!("there is no limit {:?}; known are: {}", subject.limit, names.join(", ")));
     };
     let gate = settings.store.open().await.map_err(|error| error.to_string())?;
+    // Who asks a store wants its answer, not that of an outage policy.
+    gate.store().check().map_err(|error| error.to_string())?;
     let limit = serve::open_limit(&gate, found)?;
     let told = ask(&limit, command, subject).await.map_err(|error| error.to_string());
     Tidegate::shutdown(&gate).await;

@@ -90,14 +90,13 @@ fn refused_if_negative<E: de::Error>(cost: i64) -> Result<u64, E> {
 
 /// Reads the body: JSON by its type, of no type or of curl's, and at most `max_bytes`.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
-    if let Some(given) = headers.get(header::CONTENT_TYPE) {
-        let given = given.to_str().unwrap_or("?");
-        // What curl says of any `-d`. A browser says it of a form that any page
-        // may send here, but then it names the page.
-        let is_curl = given == "application/x-www-form-urlencoded" && !headers.contains_key(header::ORIGIN);
-        if !is_json(given) && !is_curl {
-            return Err(Problem::content_type(given));
-        }
+    let given = headers.get(header::CONTENT_TYPE).map(|given| given.to_str().unwrap_or("?"));
+    // No type, or what curl says of any `-d`. A browser sends both for any page,
+    // but then it names the page.
+    let is_command_line = matches!(given, None | Some("application/x-www-form-urlencoded"));
+    let is_allowed = given.is_some_and(is_json) || (is_command_line && !headers.contains_key(header::ORIGIN));
+    if !is_allowed {
+        return Err(Problem::content_type(given.unwrap_or_default()));
     }
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());

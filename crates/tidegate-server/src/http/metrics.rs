@@ -1,51 +1,49 @@
 //! What the server counts about itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use axum::http::StatusCode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use tidegate::Tidegate;
 
 /// Connections, and responses by the first digit of their status.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HttpMetrics {
-    responses: [AtomicU64; 5],
-    connections: AtomicU64,
+    responses: [Counter; 5],
+    connections: Gauge,
 }
 
 impl HttpMetrics {
+    /// Counts beside what `gate` counts.
+    pub(super) fn beside(gate: &Tidegate) -> Self {
+        let connections = Gauge::default();
+        let responses = Family::<[(&str, &str); 1], Counter>::default();
+        gate.register_metrics(|registry| {
+            registry.register("tidegate_http_connections", "Open connections", connections.clone());
+            registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
+        });
+        let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        let responses = classes.map(|class| responses.get_or_create(&[("status", class)]).clone());
+        Self { responses, connections }
+    }
+
     pub(crate) fn responded(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1).min(4);
-        self.responses[class].fetch_add(1, Ordering::Relaxed);
+        self.responses[class].inc();
     }
 
     /// Counts a connection for as long as what it returns lives.
     pub(crate) fn connected(&self) -> Connected<'_> {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.connections.inc();
         Connected(&self.connections)
-    }
-
-    /// `text`, which ends like every exposition does, with ours in it.
-    pub(super) fn added_to(&self, text: &str) -> String {
-        let mut all = text.strip_suffix("# EOF\n").unwrap_or(text).to_owned();
-        all.push_str("# HELP tidegate_http_connections Open connections.\n");
-        all.push_str("# TYPE tidegate_http_connections gauge\n");
-        let connections = self.connections.load(Ordering::Relaxed);
-        all.push_str(&format!("tidegate_http_connections {connections}\n"));
-        all.push_str("# HELP tidegate_http_responses Responses by class of status.\n");
-        all.push_str("# TYPE tidegate_http_responses counter\n");
-        for (class, count) in self.responses.iter().enumerate() {
-            let (class, count) = (class + 1, count.load(Ordering::Relaxed));
-            all.push_str(&format!("tidegate_http_responses_total{{status=\"{class}xx\"}} {count}\n"));
-        }
-        all.push_str("# EOF\n");
-        all
     }
 }
 
 /// An open connection.
-pub(crate) struct Connected<'a>(&'a AtomicU64);
+pub(crate) struct Connected<'a>(&'a Gauge);
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.dec();
     }
 }

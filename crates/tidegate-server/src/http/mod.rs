@@ -51,7 +51,8 @@ impl App {
     pub fn new(gate: Tidegate, limits: impl IntoIterator<Item = Limit>) -> Self {
         let limits =
             limits.into_iter().map(|limit| (limit.name().as_str().to_owned(), Served::new(limit))).collect();
-        let inner = Inner { gate, limits, metrics: HttpMetrics::default() };
+        let metrics = HttpMetrics::beside(&gate);
+        let inner = Inner { gate, limits, metrics };
         let max_body_bytes = HttpSettings::default().max_body_bytes;
         Self { inner: Arc::new(inner), max_body_bytes }
     }

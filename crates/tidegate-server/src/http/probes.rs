@@ -37,6 +37,6 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, Probl
 }
 
 pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    let text = app.metrics().added_to(&app.gate().metrics());
+    let text = app.gate().metrics();
     ([(header::CONTENT_TYPE, METRICS_TEXT)], text)
 }

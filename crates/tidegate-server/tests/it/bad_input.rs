@@ -160,6 +160,9 @@ async fn a_body_is_json_and_never_a_form_of_another_page() {
     let request = request.header("origin", "https://elsewhere.example");
     let from_a_page = send(router(f.app.clone()), request.body(Body::from(r#"{"key":"a"}"#)).unwrap()).await;
     refused(&from_a_page, form);
+    let request = Request::post("/v1/limits/api/take").header("origin", "https://elsewhere.example");
+    let untyped = send(router(f.app.clone()), request.body(Body::from(r#"{"key":"a"}"#)).unwrap()).await;
+    refused(&untyped, "");
 }
 
 #[tokio::test]

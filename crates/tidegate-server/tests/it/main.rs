@@ -10,4 +10,5 @@ mod conformance;
 mod lifecycle;
 mod outage;
 mod support;
+mod timing;
 mod together;

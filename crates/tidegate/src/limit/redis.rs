@@ -44,7 +44,7 @@ impl OnRedis {
     ) -> Self {
         let grid = sliding.grid();
         let slack_ms = store.clock().slack_ms();
-        let numbers = [grid.window_ms, grid.coalesce_ms, grid.absurd_ms, slack_ms];
+        let numbers = [grid.window_ms, grid.coalesce_ms, grid.absurd_ms, slack_ms, sliding.capacity()];
         let with = |more: &[u64]| numbers.iter().chain(more).map(|n| n.to_compact_string()).collect();
         let hold = u64::from(after_loss == AfterLoss::Hold);
         Self {
@@ -85,7 +85,7 @@ impl OnRedis {
     }
 
     pub(super) async fn take(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let own = [ask.cost, ask.capacity, ask.remember];
+        let own = [ask.cost, ask.remember];
         let reply = numbers(&self.run(&TAKE, &self.decide_args, key, &own).await?)?;
         let [1, capacity, total, reset_after_ms, bucket, offset] = reply[..] else {
             return self.refusal(&reply, ask.cost, ask.capacity);
@@ -98,7 +98,7 @@ impl OnRedis {
 
     pub(super) async fn peek(&self, key: Key<'_>) -> Result<Decision> {
         let configured = self.sliding.capacity();
-        let reply = numbers(&self.run(&PEEK, &self.decide_args, key, &[configured]).await?)?;
+        let reply = numbers(&self.run(&PEEK, &self.decide_args, key, &[]).await?)?;
         let [1, capacity, total, reset_after_ms] = reply[..] else {
             return self.refusal(&reply, 1, configured);
         };

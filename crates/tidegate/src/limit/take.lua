@@ -1,19 +1,22 @@
 -- take: charges a cost to a key if it fits.
 --
 -- KEYS  the marker, then the key of each item
--- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms, hold (1: refuse for a
---       window after a loss), marker_ttl_ms; per item: cost, capacity, and the
---       capacity that a later peek shall judge by (0: the configured one)
+-- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms, capacity, hold (1:
+--       refuse for a window after a loss), marker_ttl_ms; per item: cost, and the
+--       capacity to judge by instead, which a later peek uses too (0: none)
 -- Returns per item
 --       admitted  1, capacity, total, reset_after_ms, bucket, offset
 --       rejected  0, capacity, total, reset_after_ms, retry_after_ms, remaining
 --       held      2, until_ms from now
 local held_ms = held()
+local bucket_now = math.floor(now_ms / coalesce_ms)
+local reset_after_now = end_of_life(bucket_now) - now_ms
+-- Buckets from this number on still count.
+local first_live = math.floor((now_ms - window_ms) / coalesce_ms)
 
-return each(function(key, item)
-  local cost, capacity, remember = tonumber(item[1]), tonumber(item[2]), tonumber(item[3])
-  if held_ms > 0 then return { 2, held_ms } end
-  local w = fetch(key)
+-- Anything but a further charge to the bucket of this moment.
+local function take(key, header, cost, capacity, remember)
+  local w = parse(header)
   live(key, w)
   if w.live + cost > capacity then return refuse(key, w, cost, capacity) end
 
@@ -30,15 +33,35 @@ return each(function(key, item)
   elseif w.dead then
     redis.call('HDEL', key, unpack(w.dead))
   end
-  w.tail = math.max(w.first, w.tail)
+  w.tail = w.first
   local finished, count
   if bucket ~= w.newest then
-    if w.charged > 0 then finished, count = int(w.newest), int(w.charged) end
-    if not finished and w.tail >= w.newest then w.tail = bucket end
+    if w.charged > 0 then
+      finished, count = int(w.newest), int(w.charged)
+    elseif w.tail >= w.newest then
+      w.tail = bucket
+    end
     w.newest, w.charged, w.ever = bucket, 0, 0
   end
   local offset = w.ever
   w.charged, w.ever, w.total, w.capacity = w.charged + cost, w.ever + cost, w.live + cost, remember
   if finished then save(key, w, born, finished, count) else save(key, w, born) end
   return { 1, capacity, w.total, end_of_life(bucket) - now_ms, bucket, offset }
-end, 3)
+end
+
+return each(function(key, at)
+  local cost, remember = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local capacity = remember == 0 and configured or remember
+  if held_ms > 0 then return { 2, held_ms } end
+  local header = redis.call('HGET', key, 'h')
+  if header then
+    local grid, newest, charged, ever, total, tail = struct.unpack(HEADER, header)
+    if newest == bucket_now and grid == coalesce_ms and tail >= first_live and total + cost <= capacity then
+      total = total + cost
+      redis.call('HSET', key, 'h',
+        struct.pack(HEADER, grid, newest, charged + cost, ever + cost, total, tail, remember))
+      return { 1, capacity, total, reset_after_now, newest, ever }
+    end
+  end
+  return take(key, header, cost, capacity, remember)
+end, 2)

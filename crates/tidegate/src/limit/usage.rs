@@ -1,4 +1,4 @@
-//! What one key has used: its buckets, in 40 bytes while there is only one.
+//! What one key has used: its buckets, in 32 bytes while there is only one.
 //!
 //! The rules are those of `take.lua`, `peek.lua`, `refund.lua` and `reset.lua`,
 //! step by step; the differential test holds the two together. A refusal and a
@@ -12,23 +12,63 @@ use super::sliding::Grid;
 /// refund gives nothing back: forgetting one could give back a charge twice.
 pub(crate) const MAX_REFUNDS: usize = 64;
 
-/// The charges of one key. With its name it fills one cache line, and what most
-/// takes need is in it: they never look at `more`.
+/// The charges of one key, in 32 bytes. What most takes need is in them: they
+/// never look at `more`.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
-    /// The number of the newest bucket.
-    newest: u64,
+    newest: Newest,
     /// What counts in the newest bucket.
     charged: u64,
     /// What the older buckets hold, those that are over included.
     older_sum: u64,
     more: Option<Box<More>>,
-    /// The low bits of the number of the oldest of the older buckets.
-    oldest: u8,
-    has_older: bool,
+}
+
+/// The number of the newest bucket, and three things that are short.
+#[derive(Debug, Clone, Copy, Default)]
+struct Newest(u64);
+
+impl Newest {
+    /// There is an older bucket.
+    const HAS_OLDER: u64 = 1 << 8;
     /// There is a remembered capacity, or something was refunded from the newest
     /// bucket.
-    has_quirks: bool,
+    const HAS_QUIRKS: u64 = 1 << 9;
+
+    /// A number of 48 bits: that of the year 10889, in milliseconds.
+    #[inline]
+    fn number(self) -> u64 {
+        self.0 >> 16
+    }
+
+    /// The oldest of the older buckets, whose number has these low bits.
+    #[inline]
+    fn oldest(self) -> u64 {
+        number(self.0 as u8, self.number())
+    }
+
+    #[inline]
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn set(&mut self, flag: u64, on: bool) {
+        self.0 = if on { self.0 | flag } else { self.0 & !flag };
+    }
+
+    fn set_number(&mut self, number: u64) {
+        self.0 = number << 16 | self.0 & 0xFFFF;
+    }
+
+    fn set_oldest(&mut self, low_bits: Option<u8>) {
+        self.0 = self.0 & !0xFF | u64::from(low_bits.unwrap_or_default());
+        self.set(Self::HAS_OLDER, low_bits.is_some());
+    }
+
+    /// This number, and nothing else.
+    fn alone(self) -> Self {
+        Self(self.number() << 16)
+    }
 }
 
 /// What many keys do not have.
@@ -91,15 +131,15 @@ impl Usage {
             self.forget(grid, &live);
         }
         let bucket = grid.bucket(live.instant);
-        if bucket != self.newest {
+        if bucket != self.newest.number() {
             self.start(bucket);
         }
         let mut offset = self.charged;
-        if self.has_quirks || ask.remember != 0 {
+        if self.newest.has(Newest::HAS_QUIRKS) || ask.remember != 0 {
             let more = self.more.get_or_insert_default();
             more.capacity = ask.remember;
             offset += more.refunded;
-            self.has_quirks = more.capacity != 0 || more.refunded != 0;
+            self.newest.set(Newest::HAS_QUIRKS, more.capacity != 0 || more.refunded != 0);
         }
         self.charged += ask.cost;
         Verdict {
@@ -128,7 +168,8 @@ impl Usage {
     pub(super) fn refund(&mut self, grid: &Grid, now_ms: u64, receipt: Receipt) -> u64 {
         let live = self.live(grid, now_ms);
         // A receipt of a later bucket than the newest is none of ours.
-        let known = receipt.bucket <= self.newest && !live.started_over;
+        let newest = self.newest.number();
+        let known = receipt.bucket <= newest && !live.started_over;
         if !known || grid.end_of_life_ms(receipt.bucket) <= live.instant {
             return 0;
         }
@@ -143,12 +184,10 @@ impl Usage {
         if remembered >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
             return 0;
         }
-        let is_newest = receipt.bucket == self.newest;
+        let is_newest = receipt.bucket == newest;
         let is_charged = match is_newest {
             true => receipt.offset + receipt.cost <= self.charged + more.refunded,
-            false => {
-                more.find(receipt.bucket, self.newest).is_some_and(|packed| count(*packed) >= receipt.cost)
-            }
+            false => more.find(receipt.bucket, newest).is_some_and(|packed| count(*packed) >= receipt.cost),
         };
         if !is_charged {
             return 0;
@@ -158,8 +197,8 @@ impl Usage {
         if is_newest {
             self.charged -= receipt.cost;
             more.refunded += receipt.cost;
-            self.has_quirks = true;
-        } else if let Some(packed) = more.find(receipt.bucket, self.newest) {
+            self.newest.set(Newest::HAS_QUIRKS, true);
+        } else if let Some(packed) = more.find(receipt.bucket, newest) {
             // The count is in the low bits: the number stays as it is.
             *packed -= receipt.cost;
             self.older_sum -= receipt.cost;
@@ -172,37 +211,38 @@ impl Usage {
     /// Forgets all charges. Receipts from before are void: all that was ever
     /// charged to the newest bucket counts as given back.
     pub(super) fn reset(&mut self, grid: &Grid, now_ms: u64) {
-        if grid.is_absurd(self.newest, now_ms) {
+        if self.is_absurd(grid, now_ms) {
             *self = Self::default();
             return;
         }
         let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
-        let refunds = vec![Receipt { bucket: self.newest, offset: 0, cost: ever, subject: 0 }];
+        let refunds = vec![Receipt { bucket: self.newest.number(), offset: 0, cost: ever, subject: 0 }];
         let more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
-        *self = Self { newest: self.newest, more, has_quirks: true, ..Self::default() };
+        *self = Self { newest: self.newest.alone(), more, ..Self::default() };
+        self.newest.set(Newest::HAS_QUIRKS, true);
     }
 
     /// When nothing of this counts any more.
     pub(super) fn end_of_life_ms(&self, grid: &Grid) -> u64 {
-        grid.end_of_life_ms(self.newest)
+        grid.end_of_life_ms(self.newest.number())
     }
 
     /// Whether it can only be from a clock that was wrong.
     pub(super) fn is_absurd(&self, grid: &Grid, now_ms: u64) -> bool {
-        grid.is_absurd(self.newest, now_ms)
+        grid.is_absurd(self.newest.number(), now_ms)
     }
 
     /// What counts at the time that decides: the clock's, or that of the newest
     /// charge if the clock is behind it.
     #[inline]
     fn live(&self, grid: &Grid, now_ms: u64) -> Live {
-        let is_absurd = grid.is_absurd(self.newest, now_ms);
-        let instant = if is_absurd { now_ms } else { grid.start_ms(self.newest).max(now_ms) };
-        if is_absurd || grid.end_of_life_ms(self.newest) <= instant {
+        let newest = self.newest.number();
+        let is_absurd = grid.is_absurd(newest, now_ms);
+        let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
+        if is_absurd || grid.end_of_life_ms(newest) <= instant {
             return Live { instant, started_over: true, dead: 0, dead_sum: 0, total: 0 };
         }
-        let oldest = number(self.oldest, self.newest);
-        if self.has_older && grid.end_of_life_ms(oldest) <= instant {
+        if self.newest.has(Newest::HAS_OLDER) && grid.end_of_life_ms(self.newest.oldest()) <= instant {
             return self.live_without_the_dead(grid, instant);
         }
         let total = self.older_sum + self.charged;
@@ -225,15 +265,14 @@ impl Usage {
     #[inline(never)]
     fn forget(&mut self, grid: &Grid, live: &Live) {
         if live.started_over {
-            *self = Self { newest: self.newest, ..Self::default() };
+            *self = Self { newest: self.newest.alone(), ..Self::default() };
         } else if live.dead > 0
             && let Some(more) = &mut self.more
         {
             more.older.drain(..live.dead);
             more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > live.instant);
             self.older_sum -= live.dead_sum;
-            self.has_older = !more.older.is_empty();
-            self.oldest = more.older.first().map_or(0, |packed| (packed >> 56) as u8);
+            self.newest.set_oldest(more.older.first().map(|packed| (packed >> 56) as u8));
         }
     }
 
@@ -246,18 +285,19 @@ impl Usage {
                 // A quarter more: doubling would cost 16 bytes a bucket.
                 older.reserve_exact(older.len() / 4 + 4);
             }
-            older.push(self.newest << 56 | self.charged);
-            if !self.has_older {
-                (self.has_older, self.oldest) = (true, self.newest as u8);
+            older.push(self.newest.number() << 56 | self.charged);
+            if !self.newest.has(Newest::HAS_OLDER) {
+                self.newest.set_oldest(Some(self.newest.number() as u8));
             }
             self.older_sum += self.charged;
         }
-        if self.has_quirks
+        if self.newest.has(Newest::HAS_QUIRKS)
             && let Some(more) = &mut self.more
         {
             more.refunded = 0;
         }
-        (self.newest, self.charged) = (bucket, 0);
+        self.newest.set_number(bucket);
+        self.charged = 0;
     }
 
     #[inline]
@@ -267,7 +307,7 @@ impl Usage {
         if cost > capacity {
             return verdict(Outcome::NeverFits, 0, 0);
         }
-        if !self.has_older {
+        if !self.newest.has(Newest::HAS_OLDER) {
             // All of it goes at once.
             return verdict(Outcome::Rejected, reset_after_ms, capacity);
         }
@@ -286,12 +326,12 @@ impl Usage {
             }
         }
         // What is needed is at most the total, and the newest is the rest of it.
-        (grid.end_of_life_ms(self.newest), live.total)
+        (grid.end_of_life_ms(self.newest.number()), live.total)
     }
 
     #[inline]
     fn reset_after_ms(&self, grid: &Grid, now_ms: u64, total: u64) -> u64 {
-        if total == 0 { 0 } else { grid.end_of_life_ms(self.newest) - now_ms }
+        if total == 0 { 0 } else { grid.end_of_life_ms(self.newest.number()) - now_ms }
     }
 
     fn older(&self) -> &[u64] {
@@ -300,7 +340,7 @@ impl Usage {
 
     /// The number of a packed bucket.
     fn number(&self, packed: u64) -> u64 {
-        number((packed >> 56) as u8, self.newest)
+        number((packed >> 56) as u8, self.newest.number())
     }
 }
 

@@ -11,6 +11,7 @@
 -- A bucket counts until its end + window.
 local now_ms = now()
 local window_ms, coalesce_ms, absurd_ms, slack_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local configured = tonumber(ARGV[6])
 local HEADER, REFUND = '<ddddddd', '<ddd'
 
 local function end_of_life(bucket)
@@ -22,9 +23,8 @@ local function is_absurd(bucket)
   return bucket * coalesce_ms > now_ms + absurd_ms
 end
 
--- The stored key. `stored` is false if there is none.
-local function fetch(key)
-  local header = redis.call('HGET', key, 'h')
+-- A key by its header. `stored` is false if there is none.
+local function parse(header)
   if not header then
     return { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, capacity = 0, stored = false }
   end
@@ -111,16 +111,16 @@ local function refuse(key, w, cost, capacity)
   return { 0, capacity, w.live, reset_after(w), retry_after, remaining_after }
 end
 
--- With ARGV[6] = 1: for how long everything is refused after a loss. A marker
--- that is gone is a loss, and so is whatever else was here; ARGV[7] is its TTL.
+-- With ARGV[7] = 1: for how long everything is refused after a loss. A marker
+-- that is gone is a loss, and so is whatever else was here; ARGV[8] is its TTL.
 local function held()
-  if ARGV[6] ~= '1' then return 0 end
+  if ARGV[7] ~= '1' then return 0 end
   local lost_ms = tonumber(redis.call('HGET', KEYS[1], 'lost_ms'))
   -- A stamp far ahead is from a clock that was wrong.
   if not lost_ms or lost_ms > now_ms + absurd_ms then
     lost_ms = now_ms
     redis.call('HSET', KEYS[1], 'lost_ms', int(lost_ms))
-    redis.call('PEXPIRE', KEYS[1], ARGV[7])
+    redis.call('PEXPIRE', KEYS[1], ARGV[8])
   end
   return lost_ms > 0 and lost_ms + window_ms - now_ms or 0
 end

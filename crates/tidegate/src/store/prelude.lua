@@ -18,20 +18,18 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
--- Runs `operation(key, own)` for each item, `own` being its `arguments` texts,
--- and returns one reply per item. An item that fails answers its error as text
--- and leaves the others alone.
+-- Runs `operation(key, at)` for each item, whose own `arguments` texts are
+-- ARGV[at + 1] and on, and returns one reply per item. An item that fails
+-- answers its error as text and leaves the others alone.
 local function each(operation, arguments)
   local items = #KEYS - 1
   local at = #ARGV - items * arguments
   local replies = {}
   for i = 1, items do
-    local own = {}
-    for j = 1, arguments do own[j] = ARGV[at + j] end
-    at = at + arguments
-    local ok, reply = pcall(operation, KEYS[i + 1], own)
+    local ok, reply = pcall(operation, KEYS[i + 1], at)
     if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
     replies[i] = reply
+    at = at + arguments
   end
   return replies
 end
