@@ -68,8 +68,8 @@ async fn refunds_are_checked() {
     for (body, detail) in [
         (r#"{"key":"a"}"#, "missing field `receipt`"),
         (r#"{"key":"a","receipt":"x"}"#, "\"x\" is not a receipt: send back the one a take answered"),
-        (r#"{"key":"","receipt":"1-0-1"}"#, "a key must not be empty"),
-        (r#"{"key":"a","receipt":"1-0-1","cost":1}"#, "unknown field `cost`"),
+        (r#"{"key":"","receipt":"1-0-1-5"}"#, "a key must not be empty"),
+        (r#"{"key":"a","receipt":"1-0-1-5","cost":1}"#, "unknown field `cost`"),
     ] {
         let answer = call(&f.app, "POST", "/v1/limits/api/refund", body).await;
         assert_problem(&answer, 400, "invalid-request", detail);

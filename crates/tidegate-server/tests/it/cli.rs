@@ -226,7 +226,7 @@ fn a_store_can_be_asked_directly() {
     assert_eq!(direct(&["take", "api", "u", "--cost", "301", "--rate", "10/s"]).0, 0);
     assert_eq!(direct(&["peek", "api", "u"]).1, "admitted: 300 of 300 left\n");
     assert_eq!(direct(&["reset", "api", "u"]).1, "reset\n");
-    assert_eq!(direct(&["refund", "api", "u", "1-0-1"]).0, 0);
+    assert_eq!(direct(&["refund", "api", "u", "1-0-1-5"]).0, 0);
     assert_eq!(
         direct(&["take", "nope", "u"]),
         (2, "".into(), "tidegate: there is no limit \"nope\"; known are: api\n".into())

@@ -28,6 +28,8 @@ pub struct Expected {
     pub remaining: u64,
     /// When all is free.
     pub reset_after_ms: u64,
+    /// The window.
+    pub window_size_seconds: u64,
     /// When to come back, and what is free then.
     pub wait: Option<(u64, u64)>,
     /// Bucket, offset and cost of the charge.
@@ -104,7 +106,8 @@ impl Model {
                 ends.into_iter().find(|end| left_at(*end) + cost <= capacity).expect("an empty key has room");
             (end - now, capacity - left_at(end))
         });
-        Expected { admitted, capacity, remaining, reset_after_ms, wait, receipt: None }
+        let window_size_seconds = self.window_ms / 1000;
+        Expected { admitted, capacity, remaining, reset_after_ms, window_size_seconds, wait, receipt: None }
     }
 
     /// A take; with `rate_capacity`, against that instead of the configured one.
@@ -172,9 +175,15 @@ fn total(key: &ModelKey) -> u64 {
 pub struct RawEvents(Vec<(u64, u64)>);
 
 impl RawEvents {
-    /// Remembers an admission.
-    pub fn admitted(&mut self, at_ms: u64, cost: u64) {
+    /// Remembers an admission; its number.
+    pub fn admitted(&mut self, at_ms: u64, cost: u64) -> usize {
         self.0.push((at_ms, cost));
+        self.0.len() - 1
+    }
+
+    /// Forgets what was given back; whether it had not been before.
+    pub fn gave_back(&mut self, event: usize) -> bool {
+        std::mem::take(&mut self.0[event].1) > 0
     }
 
     /// The most that any window holds that ends with an event, both ends

@@ -157,3 +157,82 @@ fn idle_keys_leave() {
     assert_eq!(limit.sweep(10_000), 3000);
     assert_eq!(limit.keys(), 0);
 }
+
+/// Threads, not tasks: a take in this process has nothing to wait for.
+#[test]
+fn threads_together_get_exactly_the_capacity() {
+    for _ in 0..20 {
+        let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+        let limit = InProcess::with(sliding(1000, 60, 600), clock.into(), 10, WhenFull::Refuse);
+        let admitted: u64 = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let take = || limit.take(Key::new("k").unwrap(), Cost::new(3).unwrap()).unwrap();
+                        (0..200).map(|_| if take().is_admitted() { 3 } else { 0 }).sum::<u64>()
+                    })
+                })
+                .collect();
+            takers.into_iter().map(|taker| taker.join().unwrap()).sum()
+        });
+        assert_eq!(admitted, 999);
+    }
+}
+
+#[test]
+fn a_peek_at_the_cap_says_what_a_take_would() {
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+    let limit = InProcess::with(sliding(5, 60, 600), clock.clone().into(), 1, WhenFull::Refuse);
+    let (known, new) = (Key::new("known").unwrap(), Key::new("new").unwrap());
+    assert!(limit.peek(new).unwrap().is_admitted());
+    assert!(limit.take(known, Cost::ONE).unwrap().is_admitted());
+    assert_eq!(limit.peek(new).unwrap(), limit.take(new, Cost::ONE).unwrap());
+    assert!(!limit.peek(new).unwrap().is_admitted() && limit.peek(known).unwrap().is_admitted());
+    clock.advance_ms(60_600);
+    assert!(limit.peek(new).unwrap().is_admitted());
+}
+
+/// The loop that looks for idle keys runs for as long as anybody holds the limit,
+/// and counts what it did.
+#[tokio::test(start_paused = true)]
+async fn the_reaper_runs_as_long_as_the_limit_is_held() {
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+    let gate = On::url("memory:").open(clock.clone()).await;
+    let limit = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
+    let held = || limit.in_process().unwrap().keys();
+    for i in 0..3000 {
+        limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).await.unwrap();
+    }
+    clock.advance_ms(60_600 + 3_600_000);
+    assert_eq!(held(), 3000);
+    // Time stands still but for this.
+    let gone = async || {
+        tokio::time::advance(std::time::Duration::from_millis(100)).await;
+        (held() == 0).then_some(())
+    };
+    crate::outage::until("they are gone", gone).await;
+    let text = gate.metrics();
+    assert!(text.contains(r#"tidegate_reaper_items_total{reaper="limit"} 3000"#), "{text}");
+    assert!(
+        text.contains(
+            r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="store"} 3000"#
+        )
+    );
+    drop(gate);
+    limit.take(Key::new("k").unwrap(), Cost::ONE).await.unwrap();
+    clock.advance_ms(60_600 + 3_600_000);
+    crate::outage::until("it is gone too", gone).await;
+}
+
+#[tokio::test]
+async fn one_name_is_one_limit() {
+    let gate = Tidegate::open("memory:").await.unwrap();
+    let first = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
+    let key = Key::new("k").unwrap();
+    first.take(key, Cost::ONE).await.unwrap();
+    let again = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
+    assert_eq!(again.peek(key).await.unwrap().quota().remaining, 4);
+    let mut other = LimitOptions::default();
+    other.outage = tidegate::Outage::Closed;
+    assert_eq!(gate.limit("api", sliding(5, 60, 600), other).unwrap_err().kind(), ErrorKind::Invalid);
+}

@@ -228,3 +228,95 @@ async fn a_changed_grid_keeps_the_bound() {
     clock.advance_ms(2 * 67_000);
     assert_eq!(new.peek(key).await.unwrap().quota().remaining, 10);
 }
+
+/// Redis restarts empty, and somebody new is the first to connect: those who
+/// knew the old one still notice.
+#[tokio::test]
+async fn with_hold_a_loss_is_noticed_whoever_connects_first() {
+    let mut server = RedisServer::start();
+    let key = Key::new("k").unwrap();
+    let old = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    assert!(old.take(key, Cost::new(10).unwrap()).await.unwrap().is_admitted());
+    server.restart();
+    let new = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    assert!(new.take(key, Cost::ONE).await.unwrap().is_admitted(), "it cannot know of what it never saw");
+    until("the old one is back", async || {
+        let decision = old.take(key, Cost::ONE).await.unwrap();
+        assert!(!decision.is_admitted());
+        (decision.wait().unwrap().retry_after_ms > 1000).then_some(())
+    })
+    .await;
+    assert!(!new.take(key, Cost::ONE).await.unwrap().is_admitted(), "now both know");
+}
+
+/// A flush is one loss: neither a reconnect nor a renewal of the marker makes
+/// another of it, and the marker is whole again.
+#[tokio::test]
+async fn with_hold_a_flush_is_one_loss() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let open = async || {
+        let mut options = StoreOptions::default();
+        options.clock = clock.clone().into();
+        let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+        let mut options = LimitOptions::default();
+        options.after_loss = AfterLoss::Hold;
+        (gate.clone(), gate.limit("api", sliding(10, 60, 600), options).unwrap())
+    };
+    let (gate, limit) = open().await;
+    let key = Key::new("k").unwrap();
+    assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    let mut connection = server.connection();
+    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
+    let held = limit.peek(key).await.unwrap();
+    assert_eq!((held.is_admitted(), held.source()), (false, Source::Policy), "a peek says what a take would");
+    assert_eq!(limit.take(key, Cost::ONE).await.unwrap(), held);
+    clock.advance_ms(30_000);
+    redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut connection).ok();
+    until("it is connected again", async || gate.store().check().is_ok().then_some(())).await;
+    let (_, other) = open().await;
+    for limit in [&limit, &other] {
+        let wait = until("it is held", async || {
+            limit.take(key, Cost::ONE).await.unwrap().wait().filter(|wait| wait.retry_after_ms > 1000)
+        })
+        .await;
+        assert_eq!(wait.retry_after_ms, 30_000, "not a window more");
+    }
+    clock.advance_ms(30_000);
+    assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    let partitions: Option<u32> =
+        redis::cmd("HGET").arg("tidegate:marker").arg("partitions").query(&mut server.connection()).unwrap();
+    assert_eq!(partitions, Some(1));
+}
+
+/// A loss that was stamped by a clock far ahead must not hold for years.
+#[tokio::test]
+async fn with_hold_a_wrong_clock_holds_for_one_window_only() {
+    let server = RedisServer::start();
+    let limit = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    let mut connection = server.connection();
+    let future = 4_000_000_000_000_u64;
+    redis::cmd("HSET").arg("tidegate:marker").arg("lost_ms").arg(future).exec(&mut connection).unwrap();
+    let held = limit.take(Key::new("k").unwrap(), Cost::ONE).await.unwrap();
+    assert_eq!(held.wait().unwrap().retry_after_ms, 3_600_000);
+}
+
+/// A cluster node that comes back empty is a loss of its own partitions only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hold_an_emptied_node_of_a_cluster_is_held() {
+    let cluster = tidegate::testkit::RedisCluster::start();
+    let limit = limit_on(&cluster.url(), 10, AfterLoss::Hold).await;
+    let keys: Vec<_> = (0..60).map(|i| format!("user_{i}")).collect();
+    for key in &keys {
+        assert!(limit.take(Key::new(key).unwrap(), Cost::new(10).unwrap()).await.unwrap().is_admitted());
+    }
+    redis::cmd("FLUSHALL").exec(&mut cluster.nodes()[0].connection()).unwrap();
+    let mut held = 0;
+    for key in &keys {
+        let decision = limit.take(Key::new(key).unwrap(), Cost::ONE).await.unwrap();
+        assert!(!decision.is_admitted());
+        held += u32::from(decision.source() == Source::Policy);
+    }
+    assert!((5..55).contains(&held), "{held} of 60 keys are on the node that forgot");
+    assert_eq!(cluster.keys_without_ttl(), Vec::<String>::new());
+}

@@ -209,3 +209,220 @@ async fn urls_that_cannot_be_are_refused() {
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn local_says_what_it_can_and_never_never() {
+    let share = |nodes| Outage::Local(Share::one_of(NonZeroU32::new(nodes).unwrap()));
+    let key = Key::new("k").unwrap();
+    let thirds = limit_with(&nowhere(), share(3)).await;
+    assert_eq!(thirds.peek(key).await.unwrap().quota().capacity, 3);
+    for _ in 0..3 {
+        take(&thirds, "k", 1).await;
+    }
+    assert!(!thirds.peek(key).await.unwrap().is_admitted(), "as a take would be told");
+    let above = take(&thirds, "k", 4).await;
+    assert_eq!((above.is_admitted(), above.source()), (false, Source::Policy));
+    assert_eq!(above.wait().unwrap().retry_after_ms, 1000, "it fits once the store is back");
+    assert_eq!(take(&thirds, "k", 11).await.wait(), None);
+    let none = limit_with(&nowhere(), share(11)).await;
+    assert_eq!(take(&none, "k", 1).await.wait().unwrap().retry_after_ms, 1000);
+    assert!(!none.peek(key).await.unwrap().is_admitted());
+}
+
+/// A master that hangs takes only its own partitions away, while we run and when
+/// we start, and they come back by themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_leaves_the_other_partitions_alone() {
+    let cluster = RedisCluster::start();
+    let before = limit_with(&cluster.url(), Outage::Closed).await;
+    let keys: Vec<_> = (0..60).map(|i| format!("user_{i}")).collect();
+    for key in &keys {
+        assert_eq!(take(&before, key, 10).await.source(), Source::Store);
+    }
+    cluster.nodes()[2].freeze();
+    let after = limit_with(&cluster.url(), Outage::Closed).await;
+    let end = monotonic() + Duration::from_secs(3);
+    while monotonic() < end {
+        for limit in [&before, &after] {
+            let mut by_store = 0;
+            for key in &keys {
+                let decision = take(limit, key, 1).await;
+                assert!(!decision.is_admitted());
+                by_store += u32::from(decision.source() == Source::Store);
+            }
+            assert!((20..60).contains(&by_store), "two of three masters answer, for {by_store} of 60 keys");
+        }
+    }
+    cluster.nodes()[2].thaw();
+    for limit in [&before, &after] {
+        for key in &keys {
+            until("its master is back", async || {
+                (take(limit, key, 1).await.source() == Source::Store).then_some(())
+            })
+            .await;
+        }
+    }
+}
+
+/// A slot that moves to another node takes its charges along, and calls follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_follow_a_slot_that_moves() {
+    let cluster = RedisCluster::start();
+    let mut options = StoreOptions::default();
+    options.partitions = Some(1);
+    options.deadline = Duration::from_secs(5);
+    let gate = Tidegate::open_with(&cluster.url(), options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.outage = Outage::Closed;
+    let limit = gate.limit("api", sliding(10, 60, 600), options).unwrap();
+    assert!(take(&limit, "k", 10).await.is_admitted());
+
+    let mut connections: Vec<_> = cluster.nodes().iter().map(RedisServer::connection).collect();
+    let ids: Vec<String> =
+        connections.iter_mut().map(|c| redis::cmd("CLUSTER").arg("MYID").query(c).unwrap()).collect();
+    // The slot of the tag {0}, which the second node has.
+    let slot: u16 = redis::cmd("CLUSTER").arg("KEYSLOT").arg("{0}").query(&mut connections[0]).unwrap();
+    let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
+    let to = (from + 1) % 3;
+    let setslot = |connection: &mut redis::Connection, state: &str, node: &str| {
+        redis::cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(node).exec(connection).unwrap();
+    };
+    setslot(&mut connections[to], "IMPORTING", &ids[from]);
+    setslot(&mut connections[from], "MIGRATING", &ids[to]);
+    let keys: Vec<String> =
+        redis::cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut connections[from]).unwrap();
+    assert_eq!(keys.len(), 2, "the marker and the key: {keys:?}");
+    for key in keys {
+        let port = cluster.nodes()[to].port();
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(port).arg(key).arg(0).arg(5000).exec(&mut connections[from]).unwrap();
+    }
+    // All keys have moved, the slot has not: the old node says ASK.
+    let asked = take(&limit, "k", 1).await;
+    assert_eq!((asked.is_admitted(), asked.source()), (false, Source::Store), "its charges came along");
+    for connection in &mut connections {
+        setslot(connection, "NODE", &ids[to]);
+    }
+    // Now it says MOVED.
+    let moved = take(&limit, "k", 1).await;
+    assert_eq!((moved.is_admitted(), moved.source()), (false, Source::Store));
+    assert!(take(&limit, "other", 10).await.is_admitted());
+}
+
+/// A master that was made a replica answers, but is no longer the store.
+#[tokio::test]
+async fn a_demoted_master_is_an_outage_until_it_is_promoted() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let limit = limit_with(&server.url(), Outage::Closed).await;
+    assert!(take(&limit, "k", 10).await.is_admitted());
+    let replicate = |host: &str, port: &str| {
+        redis::cmd("REPLICAOF").arg(host).arg(port).exec(&mut server.connection()).unwrap();
+    };
+    replicate("127.0.0.1", &other.port().to_string());
+    assert_eq!(take(&limit, "other", 1).await.source(), Source::Policy);
+    let peek = limit.peek(Key::new("k").unwrap()).await.unwrap();
+    assert_eq!(peek.source(), Source::Policy, "a replica is not asked");
+    replicate("NO", "ONE");
+    until_the_store_answers(&limit).await;
+}
+
+/// What is wrong with the store later on is an outage, whatever the reason.
+#[tokio::test]
+async fn a_changed_password_is_an_outage_and_not_an_error() {
+    let server = RedisServer::start();
+    let limit = limit_with(&server.url(), Outage::Open).await;
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("secret").exec(&mut connection).unwrap();
+    redis::cmd("CLIENT")
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .arg("SKIPME")
+        .arg("yes")
+        .exec(&mut connection)
+        .unwrap();
+    for _ in 0..200 {
+        let decision = take(&limit, "k", 1).await;
+        assert_eq!((decision.is_admitted(), decision.source()), (true, Source::Policy));
+    }
+}
+
+#[tokio::test]
+async fn a_url_for_the_other_kind_is_refused_with_the_right_one() {
+    let cluster = &crate::kit::CLUSTER;
+    for node in cluster.nodes() {
+        let error = Tidegate::open(&node.url())
+            .await
+            .map(|gate| gate.limit("api", sliding(1, 60, 600), LimitOptions::default()));
+        // The marker may be in the node's own slots; then the first take tells.
+        let error = match error {
+            Err(error) => error,
+            Ok(limit) => {
+                let limit = limit.unwrap();
+                let keys: Vec<_> = (0..20).map(|i| format!("k{i}")).collect();
+                let mut failed = None;
+                for key in &keys {
+                    failed = failed.or(limit.take(Key::new(key).unwrap(), Cost::ONE).await.err());
+                }
+                failed.expect("a key in another slot")
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("redis-cluster://"), "{error}");
+    }
+    let single = crate::kit::REDIS.url().replace("redis://", "redis-cluster://");
+    let error = Tidegate::open(&single).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+/// More calls than fit into one batch, all at once; and the metrics that tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_calls_at_once_are_all_answered_and_counted() {
+    let mut server = RedisServer::start();
+    let mut options = StoreOptions::default();
+    options.deadline = Duration::from_secs(10);
+    let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let limit = gate.limit("api", sliding(300, 60, 600), LimitOptions::default()).unwrap();
+    let calls: Vec<_> = (0..1000)
+        .map(|_| {
+            let limit = limit.clone();
+            tokio::spawn(async move { take(&limit, "k", 1).await })
+        })
+        .collect();
+    let mut admitted = 0;
+    for call in calls {
+        let decision = call.await.unwrap();
+        assert_eq!(decision.source(), Source::Store);
+        admitted += u32::from(decision.is_admitted());
+    }
+    assert_eq!(admitted, 300);
+    let text = gate.metrics();
+    let has = |line: &str| assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    has("tidegate_store_calls_total 1000");
+    has("tidegate_store_failed_calls_total 0");
+    has("tidegate_store_partitions_away 0");
+    has(r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="store"} 300"#);
+    has(r#"tidegate_limit_decisions_total{limit="api",outcome="rejected",source="store"} 700"#);
+    server.kill();
+    for _ in 0..100 {
+        take(&limit, "k", 1).await;
+    }
+    let text = gate.metrics();
+    let has = |line: &str| assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    has("tidegate_store_failed_calls_total 100");
+    has("tidegate_store_partitions_away 1");
+    has(r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="policy"} 100"#);
+}
+
+/// A far Redis needs a longer deadline, and gets it.
+#[tokio::test]
+async fn a_deadline_longer_than_connecting_is_kept() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let mut options = StoreOptions::default();
+    options.deadline = Duration::from_secs(20);
+    let gate = Tidegate::open_with(&proxy.url(), options).await.unwrap();
+    let limit = gate.limit("api", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+    proxy.set(Fault::Delay(Duration::from_millis(400)));
+    assert_eq!(take(&limit, "k", 1).await.source(), Source::Store, "800 ms there and back");
+}
