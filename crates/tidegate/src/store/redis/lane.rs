@@ -21,8 +21,11 @@ use super::script::Script;
 use crate::clock;
 use crate::error::{Error, Result};
 
-/// Calls per round trip. Redis is busy for some 200 µs with as many takes.
-const MAX_BATCH: usize = 64;
+/// Calls per round trip. More would save little of a server's time and keep it
+/// and us from working at the same time: with 64 callers, 16 is 10 % faster than
+/// 64. It also bounds how long one batch keeps a server busy: 70 µs, or 2.4 ms if
+/// each is the worst there is, a refusal by a key with 128 live buckets.
+const MAX_BATCH: usize = 16;
 
 /// Round trips under way at once: enough to keep a server busy while answers
 /// are handed out.
