@@ -6,11 +6,12 @@
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod time_index;
 
 use std::time::Duration;
 
-pub use self::memory::TimeIndex;
 pub use self::redis::RedisStore;
+pub use self::time_index::TimeIndex;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;
