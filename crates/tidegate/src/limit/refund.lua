@@ -31,13 +31,13 @@ return each(function(key, at)
   if #kept >= max_refunds then return 0 end
   kept[#kept + 1] = struct.pack(REFUND, bucket, offset, cost)
 
-  if w.dead then redis.call('HDEL', key, unpack(w.dead)) end
-  w.tail, w.total = w.first, w.live - cost
+  local born = forget(key, w)
+  w.total = w.live - cost
   if count then
-    save(key, w, false, int(bucket), int(count - cost), 'r', table.concat(kept))
+    save(key, w, born, int(bucket), int(count - cost), 'r', table.concat(kept))
   else
     w.charged = w.charged - cost
-    save(key, w, false, 'r', table.concat(kept))
+    save(key, w, born, 'r', table.concat(kept))
   end
   return cost
 end, 3)

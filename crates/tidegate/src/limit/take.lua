@@ -24,16 +24,15 @@ local function take(key, header, cost, capacity, remember)
   -- The key's end moves with its newest bucket, and with a clock that stepped back.
   local born = bucket ~= w.newest or not w.stored or w.rewrite or w.instant > now_ms
   if w.started_over or w.rewrite then
-    if w.stored then redis.call('DEL', key) end
+    if w.stored then redis.call('UNLINK', key) end
     if w.started_over then
       w.newest, w.charged, w.ever, w.tail, w.first = bucket, 0, 0, bucket, bucket
     else
       redis.call('HSET', key, 'r', voided(w))
     end
-  elseif w.dead then
-    redis.call('HDEL', key, unpack(w.dead))
+  else
+    born = forget(key, w) or born
   end
-  w.tail = w.first
   local finished, count
   if bucket ~= w.newest then
     if w.charged > 0 then

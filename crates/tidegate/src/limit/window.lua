@@ -40,27 +40,63 @@ local function parse(header)
   return w
 end
 
--- Adds `instant`, what is over by then, and what still counts. The time that
--- decides is the clock's, or that of the newest charge if the clock is behind.
+-- The counts of the older buckets from one number to another, false where there
+-- is none. Redis writes a number with 17 digits, so all of ours arrive whole.
+local function counts(key, from, to)
+  local numbers = {}
+  for number = from, to do numbers[number - from + 1] = number end
+  return redis.call('HMGET', key, unpack(numbers))
+end
+
+local function sum(key, from, to)
+  local total = 0
+  if from <= to then
+    for _, count in ipairs(counts(key, from, to)) do
+      if count then total = total + tonumber(count) end
+    end
+  end
+  return total
+end
+
+-- Adds `instant`, what still counts then, and the first number that does. The
+-- time that decides is the clock's, or that of the newest charge if the clock is
+-- behind.
 local function live(key, w)
   local absurd = is_absurd(w.newest)
   w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
   w.started_over = absurd or end_of_life(w.newest) <= w.instant
-  w.dead, w.live, w.first = nil, w.total, w.tail
+  w.live, w.first = w.total, w.tail
   if w.started_over then
     w.live = 0
   elseif w.tail < w.newest then
-    -- The last number that is over by now.
-    local last = math.min(math.floor((w.instant - window_ms) / coalesce_ms) - 1, w.newest - 1)
-    if last >= w.tail then
-      w.dead = {}
-      for number = w.tail, last do w.dead[#w.dead + 1] = int(number) end
-      for _, count in ipairs(redis.call('HMGET', key, unpack(w.dead))) do
-        if count then w.live = w.live - tonumber(count) end
-      end
-      w.first = last + 1
+    w.first = math.max(math.min(math.floor((w.instant - window_ms) / coalesce_ms), w.newest), w.tail)
+    local dead, alive = w.first - w.tail, w.newest - w.first
+    if dead == 0 then return end
+    -- The shorter way: take away what is over, or add up what is not.
+    if dead <= alive then
+      w.live = w.total - sum(key, w.tail, w.first - 1)
+    else
+      w.live = w.charged + sum(key, w.first, w.newest - 1)
     end
   end
+end
+
+-- Drops the buckets that `live` found to be over; whether the key was made anew.
+local function forget(key, w)
+  local from, to = w.tail, w.first - 1
+  w.tail = w.first
+  if from > to then return false end
+  if w.first < w.newest or to - from < 16 then
+    local numbers = {}
+    for number = from, to do numbers[number - from + 1] = number end
+    redis.call('HDEL', key, unpack(numbers))
+    return false
+  end
+  -- Nothing but the header and the refunds is left.
+  local refunds = redis.call('HGET', key, 'r')
+  redis.call('UNLINK', key)
+  if refunds then redis.call('HSET', key, 'r', refunds) end
+  return true
 end
 
 -- Writes the header, and with `born` the end of the key.
@@ -83,16 +119,13 @@ local function reset_after(w)
 end
 
 -- How long until `cost` fits into `capacity`: milliseconds, and what is free
--- then. Both -1 if it never does.
+-- then. Both -1 if it never does. Looks at 16 buckets at a time: mostly the first
+-- is enough.
 local function wait(key, w, cost, capacity)
   if cost > capacity then return -1, -1 end
   local needed, freed = w.live + cost - capacity, 0
-  local from = w.first
-  while from < w.newest do
-    local last = math.min(from + 15, w.newest - 1)
-    local numbers = {}
-    for number = from, last do numbers[#numbers + 1] = int(number) end
-    for i, count in ipairs(redis.call('HMGET', key, unpack(numbers))) do
+  for from = w.first, w.newest - 1, 16 do
+    for i, count in ipairs(counts(key, from, math.min(from + 15, w.newest - 1))) do
       if count then
         freed = freed + tonumber(count)
         if freed >= needed then
@@ -100,7 +133,6 @@ local function wait(key, w, cost, capacity)
         end
       end
     end
-    from = last + 1
   end
   return end_of_life(w.newest) - now_ms, capacity
 end
