@@ -18,11 +18,12 @@ use crate::clock::Timestamp;
 #[cfg(test)]
 mod tests;
 
-/// Entries per allocation of the slab.
-const CHUNK: usize = 256;
+/// Entries per allocation of the slab: enough that the list of allocations stays
+/// in the nearest cache, few enough that growing one is short.
+const CHUNK: usize = 1024;
 
 /// Below this many slots a shard is not worth rebuilding.
-const SMALL: usize = CHUNK;
+const SMALL: usize = 256;
 
 /// A table of `T` by key, in shards, never above `max_keys` in all.
 #[derive(Debug)]
@@ -401,7 +402,7 @@ impl<T: Entry> Slots<T> {
 
     /// Gives memory back when three quarters of the slots are empty.
     fn shrink(&mut self, hasher: &foldhash::fast::RandomState) {
-        let slots = self.chunks.len() * CHUNK;
+        let slots: usize = self.chunks.iter().map(Vec::len).sum();
         if slots < SMALL || self.table.len() * 4 > slots {
             return;
         }
