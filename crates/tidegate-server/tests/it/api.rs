@@ -10,7 +10,7 @@ async fn an_admitted_take_tells_where_the_key_stands() {
     let answer = f.take(r#"{"key":"user_123"}"#).await;
     assert_eq!(answer.status, 200);
     let receipt = answer.json()["receipt"].as_str().unwrap().to_owned();
-    assert!(receipt.starts_with("3000000000-0-1-"), "{receipt}");
+    assert!(receipt.starts_with("192000000001-0-1-"), "{receipt}");
     assert_eq!(
         answer.body.replace(&receipt, "RECEIPT"),
         r#"{"outcome":"admitted","limit":"api","key":"user_123","cost":1,"capacity":300,"remaining":299,"reset_after_ms":60600,"window_size_seconds":60,"receipt":"RECEIPT","source":"store"}"#

@@ -138,6 +138,7 @@ impl Decision {
 /// and never another. As text it is opaque: keep it, send it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Receipt {
+    /// The bucket, and which of the key's lives it was charged in.
     pub(super) bucket: u64,
     /// How much had been charged to the bucket before: no two charges share it.
     pub(super) offset: u64,

@@ -145,8 +145,7 @@ impl InProcess {
 
     /// Forgets what `key` has used; receipts from before give nothing back.
     pub fn reset(&self, key: Key<'_>) -> Result<()> {
-        let Shared { sliding, clock, table, .. } = &*self.shared;
-        table.get(key.as_str(), |usage| usage.reset(&sliding.grid(), clock.now().as_millis()));
+        self.shared.table.get(key.as_str(), Usage::reset);
         Ok(())
     }
 

@@ -2,14 +2,16 @@
 --
 -- KEYS  the marker, then the key of each item
 -- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms, capacity, max_refunds;
---       per item: bucket, offset, cost
+--       per item: bucket and life, offset, cost
 -- Returns per item what was given back, 0 for nothing
 local max_refunds = tonumber(ARGV[7])
 
 return each(function(key, at)
   local bucket, offset, cost = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local w = parse(redis.call('HGET', key, 'h'))
-  if not w.stored then return 0 end
+  local life = bucket % LIVES
+  bucket = (bucket - life) / LIVES
+  if not w.stored or life ~= w.life then return 0 end
   live(key, w)
   if w.started_over or w.rewrite or bucket > w.newest or end_of_life(bucket) <= w.instant then return 0 end
   local count

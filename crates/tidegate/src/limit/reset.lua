@@ -8,7 +8,6 @@ return each(function(key)
   local w = parse(redis.call('HGET', key, 'h'))
   if not w.stored then return 0 end
   redis.call('DEL', key)
-  if is_absurd(w.newest) then return 1 end
   w.charged, w.total, w.capacity, w.tail = 0, 0, 0, w.newest
   save(key, w, true, 'r', voided(w))
   return 1

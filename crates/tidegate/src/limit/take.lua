@@ -5,7 +5,7 @@
 --       refuse for a window after a loss), marker_ttl_ms; per item: cost, and the
 --       capacity to judge by instead, which a later peek uses too (0: none)
 -- Returns per item
---       admitted  1, capacity, total, reset_after_ms, bucket, offset
+--       admitted  1, capacity, total, reset_after_ms, bucket and life, offset
 --       rejected  0, capacity, total, reset_after_ms, retry_after_ms, remaining
 --       held      2, until_ms from now
 local held_ms = held()
@@ -27,6 +27,7 @@ local function take(key, header, cost, capacity, remember)
     if w.stored then redis.call('UNLINK', key) end
     if w.started_over then
       w.newest, w.charged, w.ever, w.tail, w.first = bucket, 0, 0, bucket, bucket
+      w.life = (w.life + 1) % LIVES
     else
       redis.call('HSET', key, 'r', voided(w))
     end
@@ -45,7 +46,7 @@ local function take(key, header, cost, capacity, remember)
   local offset = w.ever
   w.charged, w.ever, w.total, w.capacity = w.charged + cost, w.ever + cost, w.live + cost, remember
   if finished then save(key, w, born, finished, count) else save(key, w, born) end
-  return { 1, capacity, w.total, end_of_life(bucket) - now_ms, bucket, offset }
+  return { 1, capacity, w.total, end_of_life(bucket) - now_ms, bucket * LIVES + w.life, offset }
 end
 
 return each(function(key, at)
@@ -54,12 +55,12 @@ return each(function(key, at)
   if held_ms > 0 then return { 2, held_ms } end
   local header = redis.call('HGET', key, 'h')
   if header then
-    local grid, newest, charged, ever, total, tail = struct.unpack(HEADER, header)
+    local grid, newest, charged, ever, total, tail, life = struct.unpack(HEADER, header)
     if newest == bucket_now and grid == coalesce_ms and tail >= first_live and total + cost <= capacity then
       total = total + cost
       redis.call('HSET', key, 'h',
-        struct.pack(HEADER, grid, newest, charged + cost, ever + cost, total, tail, remember))
-      return { 1, capacity, total, reset_after_now, newest, ever }
+        struct.pack(HEADER, grid, newest, charged + cost, ever + cost, total, tail, life, remember))
+      return { 1, capacity, total, reset_after_now, newest * LIVES + life, ever }
     end
   end
   return take(key, header, cost, capacity, remember)

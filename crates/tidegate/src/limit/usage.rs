@@ -12,6 +12,11 @@ use super::sliding::Grid;
 /// refund gives nothing back: forgetting one could give back a charge twice.
 pub(crate) const MAX_REFUNDS: usize = 64;
 
+/// A key that starts over begins another life, and a receipt is good for one. So
+/// many are told apart: a clock that leaps back and forth can lead to a bucket
+/// again in which an earlier life had charges.
+pub(super) const LIVES: u64 = 64;
+
 /// The charges of one key, in 32 bytes. What most takes need is in them: they
 /// never look at `more`.
 #[derive(Debug, Default)]
@@ -24,7 +29,7 @@ pub(super) struct Usage {
     more: Option<Box<More>>,
 }
 
-/// The number of the newest bucket, and three things that are short.
+/// The number of the newest bucket, and four things that are short.
 #[derive(Debug, Clone, Copy, Default)]
 struct Newest(u64);
 
@@ -34,6 +39,8 @@ impl Newest {
     /// There is a remembered capacity, or something was refunded from the newest
     /// bucket.
     const HAS_QUIRKS: u64 = 1 << 9;
+    /// Where the life stands, see [`LIVES`].
+    const LIFE: u32 = 10;
 
     /// A number of 48 bits: that of the year 10889, in milliseconds.
     #[inline]
@@ -65,9 +72,20 @@ impl Newest {
         self.set(Self::HAS_OLDER, low_bits.is_some());
     }
 
-    /// This number, and nothing else.
+    /// Which of the key's lives this is.
+    #[inline]
+    fn life(self) -> u64 {
+        self.0 >> Self::LIFE & (LIVES - 1)
+    }
+
+    /// This number and life, and nothing else.
     fn alone(self) -> Self {
-        Self(self.number() << 16)
+        Self(self.0 & !((1 << Self::LIFE) - 1))
+    }
+
+    /// The same in the next life.
+    fn reborn(self) -> Self {
+        Self(self.number() << 16 | ((self.life() + 1) % LIVES) << Self::LIFE)
     }
 }
 
@@ -94,7 +112,7 @@ pub(super) struct Verdict {
     /// What counts, the charge included.
     pub(super) total: u64,
     pub(super) reset_after_ms: u64,
-    /// By outcome: the charge's bucket, or when to come back.
+    /// By outcome: the charge's bucket and life, or when to come back.
     pub(super) a: u64,
     /// By outcome: the charge's offset, or what is free then.
     pub(super) b: u64,
@@ -146,7 +164,7 @@ impl Usage {
             outcome: Outcome::Admitted,
             total: live.total + ask.cost,
             reset_after_ms: grid.end_of_life_ms(bucket) - now_ms,
-            a: bucket,
+            a: bucket * LIVES + self.newest.life(),
             b: offset,
         }
     }
@@ -167,6 +185,10 @@ impl Usage {
     /// been given back before.
     pub(super) fn refund(&mut self, grid: &Grid, now_ms: u64, receipt: Receipt) -> u64 {
         let live = self.live(grid, now_ms);
+        let receipt = match (receipt.bucket / LIVES, receipt.bucket % LIVES) {
+            (bucket, life) if life == self.newest.life() => Receipt { bucket, ..receipt },
+            _ => return 0,
+        };
         // A receipt of a later bucket than the newest is none of ours.
         let newest = self.newest.number();
         let known = receipt.bucket <= newest && !live.started_over;
@@ -210,11 +232,7 @@ impl Usage {
 
     /// Forgets all charges. Receipts from before are void: all that was ever
     /// charged to the newest bucket counts as given back.
-    pub(super) fn reset(&mut self, grid: &Grid, now_ms: u64) {
-        if self.is_absurd(grid, now_ms) {
-            *self = Self::default();
-            return;
-        }
+    pub(super) fn reset(&mut self) {
         let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
         let refunds = vec![Receipt { bucket: self.newest.number(), offset: 0, cost: ever, subject: 0 }];
         let more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
@@ -265,7 +283,7 @@ impl Usage {
     #[inline(never)]
     fn forget(&mut self, grid: &Grid, live: &Live) {
         if live.started_over {
-            *self = Self { newest: self.newest.alone(), ..Self::default() };
+            *self = Self { newest: self.newest.reborn(), ..Self::default() };
         } else if live.dead > 0
             && let Some(more) = &mut self.more
         {

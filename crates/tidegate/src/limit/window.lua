@@ -1,10 +1,11 @@
 -- What the sliding scripts share; stands between the prelude and each of them.
 --
 -- A key is one hash:
---   h         the header, seven doubles: coalesce_ms, newest bucket, what counts
+--   h         the header, eight doubles: coalesce_ms, newest bucket, what counts
 --             in it, what was ever charged to it, the total of all buckets, the
---             first number an older bucket may have, the capacity of the last
---             take_with (or 0)
+--             first number an older bucket may have, which of its lives the key
+--             is in (it starts another when all is over; a receipt is good for
+--             one), the capacity of the last take_with (or 0)
 --   <number>  what counts in an older bucket
 --   r         what was given back: bucket, offset and cost, three doubles each;
 --             a receipt that overlaps one of these is void
@@ -12,7 +13,7 @@
 local now_ms = now()
 local window_ms, coalesce_ms, absurd_ms, slack_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local configured = tonumber(ARGV[6])
-local HEADER, REFUND = '<ddddddd', '<ddd'
+local HEADER, REFUND, LIVES = '<dddddddd', '<ddd', 64
 
 local function end_of_life(bucket)
   return (bucket + 1) * coalesce_ms + window_ms
@@ -26,11 +27,11 @@ end
 -- A key by its header. `stored` is false if there is none.
 local function parse(header)
   if not header then
-    return { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, capacity = 0, stored = false }
+    return { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, life = 0, capacity = 0, stored = false }
   end
-  local grid, newest, charged, ever, total, tail, capacity = struct.unpack(HEADER, header)
+  local grid, newest, charged, ever, total, tail, life, capacity = struct.unpack(HEADER, header)
   local w = { newest = newest, charged = charged, ever = ever, total = total,
-    tail = tail, capacity = capacity, stored = true }
+    tail = tail, life = life, capacity = capacity, stored = true }
   if grid ~= coalesce_ms then
     -- Written on another grid: all of it counts as if charged at its newest
     -- moment, which can only be late. Receipts from before are void.
@@ -101,10 +102,13 @@ end
 
 -- Writes the header, and with `born` the end of the key.
 local function save(key, w, born, ...)
-  local header = struct.pack(HEADER, coalesce_ms, w.newest, w.charged, w.ever, w.total, w.tail, w.capacity)
+  local header = struct.pack(HEADER, coalesce_ms, w.newest, w.charged, w.ever, w.total, w.tail, w.life,
+    w.capacity)
   redis.call('HSET', key, 'h', header, ...)
   if born then
-    local rest_ms = math.max(end_of_life(w.newest) - now_ms, 0)
+    -- No longer than a right clock would give it.
+    local longest_ms = absurd_ms + coalesce_ms + window_ms
+    local rest_ms = math.min(math.max(end_of_life(w.newest) - now_ms, 0), longest_ms)
     redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
   end
 end

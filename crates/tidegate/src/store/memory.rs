@@ -201,7 +201,7 @@ impl<T: Entry> Table<T> {
     }
 
     /// Looks at up to `limit` entries and drops those that have been over for
-    /// long enough.
+    /// the slack.
     pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: T::Context) -> Swept {
         self.sweep_until(now, self.slack_ms, limit, usize::MAX, context)
     }
@@ -373,9 +373,11 @@ impl<T: Entry> Slots<T> {
                 self.due.insert(end, slot);
             }
         }
-        // What a clock that was far ahead left behind comes last. Once it is
-        // first, nothing else is left.
-        while *left > 0
+        // What a clock that was far ahead left behind comes last; once it is first,
+        // nothing else is left. It goes only for want of room: should the clock
+        // have been right after all, it still counts.
+        while slack_ms == 0
+            && *left > 0
             && let Some(slot) = self.due.first()
             && self.at(slot).entry.is_absurd(context, now.as_millis())
         {

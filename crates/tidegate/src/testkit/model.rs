@@ -152,13 +152,9 @@ impl Model {
     }
 
     /// A reset.
-    pub fn reset(&mut self, key: &str, now: u64) {
+    pub fn reset(&mut self, key: &str) {
         let Some(stored) = self.keys.get(key) else { return };
         let Some((bucket, ever)) = stored.newest else { return };
-        if self.is_absurd(bucket, now) {
-            self.keys.remove(key);
-            return;
-        }
         // All that was ever charged to the newest bucket has been given back.
         let charges = vec![Charge { bucket, offset: 0, cost: ever, given_back: true }];
         let reset = ModelKey { charges, newest: Some((bucket, ever)), remembered: None };

@@ -322,6 +322,19 @@ async fn a_demoted_master_is_an_outage_until_it_is_promoted() {
     assert_eq!(take(&limit, "other", 1).await.source(), Source::Policy);
     let peek = limit.peek(Key::new("k").unwrap()).await.unwrap();
     assert_eq!(peek.source(), Source::Policy, "a replica is not asked");
+    // Behind the same name there may be another server by now: every attempt is a
+    // new connection.
+    let connections = || {
+        let info: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse::<i64>().unwrap()
+    };
+    let (before, mut ours) = (connections(), 0);
+    until("it has connected anew, again and again", async || {
+        ours += 1;
+        (connections() - before - ours >= 3).then_some(())
+    })
+    .await;
     replicate("NO", "ONE");
     until_the_store_answers(&limit).await;
 }
