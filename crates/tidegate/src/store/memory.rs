@@ -185,10 +185,10 @@ impl<T: Entry> Table<T> {
         if keep {
             let due = Timestamp::from_millis(entry.end_ms(context));
             slots.insert(&self.hasher, hash, Slot { key: key.into(), entry }, due);
-            shard.publish(slots);
         } else {
             self.keys.fetch_sub(1, Ordering::Relaxed);
         }
+        shard.publish(slots);
         Lookup::Found(result)
     }
 

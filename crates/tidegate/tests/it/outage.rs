@@ -339,24 +339,24 @@ async fn a_demoted_master_is_an_outage_until_it_is_promoted() {
     until_the_store_answers(&limit).await;
 }
 
-/// What is wrong with the store later on is an outage, whatever the reason.
+/// What is wrong with the store later on is an outage, whatever the reason, also
+/// for a partition that was idle when the connection broke.
 #[tokio::test]
 async fn a_changed_password_is_an_outage_and_not_an_error() {
-    let server = RedisServer::start();
-    let limit = limit_with(&server.url(), Outage::Open).await;
-    let mut connection = server.connection();
-    redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("secret").exec(&mut connection).unwrap();
-    redis::cmd("CLIENT")
-        .arg("KILL")
-        .arg("TYPE")
-        .arg("normal")
-        .arg("SKIPME")
-        .arg("yes")
-        .exec(&mut connection)
-        .unwrap();
-    for _ in 0..200 {
-        let decision = take(&limit, "k", 1).await;
-        assert_eq!((decision.is_admitted(), decision.source()), (true, Source::Policy));
+    for partitions in [1, 8] {
+        let server = RedisServer::start();
+        let mut options = StoreOptions::default();
+        options.partitions = Some(partitions);
+        let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+        let limit = gate.limit("api", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+        let mut connection = server.connection();
+        redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("secret").exec(&mut connection).unwrap();
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").exec(&mut connection).unwrap();
+        for i in 0..200 {
+            let decision = take(&limit, &format!("user_{i}"), 1).await;
+            assert_eq!((decision.is_admitted(), decision.source()), (true, Source::Policy));
+        }
     }
 }
 

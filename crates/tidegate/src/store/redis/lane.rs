@@ -182,7 +182,10 @@ impl Far {
 
     /// One round trip.
     async fn attempt(&self, batch: &[Job]) -> Result<Vec<Value>> {
-        let mut link = self.shared.link(self.partition).await?;
+        // While running, a store that refuses us is away like any other: it was
+        // right when it was opened.
+        let link = self.shared.link(self.partition).await;
+        let mut link = link.map_err(|error| Error::unavailable(error.to_string()))?;
         let first = &batch[0].call;
         let marker = self.shared.keyspace.marker(self.partition);
         let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
