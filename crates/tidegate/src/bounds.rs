@@ -114,8 +114,7 @@ impl Rate {
     ///
     /// Fails if that is none at all, or more than can be counted.
     pub fn capacity(self, window: Window) -> Result<u64> {
-        let scale = u128::from(self.unit.as_millis()) * 10u128.pow(self.decimals);
-        let capacity = u128::from(self.digits) * u128::from(window.as_millis()) / scale;
+        let capacity = self.scaled_capacity(window, 1_000_000);
         match u64::try_from(capacity) {
             Ok(capacity @ 1..=MAX_COUNT) => Ok(capacity),
             _ => Err(Error::invalid(format!(
@@ -123,6 +122,27 @@ impl Rate {
                 window.as_seconds()
             ))),
         }
+    }
+
+    /// How many permits `millionths` of `window` hold, rounded down.
+    pub(crate) fn scaled_capacity(self, window: Window, millionths: u64) -> u128 {
+        let scale = u128::from(self.unit.as_millis()) * 10u128.pow(self.decimals) * 1_000_000;
+        u128::from(self.digits) * u128::from(window.as_millis()) * u128::from(millionths) / scale
+    }
+
+    /// The smallest whole numbers of which `.0` are one permit and `.1` come in per
+    /// microsecond: the rate without any rounding. None if the rate is nothing.
+    pub(crate) fn per_microsecond(self) -> Option<(u64, u64)> {
+        let permit = u128::from(self.unit.as_millis()) * 1000 * 10u128.pow(self.decimals);
+        let drain = u128::from(self.digits);
+        if drain == 0 {
+            return None;
+        }
+        let (mut divisor, mut rest) = (permit, drain);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        Some((u64::try_from(permit / divisor).ok()?, u64::try_from(drain / divisor).ok()?))
     }
 }
 

@@ -12,6 +12,9 @@ use std::fmt;
 pub enum ErrorKind {
     /// The caller's input is outside what is allowed; the message says what is.
     Invalid,
+    /// The input is allowed, and at odds with what an earlier call left: the same id
+    /// for something else.
+    Conflict,
     /// The store cannot be used as configured: a wrong URL, wrong credentials,
     /// another number of partitions than the data was written with.
     Config,
@@ -39,6 +42,10 @@ impl Error {
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
     }
 
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {

@@ -24,6 +24,9 @@ pub struct Key<'a>(&'a str);
 pub const MAX_KEY_BYTES: usize = 255;
 
 impl<'a> Key<'a> {
+    /// No subject at all: what everyone shares.
+    pub const EVERYONE: Key<'static> = Key("");
+
     /// Checks `text`.
     #[inline]
     pub fn new(text: &'a str) -> Result<Self> {
@@ -31,6 +34,11 @@ impl<'a> Key<'a> {
             return Err(refused(text));
         }
         Ok(Self(text))
+    }
+
+    /// A text that has been a key before.
+    pub(crate) fn raw(text: &'a str) -> Self {
+        Self(text)
     }
 
     /// The text.

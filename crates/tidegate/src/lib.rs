@@ -1,14 +1,15 @@
 //! Short-lived state of a service inside hard bounds of time and memory.
 //!
 //! One [`Tidegate`] opens one store, in this process or on Redis, Valkey or
-//! their Cluster, and hands out parts that answer alike on each. So far there is
-//! one part, [`limit`].
+//! their Cluster, and hands out parts that answer alike on each: [`limit`] and
+//! [`hot`].
 //!
 //! Where to look:
 //! - [`limit`]: rate limits.
+//! - [`hot`]: which pages are hot right now.
 //! - [`store`]: where state is kept; deadlines, scripts, partitions.
 //! - [`outage`]: what is answered while the store is away.
-//! - [`clock`]: time, and how a test sets it.
+//! - [`clock`], [`random`]: time and chance, and how a test sets them.
 //! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
 //!
 //! This crate knows nothing of HTTP, of configuration files or of a command line.
@@ -16,10 +17,12 @@
 pub mod bounds;
 pub mod clock;
 pub mod error;
+pub mod hot;
 pub mod key;
 pub mod limit;
 mod metrics;
 pub mod outage;
+pub mod random;
 mod reaper;
 pub mod store;
 #[cfg(feature = "testkit")]
@@ -34,8 +37,9 @@ use parking_lot::Mutex;
 
 pub use crate::bounds::{Cost, Rate, Window};
 pub use crate::error::{Error, ErrorKind, Result};
+use crate::hot::{Hot, HotOptions};
 pub use crate::key::{Key, Name};
-use crate::limit::{Limit, LimitOptions, Sliding};
+use crate::limit::{Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::{Metrics, StoreMetrics};
 pub use crate::outage::{AfterLoss, Outage, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
@@ -53,6 +57,7 @@ struct Inner {
     store: Store,
     metrics: Metrics,
     limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
+    spaces: Mutex<BTreeMap<Name, Hot>>,
 }
 
 /// What runs in the background, for as long as somebody holds the store or a
@@ -62,6 +67,9 @@ pub(crate) struct Background(Mutex<Vec<Reaper>>);
 
 /// Idle keys are looked for every second, a thousand at a time.
 const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
+
+/// Hot pages are looked after a hundred at a time.
+const CLEANED: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
@@ -80,7 +88,7 @@ impl Tidegate {
     /// On a store that is open already. Needs a tokio runtime.
     pub fn on(store: Store) -> Self {
         let metrics = Metrics::new(match &store {
-            Store::Memory(_) => StoreMetrics::default(),
+            Store::Memory(..) => StoreMetrics::default(),
             Store::Redis(store) => store.metrics().clone(),
         });
         let limits = Arc::<Mutex<BTreeMap<Name, Limit>>>::default();
@@ -103,17 +111,17 @@ impl Tidegate {
                 async move { store.renew_markers().await.map(|()| Progress { items: 0, is_more: false }) }
             }));
         }
-        let inner = Inner { store, metrics, limits };
+        let inner = Inner { store, metrics, limits, spaces: Mutex::default() };
         Self { inner: Arc::new(inner), background: Arc::new(Background(Mutex::new(reapers))) }
     }
 
     /// The limit called `name`. Asked again with the same numbers and options it
     /// is the same limit; with others it is an error.
-    pub fn limit(&self, name: &str, sliding: Sliding, options: LimitOptions) -> Result<Limit> {
-        let name = Name::new(name)?;
+    pub fn limit(&self, name: &str, algorithm: impl Into<Algorithm>, options: LimitOptions) -> Result<Limit> {
+        let (name, algorithm) = (Name::new(name)?, algorithm.into());
         let mut limits = self.inner.limits.lock();
         if let Some(limit) = limits.get(&name) {
-            if *limit.sliding() != sliding || *limit.options() != options {
+            if *limit.algorithm() != algorithm || *limit.options() != options {
                 return Err(Error::invalid(format!(
                     "there is a limit {:?} with other numbers or options already",
                     name.as_str()
@@ -121,10 +129,65 @@ impl Tidegate {
             }
             return Ok(limit.with(&self.background));
         }
-        let limit = Limit::new(&self.inner.store, name.clone(), sliding, &options)?;
+        let limit = Limit::new(&self.inner.store, name.clone(), algorithm, &options)?;
         self.inner.metrics.add_limit(limit.clone());
         limits.insert(name, limit.clone());
         Ok(limit.with(&self.background))
+    }
+
+    /// The space of hot pages called `name`. Asked again with the same options it is
+    /// the same space; with others it is an error.
+    pub fn hot(&self, name: &str, options: HotOptions) -> Result<Hot> {
+        let name = Name::new(name)?;
+        let mut spaces = self.inner.spaces.lock();
+        if let Some(hot) = spaces.get(&name) {
+            if *hot.options() != options {
+                return Err(Error::invalid(format!(
+                    "there is a space {:?} with other options already",
+                    name.as_str()
+                )));
+            }
+            return Ok(hot.with(&self.background));
+        }
+        let metrics = self.inner.metrics.hot(name.as_str());
+        let hot = Hot::new(&self.inner.store, name.clone(), &options, metrics)?;
+        let rhythm = Rhythm { interval: options.cleanup_interval, batch: CLEANED };
+        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("hot"), {
+            let hot = hot.clone();
+            move |batch| {
+                let hot = hot.clone();
+                async move { hot.reap(batch).await }
+            }
+        });
+        self.background.0.lock().push(reaper);
+        spaces.insert(name, hot.clone());
+        Ok(hot.with(&self.background))
+    }
+
+    /// Charges `key` under several limits of this store, or under none: in one
+    /// atomic step, one round trip.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tidegate::Result<()> {
+    /// use std::time::Duration;
+    /// use tidegate::{Cost, Key, Tidegate, limit::{Calendar, LimitOptions, Period, Sliding}};
+    /// let gate = Tidegate::open("memory:").await?;
+    /// let sliding = Sliding::new("2/s".parse()?, Duration::from_secs(1))?;
+    /// let burst = gate.limit("burst", sliding, LimitOptions::default())?;
+    /// let day = gate.limit("day", Calendar::new(5000, Period::Day)?, LimitOptions::default())?;
+    /// let user = Key::new("user_123")?;
+    /// let both = [(&burst, Cost::ONE), (&day, Cost::ONE)];
+    /// assert!(gate.take_all(user, &both).await?.is_admitted());
+    /// assert!(gate.take_all(user, &both).await?.is_admitted());
+    /// let third = gate.take_all(user, &both).await?;
+    /// assert_eq!(third.refused_by().map(|name| name.as_str()), Some("burst"));
+    /// assert_eq!(day.peek(user).await?.quota().remaining, 4998);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn take_all(&self, key: Key<'_>, limits: &[(&Limit, Cost)]) -> Result<AllDecision> {
+        limit::take_all(&self.inner.store, key, limits).await
     }
 
     /// The store.
@@ -145,8 +208,13 @@ impl Tidegate {
         self.inner.metrics.register(register);
     }
 
-    /// Stops the background loops, each after the batch it is in.
+    /// Returns what limits hold by lease, and stops the background loops, each after
+    /// the batch it is in.
     pub async fn shutdown(&self) {
+        let limits: Vec<_> = self.inner.limits.lock().values().cloned().collect();
+        for limit in limits {
+            limit.end_leases().await;
+        }
         let reapers: Vec<_> = self.background.0.lock().drain(..).collect();
         for reaper in reapers {
             reaper.stop().await;

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::limit::Limit;
+use crate::limit::{LeaseCounts, Limit};
 
 /// All metrics of one [`Tidegate`](crate::Tidegate).
 #[derive(Debug, Clone)]
@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     limits: Arc<Mutex<Vec<Limit>>>,
     reapers: ReaperFamilies,
+    hot: HotFamilies,
     pub(crate) store: StoreMetrics,
 }
 
@@ -49,6 +50,55 @@ impl ReaperMetrics {
         self.items.inc_by(items as u64);
         self.seconds.observe(took.as_secs_f64());
     }
+}
+
+/// By space.
+type Spaced<M> = Family<[(&'static str, String); 1], M>;
+
+#[derive(Debug, Clone, Default)]
+struct HotFamilies {
+    activity: Spaced<Counter>,
+    promoted: Spaced<Counter>,
+    rejected: Spaced<Counter>,
+    expired: Spaced<Counter>,
+    cleanups: Spaced<Counter>,
+    tracked: Spaced<Gauge>,
+    activities: Spaced<Gauge>,
+    dropped: Spaced<Counter>,
+}
+
+impl HotFamilies {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("activity_counter", "Edits of pages that are not hot", self.activity.clone());
+        registry.register("hot_pages_promoted", "Pages that became hot", self.promoted.clone());
+        registry.register("promotion_rejected", "Pages there was no room for", self.rejected.clone());
+        registry.register("hot_pages_expired", "Pages that are not hot any more", self.expired.clone());
+        registry.register("cleanup_runs", "Cleanups completed", self.cleanups.clone());
+        registry.register("hot_pages_tracked", "Hot pages at the last cleanup", self.tracked.clone());
+        registry.register(
+            "tidegate_hot_activities",
+            "Pages that are not hot and remembered, at the last cleanup",
+            self.activities.clone(),
+        );
+        registry.register(
+            "tidegate_hot_dropped_edits",
+            "Edits lost while the store was away",
+            self.dropped.clone(),
+        );
+    }
+}
+
+/// Handles of one space of hot pages.
+#[derive(Debug, Clone)]
+pub(crate) struct HotMetrics {
+    pub(crate) activity: Counter,
+    pub(crate) promoted: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) cleanups: Counter,
+    pub(crate) tracked: Gauge,
+    pub(crate) activities: Gauge,
+    pub(crate) dropped: Counter,
 }
 
 /// Handles of the store.
@@ -106,7 +156,10 @@ impl Metrics {
         registry.register("tidegate_reaper_failures", "Runs that failed", reapers.failures.clone());
         registry.register("tidegate_reaper_seconds", "Time per run", reapers.seconds.clone());
 
-        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, store }
+        let hot = HotFamilies::default();
+        hot.register(&mut registry);
+
+        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, hot, store }
     }
 }
 
@@ -148,6 +201,20 @@ impl Metrics {
             items: self.reapers.items.get_or_create(&label).clone(),
             failures: self.reapers.failures.get_or_create(&label).clone(),
             seconds: self.reapers.seconds.get_or_create(&label).clone(),
+        }
+    }
+
+    pub(crate) fn hot(&self, space: &str) -> HotMetrics {
+        let label = [("space", space.to_owned())];
+        HotMetrics {
+            activity: self.hot.activity.get_or_create(&label).clone(),
+            promoted: self.hot.promoted.get_or_create(&label).clone(),
+            rejected: self.hot.rejected.get_or_create(&label).clone(),
+            expired: self.hot.expired.get_or_create(&label).clone(),
+            cleanups: self.hot.cleanups.get_or_create(&label).clone(),
+            tracked: self.hot.tracked.get_or_create(&label).clone(),
+            activities: self.hot.activities.get_or_create(&label).clone(),
+            dropped: self.hot.dropped.get_or_create(&label).clone(),
         }
     }
 
@@ -197,6 +264,37 @@ impl Collector for LimitCollector {
             let labels = [("limit", limit.name().as_str())];
             ConstGauge::new(limit.keys_in_process() as i64).encode(keys.encode_family(&labels)?)?;
         }
-        Ok(())
+        encode_leases(&limits, encoder)
     }
+}
+
+/// A name, what it is, and how it is read.
+type LeaseMetric = (&'static str, &'static str, fn(&LeaseCounts) -> u64);
+
+/// One row per limit that is leased.
+fn encode_leases(limits: &[Limit], mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+    let counters: [LeaseMetric; 3] = [
+        ("tidegate_limit_leases", "Blocks of permits taken from the store", |it| it.leases),
+        ("tidegate_limit_leased_permits", "Permits in them", |it| it.granted),
+        ("tidegate_limit_lease_returned_permits", "Permits given back unspent", |it| it.returned),
+    ];
+    let gauges: [LeaseMetric; 2] = [
+        ("tidegate_limit_lease_size_permits", "Permits in the last block", |it| it.size),
+        ("tidegate_limit_lease_held_permits", "Permits held now", |it| it.held),
+    ];
+    let counts: Vec<_> =
+        limits.iter().filter_map(|it| Some((it.name().as_str(), it.lease_counts()?))).collect();
+    for (name, help, read) in counters {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (limit, counts) in &counts {
+            ConstCounter::new(read(counts)).encode(family.encode_family(&[("limit", *limit)])?)?;
+        }
+    }
+    for (name, help, read) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (limit, counts) in &counts {
+            ConstGauge::new(read(counts) as i64).encode(family.encode_family(&[("limit", *limit)])?)?;
+        }
+    }
+    Ok(())
 }

@@ -2,16 +2,32 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
 /// The answer to a take or a peek.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decision {
     /// Go ahead; a take has been charged.
     Admitted(Admitted),
     /// Over the limit; nothing has been charged.
     Rejected(Rejected),
+    /// Over a limit that lets some through: chance decided.
+    Suppressed(Suppression),
+}
+
+/// A decision by chance. The call is recorded either way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Suppression {
+    /// The share of calls that is declined now, 0 to 1.
+    pub suppression_factor: f64,
+    /// Whether this one may go ahead.
+    pub is_allowed: bool,
+    /// Where the key stands after this.
+    pub quota: Quota,
+    /// Who decided.
+    pub source: Source,
 }
 
 /// An admission.
@@ -24,6 +40,9 @@ pub struct Admitted {
     pub quota: Quota,
     /// Who decided.
     pub source: Source,
+    /// When it was decided, by the clock that a lease ends by: time since the machine
+    /// was started, sleep included. Only a lease tells.
+    pub read_at: Option<Duration>,
 }
 
 /// A refusal.
@@ -67,6 +86,8 @@ pub struct Quota {
 pub enum Source {
     /// The store, in one atomic step.
     Store,
+    /// This process, out of permits that the store has set aside for it.
+    Lease,
     /// An in-process limit, while the store is away.
     Local,
     /// A policy, without knowing the key's usage: an outage, a hold after a
@@ -79,6 +100,7 @@ impl Source {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::Lease => "lease",
             Self::Local => "local",
             Self::Policy => "policy",
         }
@@ -89,7 +111,11 @@ impl Decision {
     /// Whether to go ahead.
     #[inline]
     pub fn is_admitted(&self) -> bool {
-        matches!(self, Self::Admitted(_))
+        match self {
+            Self::Admitted(_) => true,
+            Self::Rejected(_) => false,
+            Self::Suppressed(suppression) => suppression.is_allowed,
+        }
     }
 
     /// Where the key stands.
@@ -97,6 +123,7 @@ impl Decision {
         match self {
             Self::Admitted(admitted) => &admitted.quota,
             Self::Rejected(rejected) => &rejected.quota,
+            Self::Suppressed(suppression) => &suppression.quota,
         }
     }
 
@@ -105,6 +132,7 @@ impl Decision {
         match self {
             Self::Admitted(admitted) => admitted.source,
             Self::Rejected(rejected) => rejected.source,
+            Self::Suppressed(suppression) => suppression.source,
         }
     }
 
@@ -112,7 +140,7 @@ impl Decision {
     pub fn receipt(&self) -> Option<Receipt> {
         match self {
             Self::Admitted(admitted) => admitted.receipt,
-            Self::Rejected(_) => None,
+            Self::Rejected(_) | Self::Suppressed(_) => None,
         }
     }
 
@@ -122,13 +150,14 @@ impl Decision {
         match self {
             Self::Admitted(admitted) => Self::Admitted(Admitted { receipt: None, source, ..admitted }),
             Self::Rejected(rejected) => Self::Rejected(Rejected { source, ..rejected }),
+            Self::Suppressed(suppression) => Self::Suppressed(Suppression { source, ..suppression }),
         }
     }
 
     /// When to come back, for a refusal that waiting can help.
     pub fn wait(&self) -> Option<Wait> {
         match self {
-            Self::Admitted(_) => None,
+            Self::Admitted(_) | Self::Suppressed(_) => None,
             Self::Rejected(rejected) => rejected.wait,
         }
     }

@@ -2,20 +2,30 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::WhenFull;
-use super::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Wait};
-use super::sliding::{Grid, Sliding};
-use super::usage::{Ask, Outcome, Usage, Verdict};
+use super::algorithm::{Algorithm, Ask, Terms};
+use super::calendar::Calendar;
+use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::hold::At;
+use super::overrides::{Overridden, Override};
+use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
+use super::rule::Rule;
+use super::sliding::Sliding;
+use super::suppressed::Suppressed;
+use super::token::Token;
+use super::verdict::Verdict;
+use super::{LimitOptions, WhenFull, no_reservations};
 use crate::bounds::{Cost, Rate};
 use crate::clock::{Clock, Timestamp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::store::memory::{Entry, Lookup, Swept, Table, Tally};
+use crate::random::Random;
+use crate::store::memory::{Lookup, Swept, Table, Tally};
 
-/// A sliding limit in this process. Clones share their state.
+/// A limit in this process. Clones share their state.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,19 +41,60 @@ use crate::store::memory::{Entry, Lookup, Swept, Table, Tally};
 /// ```
 #[derive(Debug, Clone)]
 pub struct InProcess {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    sliding: Sliding,
+pub(super) struct Shared {
+    algorithm: Algorithm,
+    window_size_seconds: u64,
     clock: Clock,
+    random: Random,
     when_full: WhenFull,
-    table: Table<Usage>,
-    /// What the keys beyond the cap share, by setting.
-    overflow: Mutex<Usage>,
+    engine: Engine,
+    overrides: Table<Overridden>,
+    reservations: Table<Book>,
     /// Decisions about keys beyond the cap.
     beyond: Beyond,
+}
+
+/// What counts, by algorithm: a closed enum, so that nothing is boxed.
+#[derive(Debug)]
+enum Engine {
+    Sliding(Counted<Sliding>),
+    Suppressed(Counted<Suppressed>),
+    Token(Counted<Token>),
+    Calendar(Counted<Calendar>),
+}
+
+/// The keys of a limit.
+#[derive(Debug)]
+pub(super) struct Counted<R: Rule> {
+    pub(super) rule: R,
+    pub(super) table: Table<R::State>,
+    /// What the keys beyond the cap share, by setting.
+    overflow: Mutex<R::State>,
+}
+
+impl<R: Rule> Counted<R> {
+    fn new(rule: R, max_keys: usize, slack_ms: u64) -> Self {
+        Self { rule, table: Table::new(max_keys, slack_ms), overflow: Mutex::default() }
+    }
+
+    /// Charges if it fits; what to say, and to whom.
+    #[inline(always)]
+    fn take(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Lookup<(Verdict, u32)> {
+        let Self { rule, table, .. } = self;
+        let now_ms = now.as_millis();
+        let take = |state: &mut R::State, subject: u32, tally: &mut Tally<'_>| {
+            let verdict = rule.take(state, now_ms, ask);
+            let admitted = verdict.is_admitted();
+            *tally.admitted += u64::from(admitted);
+            *tally.rejected += u64::from(!admitted);
+            ((verdict, subject), admitted || R::RECORDS_ALL)
+        };
+        table.upsert(&rule.entry(key.as_str(), now_ms), now, rule, take)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,16 +103,16 @@ struct Beyond {
     rejected: AtomicU64,
 }
 
-impl Entry for Usage {
-    type Context = Grid;
-
-    fn end_ms(&self, grid: Grid) -> u64 {
-        self.end_of_life_ms(&grid)
-    }
-
-    fn is_absurd(&self, grid: Grid, now_ms: u64) -> bool {
-        Usage::is_absurd(self, &grid, now_ms)
-    }
+/// Does the same whatever the algorithm is.
+macro_rules! with {
+    ($engine:expr, $counted:ident => $do:expr) => {
+        match $engine {
+            Engine::Sliding($counted) => $do,
+            Engine::Suppressed($counted) => $do,
+            Engine::Token($counted) => $do,
+            Engine::Calendar($counted) => $do,
+        }
+    };
 }
 
 impl InProcess {
@@ -69,89 +120,303 @@ impl InProcess {
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
     /// A limit on the system's clock, for up to a million keys at a time.
-    pub fn new(sliding: Sliding) -> Self {
-        Self::with(sliding, Clock::system(), Self::DEFAULT_MAX_KEYS, WhenFull::default())
+    pub fn new(algorithm: impl Into<Algorithm>) -> Self {
+        Self::with(algorithm, Clock::system(), Self::DEFAULT_MAX_KEYS, WhenFull::default())
     }
 
     /// A limit on `clock` that never holds more than `max_keys` keys.
-    pub fn with(sliding: Sliding, clock: Clock, max_keys: usize, when_full: WhenFull) -> Self {
-        let table = Table::new(max_keys, clock.slack_ms());
-        let (overflow, beyond) = (Mutex::default(), Beyond::default());
-        Self { shared: Arc::new(Shared { sliding, clock, when_full, table, overflow, beyond }) }
+    pub fn with(algorithm: impl Into<Algorithm>, clock: Clock, max_keys: usize, when_full: WhenFull) -> Self {
+        Self::with_random(algorithm, clock, Random::default(), max_keys, when_full)
+    }
+
+    pub(super) fn with_random(
+        algorithm: impl Into<Algorithm>,
+        clock: Clock,
+        random: Random,
+        max_keys: usize,
+        when_full: WhenFull,
+    ) -> Self {
+        let (algorithm, slack_ms) = (algorithm.into(), clock.slack_ms());
+        let engine = match algorithm {
+            Algorithm::Sliding(rule) => Engine::Sliding(Counted::new(rule, max_keys, slack_ms)),
+            Algorithm::Suppressed(rule) => Engine::Suppressed(Counted::new(rule, max_keys, slack_ms)),
+            Algorithm::Token(rule) => Engine::Token(Counted::new(rule, max_keys, slack_ms)),
+            Algorithm::Calendar(rule) => Engine::Calendar(Counted::new(rule, max_keys, slack_ms)),
+        };
+        let window_size_seconds = algorithm.window_size_seconds();
+        let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
+        let beyond = Beyond::default();
+        Self {
+            shared: Arc::new(Shared {
+                algorithm,
+                window_size_seconds,
+                clock,
+                random,
+                when_full,
+                engine,
+                overrides,
+                reservations,
+                beyond,
+            }),
+        }
     }
 
     /// Charges `cost` to `key` if it fits.
     #[inline]
     pub fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        self.ask(key, Ask { cost: cost.get(), capacity: self.shared.sliding.capacity(), remember: 0 })
+        match &self.shared.engine {
+            Engine::Sliding(counted) => self.take_plain(counted, key, cost.get()),
+            Engine::Token(counted) => self.take_plain(counted, key, cost.get()),
+            Engine::Suppressed(_) | Engine::Calendar(_) => self.take_other(key, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn take_other(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
+        Ok(self.ask(key, self.plain(cost.get())))
+    }
+
+    /// What nearly all takes are. Not through [`ask`](Self::ask): there all algorithms
+    /// share a function, and the largest of them sets its cost.
+    #[inline(always)]
+    fn take_plain<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, cost: u64) -> Result<Decision> {
+        let Shared { clock, random, .. } = &*self.shared;
+        let now = clock.now();
+        let draw = if R::DRAWS { random.draw() } else { 0.0 };
+        let ask = Ask { cost, terms: counted.rule.terms(), remember: false, draw };
+        let ask = self.by_override(key, now, ask);
+        match counted.take(key, now, ask) {
+            Lookup::Found((verdict, subject)) => {
+                verdict.answer(cost, subject, self.shared.window_size_seconds)
+            }
+            Lookup::Full => Ok(self.beyond_the_cap(counted, now, ask, true)),
+        }
     }
 
     /// The same against `rate` instead of the configured one; a later
     /// [`peek`](Self::peek) judges by it too.
     pub fn take_with(&self, key: Key<'_>, rate: Rate, cost: Cost) -> Result<Decision> {
-        let capacity = rate.capacity(self.shared.sliding.window())?;
-        self.ask(key, Ask { cost: cost.get(), capacity, remember: capacity })
+        let terms = self.shared.algorithm.terms_of(rate)?;
+        Ok(self.ask(key, Ask { terms, remember: true, ..self.plain(cost.get()) }))
     }
 
+    /// An ask by the configured terms.
     #[inline]
-    pub(super) fn ask(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let Shared { sliding, clock, table, .. } = &*self.shared;
-        let (now, grid) = (clock.now(), sliding.grid());
-        let take = |usage: &mut Usage, subject: u32, tally: &mut Tally<'_>| {
-            let verdict = usage.take(&grid, now.as_millis(), ask);
-            let admitted = verdict.outcome == Outcome::Admitted;
-            *tally.admitted += u64::from(admitted);
-            *tally.rejected += u64::from(!admitted);
-            ((verdict, subject), admitted)
-        };
-        match table.upsert(key.as_str(), now, grid, take) {
+    fn plain(&self, cost: u64) -> Ask {
+        let Shared { algorithm, random, .. } = &*self.shared;
+        let draw = if algorithm.draws() { random.draw() } else { 0.0 };
+        Ask { cost, terms: algorithm.terms(), remember: false, draw }
+    }
+
+    pub(super) fn ask(&self, key: Key<'_>, ask: Ask) -> Decision {
+        let now = self.shared.clock.now();
+        let ask = self.by_override(key, now, ask);
+        with!(&self.shared.engine, counted => self.take_on(counted, key, now, ask))
+    }
+
+    /// The same ask, by the key's override if there is one.
+    #[inline]
+    fn by_override(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Ask {
+        match self.shared.overrides.len() {
+            0 => ask,
+            _ => Ask { terms: self.overridden(key, now, ask).unwrap_or(ask.terms), ..ask },
+        }
+    }
+
+    #[inline(never)]
+    fn overridden(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Option<Terms> {
+        if ask.remember {
+            return None;
+        }
+        self.shared.overrides.get(key.as_str(), |found| found.terms_at(now)).flatten()
+    }
+
+    fn take_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
+        match counted.take(key, now, ask) {
             Lookup::Found((verdict, subject)) => {
-                Ok(dress(verdict, ask.cost, ask.capacity, subject, sliding.window().as_seconds()))
+                verdict.dress(ask.cost, subject, self.shared.window_size_seconds)
             }
-            Lookup::Full => Ok(self.beyond_the_cap(now, ask, true)),
+            Lookup::Full => self.beyond_the_cap(counted, now, ask, true),
         }
     }
 
     /// What the next take of one permit would be told.
     pub fn peek(&self, key: Key<'_>) -> Result<Decision> {
-        self.peek_at(key, self.shared.sliding.capacity())
+        Ok(self.peek_at(key, self.shared.algorithm.terms()))
     }
 
-    /// The same, where `capacity` is the configured one.
-    pub(super) fn peek_at(&self, key: Key<'_>, capacity: u64) -> Result<Decision> {
-        let Shared { sliding, clock, table, .. } = &*self.shared;
-        let (now, grid) = (clock.now(), sliding.grid());
-        let look = |usage: &Usage| usage.peek(&grid, now.as_millis(), capacity);
-        let (verdict, capacity) = match table.get(key.as_str(), |usage| look(usage)) {
-            Some(found) => found,
-            None if table.is_full(now) => {
-                return Ok(self.beyond_the_cap(now, Ask { cost: 1, capacity, remember: 0 }, false));
-            }
-            None => look(&Usage::default()),
+    /// The same, where `terms` are the configured ones.
+    pub(super) fn peek_at(&self, key: Key<'_>, terms: Terms) -> Decision {
+        let now = self.shared.clock.now();
+        let ask = self.by_override(key, now, Ask { cost: 1, terms, remember: false, draw: 0.0 });
+        with!(&self.shared.engine, counted => self.peek_on(counted, key, now, ask))
+    }
+
+    fn peek_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
+        let Counted { rule, table, .. } = counted;
+        let now_ms = now.as_millis();
+        let look = |state: &R::State| {
+            let terms = rule.remembered(state, now_ms).unwrap_or(ask.terms);
+            rule.peek(state, now_ms, Ask { terms, ..ask })
         };
-        Ok(dress(verdict, 1, capacity, 0, sliding.window().as_seconds()))
+        let verdict = match table.get(&rule.entry(key.as_str(), now_ms), |state| look(state)) {
+            Some(found) => found,
+            None if table.is_full(now) => return self.beyond_the_cap(counted, now, ask, false),
+            None => look(&R::State::default()),
+        };
+        verdict.dress(1, 0, self.shared.window_size_seconds)
     }
 
     /// Gives back the charge that `receipt` is for, once; how much that was.
     /// Nothing if the charge no longer counts.
     pub fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
-        let Shared { sliding, clock, table, .. } = &*self.shared;
-        let (now, grid) = (clock.now().as_millis(), sliding.grid());
-        if receipt.subject != table.subject(key.as_str()) {
-            return Ok(0);
-        }
-        Ok(table.get(key.as_str(), |usage| usage.refund(&grid, now, receipt)).unwrap_or(0))
+        let now_ms = self.shared.clock.now().as_millis();
+        with!(&self.shared.engine, counted => {
+            let entry = counted.rule.entry(key.as_str(), now_ms);
+            if receipt.subject != counted.table.subject(&entry) {
+                return Ok(0);
+            }
+            let refund = |state: &mut _| counted.rule.refund(state, now_ms, receipt);
+            Ok(counted.table.get(&entry, refund).unwrap_or(0))
+        })
     }
 
-    /// Forgets what `key` has used; receipts from before give nothing back.
+    /// Forgets what `key` has used; receipts and reservations from before are void.
     pub fn reset(&self, key: Key<'_>) -> Result<()> {
-        self.shared.table.get(key.as_str(), Usage::reset);
+        let Shared { clock, engine, reservations, .. } = &*self.shared;
+        let now = clock.now();
+        let now_ms = now.as_millis();
+        // Under the lock of its reservations: they are void too.
+        let reset = || {
+            with!(engine, counted => {
+                for moment_ms in counted.rule.moments(now_ms) {
+                    let entry = counted.rule.entry(key.as_str(), moment_ms);
+                    counted.table.get(&entry, |state| counted.rule.reset(state, moment_ms));
+                }
+            });
+        };
+        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
+            *book = Book::default();
+            (reset(), false)
+        });
+        if matches!(found, Lookup::Full) {
+            // It has none, and cannot get any.
+            reset();
+        }
         Ok(())
+    }
+
+    /// Judges `key` by `rate` instead of the configured one for a while.
+    pub fn set_override(&self, key: Key<'_>, rate: Rate, lasting: Duration) -> Result<Override> {
+        let Shared { algorithm, clock, overrides, .. } = &*self.shared;
+        let new = Override::new(rate, lasting)?;
+        let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
+        let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+            *found = Overridden::from_now(now, terms, new);
+            ((), true)
+        };
+        match overrides.upsert(key.as_str(), now, &(), set) {
+            Lookup::Found(()) => Ok(new),
+            Lookup::Full => Err(Override::too_many()),
+        }
+    }
+
+    /// The override of `key`, with what it has left.
+    pub fn get_override(&self, key: Key<'_>) -> Result<Option<Override>> {
+        let now = self.shared.clock.now();
+        Ok(self.shared.overrides.get(key.as_str(), |found| found.at(now)).flatten())
+    }
+
+    /// Ends the override of `key`.
+    pub fn clear_override(&self, key: Key<'_>) -> Result<()> {
+        self.shared.overrides.get(key.as_str(), |found| *found = Overridden::default());
+        Ok(())
+    }
+
+    /// The most permits under such terms.
+    pub(super) fn capacity_of(&self, terms: Terms) -> u64 {
+        self.shared.algorithm.capacity_of(terms)
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// Does something with the reservations of a key.
+    fn booked<T>(
+        &self,
+        key: Key<'_>,
+        options: &LimitOptions,
+        act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
+    ) -> Result<T> {
+        let Shared { algorithm, clock, engine, reservations, .. } = &*self.shared;
+        let now = clock.now();
+        let ask = self.by_override(key, now, self.plain(1));
+        let LimitOptions { on_lapse, max_reservations, .. } = *options;
+        let terms = reservation::Terms {
+            now_ms: now.as_millis(),
+            remembered_ms: reservation::remembered_ms(algorithm.holding_ms()?),
+            max: max_reservations,
+            on_lapse,
+        };
+        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
+            let done = match engine {
+                Engine::Sliding(counted) => {
+                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                }
+                Engine::Calendar(counted) => {
+                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                }
+                // It has been asked above how long they hold.
+                Engine::Suppressed(_) | Engine::Token(_) => return (None, false),
+            };
+            (Some(done), !book.is_empty())
+        });
+        match found {
+            Lookup::Found(Some(done)) => Ok(done),
+            Lookup::Found(None) => Err(no_reservations(algorithm)),
+            Lookup::Full => {
+                Err(Error::unavailable("there are as many keys with reservations as are allowed"))
+            }
+        }
+    }
+
+    pub(super) fn reserve(
+        &self,
+        key: Key<'_>,
+        id: &str,
+        cost: Cost,
+        lasting: Duration,
+        options: &LimitOptions,
+    ) -> Result<Reserve> {
+        let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
+        self.booked(key, options, |book, holder, terms| {
+            book.reserve(holder, terms, id, cost.get(), lasting_ms)
+        })?
+    }
+
+    pub(super) fn settle(
+        &self,
+        key: Key<'_>,
+        id: &str,
+        what: Settle,
+        options: &LimitOptions,
+    ) -> Result<Option<Reservation>> {
+        reservation::check_id(id)?;
+        self.booked(key, options, |book, holder, terms| match what {
+            Settle::Commit => book.commit(holder, terms, id),
+            Settle::Release => book.release(holder, terms, id),
+            Settle::See => book.see(terms.now_ms, id),
+        })
+    }
+
+    pub(super) fn window_size_seconds(&self) -> u64 {
+        self.shared.window_size_seconds
     }
 
     /// How many keys are held.
     pub fn keys(&self) -> usize {
-        self.shared.table.len()
+        with!(&self.shared.engine, counted => counted.table.len())
     }
 
     /// Drops keys that have been idle for long enough, looking at up to `limit`;
@@ -162,13 +427,17 @@ impl InProcess {
     }
 
     pub(super) fn swept(&self, limit: usize) -> Swept {
-        let Shared { sliding, clock, table, .. } = &*self.shared;
-        table.sweep(clock.now(), limit, sliding.grid())
+        let now = self.shared.clock.now();
+        let keys = with!(&self.shared.engine, counted => counted.table.sweep(now, limit, &counted.rule));
+        let overrides = self.shared.overrides.sweep(now, limit, &());
+        let reservations = self.shared.reservations.sweep(now, limit, &());
+        let looked_at = keys.looked_at.max(overrides.looked_at).max(reservations.looked_at);
+        Swept { looked_at, dropped: keys.dropped }
     }
 
     /// Decisions so far by outcome and source.
     pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
-        let (admitted, rejected) = self.shared.table.tallies();
+        let (admitted, rejected) = with!(&self.shared.engine, counted => counted.table.tallies());
         let beyond = &self.shared.beyond;
         [
             ("admitted", Source::Store, admitted),
@@ -181,62 +450,119 @@ impl InProcess {
     /// Decides about a key for which there is no room; `counts` unless it is
     /// only a peek.
     #[cold]
-    fn beyond_the_cap(&self, now: Timestamp, ask: Ask, counts: bool) -> Decision {
-        let Shared { sliding, when_full, table, overflow, beyond, .. } = &*self.shared;
-        let window_size_seconds = sliding.window().as_seconds();
+    fn beyond_the_cap<R: Rule>(
+        &self,
+        counted: &Counted<R>,
+        now: Timestamp,
+        ask: Ask,
+        counts: bool,
+    ) -> Decision {
+        let Shared { when_full, .. } = &*self.shared;
         let decision = match when_full {
-            WhenFull::Refuse => {
-                let first_idle_ms = table.next_due().as_millis();
-                let retry_after_ms = first_idle_ms.saturating_sub(now.as_millis()).max(1);
-                let wait = Wait { retry_after_ms, remaining_after_waiting: ask.capacity };
-                let wait = (ask.cost <= ask.capacity).then_some(wait);
-                let quota = Quota {
-                    capacity: ask.capacity,
-                    remaining: 0,
-                    reset_after_ms: retry_after_ms,
-                    window_size_seconds,
-                };
-                Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
-            }
+            WhenFull::Refuse => self.no_room(counted, now, ask),
             WhenFull::Share => {
-                let (grid, now_ms) = (sliding.grid(), now.as_millis());
-                let mut shared = overflow.lock();
-                let (verdict, capacity) = match counts {
-                    true => (shared.take(&grid, now_ms, ask), ask.capacity),
-                    false => shared.peek(&grid, now_ms, ask.capacity),
+                let now_ms = now.as_millis();
+                let mut shared = counted.overflow.lock();
+                let verdict = match counts {
+                    true => counted.rule.take(&mut shared, now_ms, ask),
+                    false => counted.rule.peek(&shared, now_ms, ask),
                 };
                 // A receipt would not be for this key's own charge.
-                dress(verdict, ask.cost, capacity, 0, window_size_seconds).decided_by(Source::Policy)
+                verdict.dress(ask.cost, 0, self.shared.window_size_seconds).decided_by(Source::Policy)
             }
         };
         if counts {
-            let counter = if decision.is_admitted() { &beyond.admitted } else { &beyond.rejected };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.count_beyond(decision.is_admitted());
         }
         decision
     }
+
+    fn count_beyond(&self, is_admitted: bool) {
+        let Beyond { admitted, rejected } = &self.shared.beyond;
+        let counter = if is_admitted { admitted } else { rejected };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn no_room<R: Rule>(&self, counted: &Counted<R>, now: Timestamp, ask: Ask) -> Decision {
+        let capacity = self.shared.algorithm.capacity_of(ask.terms);
+        let first_idle_ms = counted.table.next_due().as_millis();
+        let retry_after_ms = first_idle_ms.saturating_sub(now.as_millis()).max(1);
+        let wait = Wait { retry_after_ms, remaining_after_waiting: capacity };
+        let wait = (ask.cost <= capacity).then_some(wait);
+        let window_size_seconds = self.shared.window_size_seconds;
+        let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
+    }
 }
 
-/// Makes a decision of a verdict about `cost` by `capacity`.
-#[inline]
-fn dress(verdict: Verdict, cost: u64, capacity: u64, subject: u32, window_size_seconds: u64) -> Decision {
-    let quota = Quota {
-        capacity,
-        remaining: capacity.saturating_sub(verdict.total),
-        reset_after_ms: verdict.reset_after_ms,
-        window_size_seconds,
-    };
-    let source = Source::Store;
-    match verdict.outcome {
-        Outcome::Admitted => {
-            let receipt = Receipt { bucket: verdict.a, offset: verdict.b, cost, subject };
-            Decision::Admitted(Admitted { receipt: Some(receipt), quota, source })
-        }
-        Outcome::Fits => Decision::Admitted(Admitted { receipt: None, quota, source }),
-        Outcome::Rejected => {
-            let wait = Wait { retry_after_ms: verdict.a, remaining_after_waiting: verdict.b };
-            Decision::Rejected(Rejected { wait: Some(wait), quota, source })
-        }
-        Outcome::NeverFits => Decision::Rejected(Rejected { wait: None, quota, source }),
-    }
+/// One limit of a take from several.
+pub(super) struct Part<'a> {
+    pub(super) limit: &'a InProcess,
+    pub(super) ask: Ask,
+}
+
+/// Charges `key` under all of `parts`, or under none; the decision of each, in
+/// order. All states are locked at once, in an order that all callers keep.
+pub(super) fn take_all(parts: &[Part<'_>], key: Key<'_>, now: Timestamp) -> Vec<Decision> {
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
+    let mut decisions = vec![None; parts.len()];
+    descend(parts, &order, key, now, true, &mut decisions);
+    decisions.into_iter().flatten().collect()
+}
+
+/// Judges the first limit of `order`, then the rest with its state still locked;
+/// charges it if all of them fit. Whether they do.
+fn descend(
+    parts: &[Part<'_>],
+    order: &[usize],
+    key: Key<'_>,
+    now: Timestamp,
+    fits_so_far: bool,
+    decisions: &mut [Option<Decision>],
+) -> bool {
+    let Some((index, rest)) = order.split_first() else { return fits_so_far };
+    let Part { limit, ask } = &parts[*index];
+    let ask = limit.by_override(key, now, *ask);
+    with!(&limit.shared.engine, counted => {
+        let Counted { rule, table, overflow } = counted;
+        let now_ms = now.as_millis();
+        let seconds = limit.shared.window_size_seconds;
+        let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
+            // By chance and refused: recorded all the same.
+            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))
+        };
+        let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
+        let entry = rule.entry(key.as_str(), now_ms);
+        let found = table.upsert(&entry, now, rule, |state, subject, tally| {
+            let judged = rule.peek(state, now_ms, ask);
+            let all_fit = go_on(judged.is_admitted());
+            let charged = charge(state, judged.is_admitted(), all_fit);
+            *tally.admitted += u64::from(all_fit);
+            *tally.rejected += u64::from(!all_fit);
+            ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
+        });
+        let (decision, all_fit) = match found {
+            Lookup::Found((verdict, subject, all_fit)) => (verdict.dress(ask.cost, subject, seconds), all_fit),
+            Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
+                go_on(false);
+                limit.count_beyond(false);
+                (limit.no_room(counted, now, ask), false)
+            }
+            Lookup::Full => {
+                let mut state = overflow.lock();
+                let judged = rule.peek(&state, now_ms, ask);
+                let all_fit = go_on(judged.is_admitted());
+                let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
+                limit.count_beyond(all_fit);
+                (verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy), all_fit)
+            }
+        };
+        decisions[*index] = Some(decision);
+        all_fit
+    })
+}
+
+fn records_all<R: Rule>(_: &R) -> bool {
+    R::RECORDS_ALL
 }

@@ -28,25 +28,56 @@
 //! # }
 //! ```
 
+mod algorithm;
+mod all;
+mod calendar;
 mod decision;
+pub mod headers;
+mod hold;
+#[cfg(feature = "tower")]
+pub mod layer;
+mod lease;
 mod memory;
+mod overrides;
+#[cfg(feature = "tower")]
+mod problem;
 mod redis;
+mod reservation;
+mod rule;
 mod sliding;
+mod suppressed;
+mod token;
 mod usage;
+mod verdict;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-pub use self::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Wait};
+pub use self::algorithm::Algorithm;
+use self::algorithm::Ask;
+pub use self::all::AllDecision;
+pub(crate) use self::all::take_all;
+pub use self::calendar::{Calendar, Period};
+pub use self::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Suppression, Wait};
+#[cfg(feature = "tower")]
+pub use self::layer::LimitLayer;
+pub use self::lease::LeaseOptions;
+use self::lease::{Leases, Taken};
 pub use self::memory::InProcess;
-use self::redis::OnRedis;
+pub use self::overrides::Override;
+use self::redis::{Hold, OnRedis};
+use self::reservation::Settle;
+pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
 pub use self::sliding::Sliding;
-use self::usage::Ask;
+pub use self::suppressed::Suppressed;
+pub use self::token::Token;
 use crate::Background;
 use crate::bounds::{Cost, Rate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::outage::{AfterLoss, Outage, Share};
+use crate::random::Random;
 use crate::store::Store;
 use crate::store::memory::Swept;
 
@@ -69,12 +100,20 @@ pub struct LimitOptions {
     pub outage: Outage,
     /// What to answer after the store lost charges.
     pub after_loss: AfterLoss,
-    /// What Redis keys start with.
-    pub prefix: String,
+    /// What Redis keys start with; each algorithm has its own unless set.
+    pub prefix: Option<String>,
     /// The most keys held in this process at a time.
     pub max_keys: usize,
     /// What a key beyond that gets.
     pub when_full: WhenFull,
+    /// What becomes of a reservation at its deadline.
+    pub on_lapse: OnLapse,
+    /// The most ids of reservations that a key remembers. Beyond it the one that
+    /// would be forgotten first is; only pending ones never are.
+    pub max_reservations: usize,
+    /// Whether this node takes permits from the store in blocks and spends them
+    /// without asking. A store in this process needs none and ignores it.
+    pub lease: Option<LeaseOptions>,
 }
 
 impl Default for LimitOptions {
@@ -82,9 +121,12 @@ impl Default for LimitOptions {
         Self {
             outage: Outage::default(),
             after_loss: AfterLoss::default(),
-            prefix: "trypema".to_owned(),
+            prefix: None,
             max_keys: InProcess::DEFAULT_MAX_KEYS,
             when_full: WhenFull::default(),
+            on_lapse: OnLapse::default(),
+            max_reservations: 10_000,
+            lease: None,
         }
     }
 }
@@ -100,18 +142,21 @@ pub struct Limit {
 #[derive(Debug)]
 struct Core {
     name: Name,
-    sliding: Sliding,
+    algorithm: Algorithm,
     options: LimitOptions,
     backend: Backend,
+    /// What this node holds of it.
+    leases: Option<Arc<Leases>>,
     /// Decides during an outage, under that policy.
     local: Option<(Share, InProcess)>,
+    random: Random,
     tallies: Tallies,
 }
 
 #[derive(Debug)]
 enum Backend {
     Memory(InProcess),
-    Redis(OnRedis),
+    Redis(Arc<OnRedis>),
 }
 
 /// How long a caller is told to wait when nothing is known: by then the store
@@ -119,22 +164,46 @@ enum Backend {
 const OUTAGE_RETRY_MS: u64 = 1000;
 
 impl Limit {
-    pub(crate) fn new(store: &Store, name: Name, sliding: Sliding, options: &LimitOptions) -> Result<Self> {
-        let prefix = Key::new(&options.prefix)?;
-        let in_process = |clock| InProcess::with(sliding, clock, options.max_keys, options.when_full);
-        let (backend, clock) = match store {
-            Store::Memory(clock) => (Backend::Memory(in_process(clock.clone())), clock.clone()),
+    pub(crate) fn new(
+        store: &Store,
+        name: Name,
+        algorithm: Algorithm,
+        options: &LimitOptions,
+    ) -> Result<Self> {
+        let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
+        let in_process = |algorithm, clock, random| {
+            InProcess::with_random(algorithm, clock, random, options.max_keys, options.when_full)
+        };
+        let (backend, clock, random) = match store {
+            Store::Memory(clock, random) => {
+                let backend = Backend::Memory(in_process(algorithm, clock.clone(), random.clone()));
+                (backend, clock.clone(), random.clone())
+            }
             Store::Redis(store) => {
-                let on_redis = OnRedis::new(store.clone(), &name, prefix, sliding, options.after_loss);
-                (Backend::Redis(on_redis), store.clock().clone())
+                let longer = match options.lease {
+                    Some(lease) => lease.longest(&algorithm)?,
+                    None => Duration::ZERO,
+                };
+                let hold = Hold((options.after_loss == AfterLoss::Hold).then_some(longer));
+                let on_redis = OnRedis::new(store.clone(), &name, prefix, algorithm, hold);
+                (Backend::Redis(Arc::new(on_redis)), store.clock().clone(), store.random().clone())
             }
         };
         let local = match (options.outage, &backend) {
-            (Outage::Local(share), Backend::Redis(_)) => Some((share, in_process(clock))),
+            (Outage::Local(share), Backend::Redis(_)) => {
+                let local = algorithm.share(share);
+                local.map(|local| (share, in_process(local, clock, random.clone())))
+            }
+            _ => None,
+        };
+        let leases = match (options.lease, &backend) {
+            (Some(lease), Backend::Redis(store)) => {
+                Leases::new(lease, algorithm, store.clone(), random.clone())?
+            }
             _ => None,
         };
         let (options, tallies) = (options.clone(), Tallies::default());
-        let core = Core { name, sliding, options, backend, local, tallies };
+        let core = Core { name, algorithm, options, backend, leases, local, random, tallies };
         Ok(Self { core: Arc::new(core), _background: None })
     }
 
@@ -148,9 +217,9 @@ impl Limit {
         &self.core.name
     }
 
-    /// How much over what window.
-    pub fn sliding(&self) -> &Sliding {
-        &self.core.sliding
+    /// What it counts by.
+    pub fn algorithm(&self) -> &Algorithm {
+        &self.core.algorithm
     }
 
     /// What it does beside counting.
@@ -160,27 +229,51 @@ impl Limit {
 
     /// Charges `cost` to `key` if it fits.
     pub async fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        self.ask(key, Ask { cost: cost.get(), capacity: self.core.sliding.capacity(), remember: 0 }).await
+        match &self.core.backend {
+            // Counts for itself, under its own locks.
+            Backend::Memory(limit) => limit.take(key, cost),
+            Backend::Redis(limit) => {
+                if let Some(leases) = &self.core.leases {
+                    match leases.take(key, cost.get()).await {
+                        Taken::Decided(decision) => return Ok(decision),
+                        Taken::AskTheStore => {}
+                        Taken::Away => {
+                            let decision = self.without_the_store(key, self.plain(cost));
+                            self.core.tallies.count(decision.is_admitted(), decision.source());
+                            return Ok(decision);
+                        }
+                    }
+                }
+                self.ask(limit, key, self.plain(cost)).await
+            }
+        }
     }
 
     /// The same against `rate` instead of the configured one; a later
     /// [`peek`](Self::peek) judges by it too, until a plain take.
     pub async fn take_with(&self, key: Key<'_>, rate: Rate, cost: Cost) -> Result<Decision> {
-        let capacity = rate.capacity(self.core.sliding.window())?;
-        self.ask(key, Ask { cost: cost.get(), capacity, remember: capacity }).await
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.take_with(key, rate, cost),
+            Backend::Redis(limit) => {
+                let terms = self.core.algorithm.terms_of(rate)?;
+                self.ask(limit, key, Ask { terms, remember: true, ..self.plain(cost) }).await
+            }
+        }
     }
 
-    async fn ask(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let decision = match &self.core.backend {
-            // Counts for itself, under its own locks.
-            Backend::Memory(limit) => return limit.ask(key, ask),
-            Backend::Redis(limit) => limit.take(key, ask).await,
-        };
-        let decision = match decision {
-            Err(error) if error.is_transient() => self.without_the_store(key, ask)?,
+    /// An ask by the configured terms.
+    fn plain(&self, cost: Cost) -> Ask {
+        let Core { algorithm, random, .. } = &*self.core;
+        let draw = if algorithm.draws() { random.draw() } else { 0.0 };
+        Ask { cost: cost.get(), terms: algorithm.terms(), remember: false, draw }
+    }
+
+    async fn ask(&self, limit: &OnRedis, key: Key<'_>, ask: Ask) -> Result<Decision> {
+        let decision = match limit.take(key, ask).await {
+            Err(error) if error.is_transient() => self.without_the_store(key, ask),
             decision => decision?,
         };
-        self.core.tallies.count(&decision);
+        self.core.tallies.count(decision.is_admitted(), decision.source());
         Ok(decision)
     }
 
@@ -190,16 +283,114 @@ impl Limit {
             Backend::Memory(limit) => limit.peek(key),
             Backend::Redis(limit) => match limit.peek(key).await {
                 Err(error) if error.is_transient() => {
-                    let capacity = self.core.sliding.capacity();
-                    match &self.core.local {
-                        Some((share, local)) if share.of(capacity) > 0 => {
-                            Ok(local.peek_at(key, share.of(capacity))?.decided_by(Source::Local))
-                        }
-                        _ => self.without_the_store(key, Ask { cost: 1, capacity, remember: 0 }),
+                    let ask = Ask { draw: 0.0, ..self.plain(Cost::ONE) };
+                    match self.local_share(ask) {
+                        Some((local, ask)) => Ok(local.peek_at(key, ask.terms).decided_by(Source::Local)),
+                        None => Ok(self.without_the_store(key, ask)),
                     }
                 }
                 decision => decision,
             },
+        }
+    }
+
+    /// Judges `key` by `rate` instead of the limit's own for a while: on every node
+    /// that shares the store.
+    pub async fn set_override(&self, key: Key<'_>, rate: Rate, lasting: Duration) -> Result<Override> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.set_override(key, rate, lasting),
+            Backend::Redis(limit) => {
+                let set = limit.set_override(key, Override::new(rate, lasting)?).await;
+                self.refresh(key);
+                set
+            }
+        }
+    }
+
+    /// The override of `key`, with what it has left.
+    pub async fn get_override(&self, key: Key<'_>) -> Result<Option<Override>> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.get_override(key),
+            Backend::Redis(limit) => limit.get_override(key).await,
+        }
+    }
+
+    /// Ends the override of `key`.
+    pub async fn clear_override(&self, key: Key<'_>) -> Result<()> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.clear_override(key),
+            Backend::Redis(limit) => {
+                let cleared = limit.clear_override(key).await;
+                self.refresh(key);
+                cleared
+            }
+        }
+    }
+
+    /// Holds `cost` for `key` under the caller's own `id`, to be
+    /// [committed](Self::commit) or [released](Self::release) within `lasting`, which
+    /// is at most a window. Sent twice it is held once; the same id with another cost
+    /// is an error. Needs a sliding or a calendar limit.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tidegate::Result<()> {
+    /// # use std::time::Duration;
+    /// # use tidegate::{Cost, Key, Tidegate, limit::{LimitOptions, ReservationState, Reserve, Sliding}};
+    /// # let gate = Tidegate::open("memory:").await?;
+    /// # let sliding = Sliding::new("5/s".parse()?, Duration::from_secs(60))?;
+    /// # let limit = gate.limit("api", sliding, LimitOptions::default())?;
+    /// let (user, half_a_minute) = (Key::new("user_123")?, Duration::from_secs(30));
+    /// for _ in 0..2 {
+    ///     let reserved = limit.reserve(user, "order-17", Cost::new(10)?, half_a_minute).await?;
+    ///     assert!(matches!(reserved, Reserve::Held(_)));
+    /// }
+    /// assert_eq!(limit.peek(user).await?.quota().remaining, 290);
+    /// let done = limit.commit(user, "order-17").await?.expect("it was reserved");
+    /// assert_eq!(done.state, ReservationState::Committed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reserve(&self, key: Key<'_>, id: &str, cost: Cost, lasting: Duration) -> Result<Reserve> {
+        let options = &self.core.options;
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.reserve(key, id, cost, lasting, options),
+            Backend::Redis(limit) => {
+                let reserved = limit.reserve(key, id, cost, lasting, options).await?;
+                match &reserved {
+                    Reserve::Held(held) if held.is_new => self.core.tallies.count(true, Source::Store),
+                    Reserve::Held(_) | Reserve::Ended(_) => {}
+                    Reserve::Refused(decision) => self.core.tallies.count(false, decision.source()),
+                }
+                Ok(reserved)
+            }
+        }
+    }
+
+    /// Spends what is held under `id`, as of now. None if there is no such
+    /// reservation; see its state for whether it could be.
+    pub async fn commit(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::Commit).await
+    }
+
+    /// Gives back what is held under `id`.
+    pub async fn release(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::Release).await
+    }
+
+    /// The reservation under `id`, if it is remembered.
+    pub async fn reservation(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::See).await
+    }
+
+    async fn settle(&self, key: Key<'_>, id: &str, what: Settle) -> Result<Option<Reservation>> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.settle(key, id, what, &self.core.options),
+            Backend::Redis(limit) => {
+                let settled = limit.settle(key, id, what, &self.core.options).await;
+                self.refresh(key);
+                settled
+            }
         }
     }
 
@@ -208,15 +399,31 @@ impl Limit {
     pub async fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
         match &self.core.backend {
             Backend::Memory(limit) => limit.refund(key, receipt),
-            Backend::Redis(limit) => limit.refund(key, receipt).await,
+            Backend::Redis(limit) => {
+                let refunded = limit.refund(key, receipt).await;
+                self.refresh(key);
+                refunded
+            }
         }
     }
 
-    /// Forgets what `key` has used; receipts from before give nothing back.
+    /// Forgets what `key` has used; receipts and reservations from before are void. What
+    /// nodes hold by lease stays charged.
     pub async fn reset(&self, key: Key<'_>) -> Result<()> {
         match &self.core.backend {
             Backend::Memory(limit) => limit.reset(key),
-            Backend::Redis(limit) => limit.reset(key).await,
+            Backend::Redis(limit) => {
+                let reset = limit.reset(key).await;
+                self.refresh(key);
+                reset
+            }
+        }
+    }
+
+    /// This node asks again for a key of which it knew that nothing was to be had.
+    fn refresh(&self, key: Key<'_>) {
+        if let Some(leases) = &self.core.leases {
+            leases.refresh(key);
         }
     }
 
@@ -247,35 +454,87 @@ impl Limit {
     pub(crate) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
         match &self.core.backend {
             Backend::Memory(limit) => limit.tallies().to_vec(),
-            Backend::Redis(_) => self.core.tallies.read(),
+            Backend::Redis(_) => {
+                let mut tallies = self.core.tallies.read();
+                let (admitted, rejected) = self.core.leases.as_ref().map_or((0, 0), |it| it.tallies());
+                tallies.push(("admitted", Source::Lease, admitted));
+                tallies.push(("rejected", Source::Lease, rejected));
+                tallies
+            }
         }
     }
 
-    fn without_the_store(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
+    /// What became of leases, if there are any.
+    pub(crate) fn lease_counts(&self) -> Option<LeaseCounts> {
+        let leases = self.core.leases.as_ref()?;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = leases.counts();
+        Some(LeaseCounts {
+            leases: read(&counts.leases),
+            granted: read(&counts.granted),
+            returned: read(&counts.returned),
+            size: read(&counts.size),
+            held: leases.held(),
+        })
+    }
+
+    /// Returns what this node holds.
+    pub(crate) async fn end_leases(&self) {
+        if let Some(leases) = &self.core.leases {
+            leases.end().await;
+        }
+    }
+
+    /// What decides in this process during an outage, and the ask for its share.
+    fn local_share(&self, ask: Ask) -> Option<(&InProcess, Ask)> {
+        let (share, local) = self.core.local.as_ref()?;
+        let terms = self.core.algorithm.share_of(ask.terms, *share)?;
+        (ask.cost <= local.capacity_of(terms)).then_some((local, Ask { terms, ..ask }))
+    }
+
+    fn without_the_store(&self, key: Key<'_>, ask: Ask) -> Decision {
+        let algorithm = &self.core.algorithm;
+        let capacity = algorithm.capacity_of(ask.terms);
         let quota = |remaining, reset_after_ms| Quota {
-            capacity: ask.capacity,
+            capacity,
             remaining,
             reset_after_ms,
-            window_size_seconds: self.core.sliding.window().as_seconds(),
+            window_size_seconds: algorithm.window_size_seconds(),
         };
         // What can never fit does not fit now either.
-        let fits_ever = ask.cost <= ask.capacity;
-        match (self.core.options.outage, &self.core.local) {
-            (Outage::Open, _) if fits_ever => {
-                let quota = quota(ask.capacity, 0);
-                return Ok(Decision::Admitted(Admitted { receipt: None, quota, source: Source::Policy }));
-            }
-            (_, Some((share, local))) if ask.cost <= share.of(ask.capacity) => {
-                let capacity = share.of(ask.capacity);
-                let remember = if ask.remember == 0 { 0 } else { capacity };
-                return Ok(local.ask(key, Ask { capacity, remember, ..ask })?.decided_by(Source::Local));
-            }
-            _ => {}
+        let fits_ever = ask.cost <= capacity;
+        if self.core.options.outage == Outage::Open && fits_ever {
+            let quota = quota(capacity, 0);
+            return Decision::Admitted(Admitted {
+                receipt: None,
+                quota,
+                source: Source::Policy,
+                read_at: None,
+            });
         }
-        let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: ask.capacity };
+        if let Some((local, ask)) = self.local_share(ask) {
+            return local.ask(key, ask).decided_by(Source::Local);
+        }
+        let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: capacity };
         let (wait, quota) = (fits_ever.then_some(wait), quota(0, OUTAGE_RETRY_MS));
-        Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
     }
+}
+
+fn no_reservations(algorithm: &Algorithm) -> Error {
+    Error::invalid(format!(
+        "a {} limit holds no reservations: sliding and calendar limits do",
+        algorithm.name()
+    ))
+}
+
+/// What became of the leases of a limit.
+pub(crate) struct LeaseCounts {
+    pub(crate) leases: u64,
+    pub(crate) granted: u64,
+    pub(crate) returned: u64,
+    pub(crate) size: u64,
+    pub(crate) held: u64,
 }
 
 /// Decisions of a limit whose store is elsewhere.
@@ -285,9 +544,9 @@ struct Tallies([[AtomicU64; 2]; 3]);
 impl Tallies {
     const SOURCES: [Source; 3] = [Source::Store, Source::Local, Source::Policy];
 
-    fn count(&self, decision: &Decision) {
-        if let Some(row) = Self::SOURCES.iter().position(|source| *source == decision.source()) {
-            self.0[row][usize::from(decision.is_admitted())].fetch_add(1, Ordering::Relaxed);
+    fn count(&self, is_admitted: bool, source: Source) {
+        if let Some(row) = Self::SOURCES.iter().position(|known| *known == source) {
+            self.0[row][usize::from(is_admitted)].fetch_add(1, Ordering::Relaxed);
         }
     }
 

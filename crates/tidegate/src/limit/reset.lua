@@ -1,14 +1,25 @@
--- reset: forgets what a key has used. What stays until its end is that all of
--- the newest bucket was given back, so that receipts from before are void.
+-- reset: forgets what a key has used; receipts and reservations from before are void.
+-- What nodes hold by lease they may still spend: it is charged anew.
 --
--- KEYS  the marker, then the key of each item
--- ARGV  now, window_ms, coalesce_ms, absurd_ms, slack_ms, capacity
--- Returns per item 1, or 0 if there was no such key
-return each(function(key)
-  local w = parse(redis.call('HGET', key, 'h'))
-  if not w.stored then return 0 end
-  redis.call('DEL', key)
-  w.charged, w.total, w.capacity, w.tail = 0, 0, 0, w.newest
-  save(key, w, true, 'r', voided(w))
-  return 1
-end, 0)
+-- KEYS  of an item after the limit's: records and index of reservations, leases
+-- Own   extra
+-- Answers 1, or 0 if there was no such key
+local rule = rule_at(algorithm, 4)
+
+return each(function(k, at)
+  local extra = tonumber(ARGV[at + 1])
+  -- Reservations reach into the next window.
+  local other = rule.elsewhere and rule.elsewhere(k, extra, 1)
+  if other then return other end
+  local known = rule.reset(k, extra)
+  local after = k + rule.stride
+  redis.call('UNLINK', KEYS[after], KEYS[after + 1])
+  if rule.hold_anew then
+    for _, lease in ipairs(redis.call('HVALS', KEYS[after + 2])) do
+      local place, granted, spent, returned, ends = struct.unpack('<ddddd', lease)
+      local left = granted - spent - returned
+      if left > 0 and ends > now_ms then rule.hold_anew(k, place, left, extra) end
+    end
+  end
+  return known
+end, rule.stride + 3, 1)

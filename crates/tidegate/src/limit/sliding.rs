@@ -73,8 +73,14 @@ impl Sliding {
         Duration::from_millis(self.grid.coalesce_ms)
     }
 
+    #[inline]
     pub(super) fn grid(&self) -> Grid {
         self.grid
+    }
+
+    /// What scripts are told.
+    pub(super) fn numbers(&self) -> [u64; 3] {
+        [self.grid.window_ms, self.grid.coalesce_ms, self.grid.absurd_ms]
     }
 }
 

@@ -1,12 +1,14 @@
 //! What one key has used: its buckets, in 32 bytes while there is only one.
 //!
-//! The rules are those of `take.lua`, `peek.lua`, `refund.lua` and `reset.lua`,
-//! step by step; the differential test holds the two together. A refusal and a
+//! The rules are those of `sliding.lua`, step by step; the differential test holds
+//! the two together. A refusal and a
 //! peek change nothing, not even what has expired, so that a clock stepping back
 //! finds the same on every store.
 
+use super::algorithm::{Ask, Terms};
 use super::decision::Receipt;
 use super::sliding::Grid;
+use super::verdict::{Outcome, Verdict};
 
 /// How many refunds a key remembers while their buckets count. Beyond it a
 /// refund gives nothing back: forgetting one could give back a charge twice.
@@ -24,8 +26,8 @@ pub(super) struct Usage {
     newest: Newest,
     /// What counts in the newest bucket.
     charged: u64,
-    /// What the older buckets hold, those that are over included.
-    older_sum: u64,
+    /// What the other buckets hold, those that are over included.
+    others: u64,
     more: Option<Box<More>>,
 }
 
@@ -36,8 +38,8 @@ struct Newest(u64);
 impl Newest {
     /// There is an older bucket.
     const HAS_OLDER: u64 = 1 << 8;
-    /// There is a remembered capacity, or something was refunded from the newest
-    /// bucket.
+    /// There is a remembered capacity, something was refunded from the newest
+    /// bucket, or there is one ahead of it.
     const HAS_QUIRKS: u64 = 1 << 9;
     /// Where the life stands, see [`LIVES`].
     const LIFE: u32 = 10;
@@ -78,11 +80,6 @@ impl Newest {
         self.0 >> Self::LIFE & (LIVES - 1)
     }
 
-    /// This number and life, and nothing else.
-    fn alone(self) -> Self {
-        Self(self.0 & !((1 << Self::LIFE) - 1))
-    }
-
     /// The same in the next life.
     fn reborn(self) -> Self {
         Self(self.number() << 16 | ((self.life() + 1) % LIVES) << Self::LIFE)
@@ -96,6 +93,8 @@ struct More {
     /// bits above a count of 56. All are less than 256 before the newest, so the
     /// low bits tell which.
     older: Vec<u64>,
+    /// Buckets ahead of the newest, the nearest first: what may be spent until then.
+    ahead: Vec<(u64, u64)>,
     /// Refunded from the newest bucket.
     refunded: u64,
     /// The capacity of the last `take_with`, 0 after a plain take.
@@ -104,81 +103,168 @@ struct More {
     refunds: Vec<Receipt>,
 }
 
-/// An answer before it is dressed as a decision: flat, so that it stays in
-/// registers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) outcome: Outcome,
-    /// What counts, the charge included.
-    pub(super) total: u64,
-    pub(super) reset_after_ms: u64,
-    /// By outcome: the charge's bucket and life, or when to come back.
-    pub(super) a: u64,
-    /// By outcome: the charge's offset, or what is free then.
-    pub(super) b: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Admitted,
-    /// Would be.
-    Fits,
-    Rejected,
-    /// The cost is above the capacity.
-    NeverFits,
-}
-
-/// What a take is judged by.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) cost: u64,
-    pub(super) capacity: u64,
-    /// What a later peek shall judge by: 0 for the configured capacity.
-    pub(super) remember: u64,
-}
-
 impl Usage {
     /// Charges `ask.cost` if it fits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
-        if live.total + ask.cost > ask.capacity {
-            return self.refuse(grid, now_ms, &live, ask.cost, ask.capacity);
+        if live.total + ask.cost > ask.terms[0] {
+            return self.refuse(grid, now_ms, &live, ask);
         }
-        if live.started_over || live.dead > 0 {
+        if live.started_over || live.is_dead {
             self.forget(grid, &live);
         }
         let bucket = grid.bucket(live.instant);
         if bucket != self.newest.number() {
             self.start(bucket);
         }
-        let mut offset = self.charged;
-        if self.newest.has(Newest::HAS_QUIRKS) || ask.remember != 0 {
+        let (mut offset, mut last) = (self.charged, bucket);
+        if self.newest.has(Newest::HAS_QUIRKS) || ask.remember {
             let more = self.more.get_or_insert_default();
-            more.capacity = ask.remember;
+            more.capacity = if ask.remember { ask.terms[0] } else { 0 };
             offset += more.refunded;
-            self.newest.set(Newest::HAS_QUIRKS, more.capacity != 0 || more.refunded != 0);
+            last = more.ahead.last().map_or(bucket, |ahead| ahead.0);
+            self.note_quirks();
         }
         self.charged += ask.cost;
         Verdict {
             outcome: Outcome::Admitted,
-            total: live.total + ask.cost,
-            reset_after_ms: grid.end_of_life_ms(bucket) - now_ms,
+            capacity: ask.terms[0],
+            remaining: ask.terms[0] - live.total - ask.cost,
+            reset_after_ms: grid.end_of_life_ms(last) - now_ms,
             a: bucket * LIVES + self.newest.life(),
             b: offset,
         }
     }
 
-    /// Judges a cost of one without charging it; by which capacity, too.
-    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, configured: u64) -> (Verdict, u64) {
+    /// Judges a cost without charging it.
+    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
-        let remembered = self.more.as_ref().map_or(0, |more| more.capacity);
-        let capacity = if live.started_over || remembered == 0 { configured } else { remembered };
-        if live.total + 1 > capacity {
-            return (self.refuse(grid, now_ms, &live, 1, capacity), capacity);
+        if live.total + ask.cost > ask.terms[0] {
+            return self.refuse(grid, now_ms, &live, ask);
         }
-        let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
-        (Verdict { outcome: Outcome::Fits, total: live.total, reset_after_ms, a: 0, b: 0 }, capacity)
+        Verdict {
+            outcome: Outcome::Fits,
+            capacity: ask.terms[0],
+            remaining: ask.terms[0] - live.total,
+            reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
+            a: 0,
+            b: 0,
+        }
+    }
+
+    /// The terms of the last `take_with`, if they still count.
+    pub(super) fn remembered(&self, grid: &Grid, now_ms: u64) -> Option<Terms> {
+        let capacity = self.more.as_ref()?.capacity;
+        (capacity != 0 && !self.live(grid, now_ms).started_over).then_some([capacity, 0])
+    }
+
+    /// Charges `cost`, which has been judged to fit, as if spent after `lasting_ms`;
+    /// or so that it counts only until then, to the end of a bucket. Returns the
+    /// bucket.
+    pub(super) fn hold(
+        &mut self,
+        grid: &Grid,
+        now_ms: u64,
+        cost: u64,
+        lasting_ms: u64,
+        is_lent: bool,
+    ) -> u64 {
+        let live = self.live(grid, now_ms);
+        self.forget(grid, &live);
+        let bucket_now = grid.bucket(live.instant);
+        if bucket_now != self.newest.number() {
+            self.start(bucket_now);
+        }
+        let bucket = match live.instant + lasting_ms {
+            until_ms if is_lent => {
+                until_ms.saturating_sub(grid.window_ms).div_ceil(grid.coalesce_ms).saturating_sub(1)
+            }
+            spent_ms => grid.bucket(spent_ms),
+        };
+        let newest = self.newest.number();
+        if bucket == newest {
+            self.charged += cost;
+            return bucket;
+        }
+        let more = self.more.get_or_insert_default();
+        if bucket > newest {
+            match more.ahead.binary_search_by_key(&bucket, |ahead| ahead.0) {
+                Ok(at) => more.ahead[at].1 += cost,
+                Err(at) => more.ahead.insert(at, (bucket, cost)),
+            }
+        } else if let Some(packed) = more.find(bucket, newest) {
+            *packed += cost;
+        } else {
+            let at = more.older.partition_point(|packed| number((packed >> 56) as u8, newest) < bucket);
+            more.older.insert(at, bucket << 56 | cost);
+            self.newest.set_oldest(more.older.first().map(|packed| (packed >> 56) as u8));
+        }
+        self.others += cost;
+        self.note_quirks();
+        bucket
+    }
+
+    /// Takes up to `cost` out of a bucket again, if it still counts, and charges up
+    /// to `spent` of that to this moment. Returns what was taken out.
+    pub(super) fn settle(&mut self, grid: &Grid, now_ms: u64, bucket: u64, cost: u64, spent: u64) -> u64 {
+        let live = self.live(grid, now_ms);
+        if live.started_over || grid.end_of_life_ms(bucket) <= live.instant || bucket > self.last() {
+            return 0;
+        }
+        self.forget(grid, &live);
+        let bucket_now = grid.bucket(live.instant);
+        if bucket_now != self.newest.number() {
+            self.start(bucket_now);
+        }
+        let newest = self.newest.number();
+        let more = self.more.get_or_insert_default();
+        let taken = if bucket == newest {
+            let taken = cost.min(self.charged);
+            self.charged -= taken;
+            // No receipt is for what was taken out.
+            more.refunded += taken;
+            taken
+        } else if bucket > newest {
+            match more.ahead.binary_search_by_key(&bucket, |ahead| ahead.0) {
+                Ok(at) => {
+                    let taken = cost.min(more.ahead[at].1);
+                    more.ahead[at].1 -= taken;
+                    if more.ahead[at].1 == 0 {
+                        more.ahead.remove(at);
+                    }
+                    self.others -= taken;
+                    taken
+                }
+                Err(_) => 0,
+            }
+        } else {
+            let taken = more.find(bucket, newest).map_or(0, |packed| {
+                let taken = cost.min(count(*packed));
+                *packed -= taken;
+                taken
+            });
+            self.others -= taken;
+            taken
+        };
+        self.charged += spent.min(taken);
+        self.note_quirks();
+        taken
+    }
+
+    /// Whether a take has to look at what is rarely there.
+    fn note_quirks(&mut self) {
+        let quirks = self
+            .more
+            .as_ref()
+            .is_some_and(|more| more.capacity != 0 || more.refunded != 0 || !more.ahead.is_empty());
+        self.newest.set(Newest::HAS_QUIRKS, quirks);
+    }
+
+    /// The last bucket with a charge.
+    fn last(&self) -> u64 {
+        let ahead = self.more.as_ref().and_then(|more| more.ahead.last());
+        ahead.map_or(self.newest.number(), |ahead| ahead.0)
     }
 
     /// Gives back one charge; the amount, or 0 if it no longer counts or has
@@ -208,7 +294,9 @@ impl Usage {
         }
         let is_newest = receipt.bucket == newest;
         let is_charged = match is_newest {
-            true => receipt.offset + receipt.cost <= self.charged + more.refunded,
+            true => {
+                receipt.cost <= self.charged && receipt.offset + receipt.cost <= self.charged + more.refunded
+            }
             false => more.find(receipt.bucket, newest).is_some_and(|packed| count(*packed) >= receipt.cost),
         };
         if !is_charged {
@@ -219,14 +307,14 @@ impl Usage {
         if is_newest {
             self.charged -= receipt.cost;
             more.refunded += receipt.cost;
-            self.newest.set(Newest::HAS_QUIRKS, true);
         } else if let Some(packed) = more.find(receipt.bucket, newest) {
             // The count is in the low bits: the number stays as it is.
             *packed -= receipt.cost;
-            self.older_sum -= receipt.cost;
+            self.others -= receipt.cost;
         }
         more.refunds.retain(counts);
         more.refunds.push(receipt);
+        self.note_quirks();
         receipt.cost
     }
 
@@ -236,13 +324,14 @@ impl Usage {
         let ever = self.charged + self.more.as_ref().map_or(0, |more| more.refunded);
         let refunds = vec![Receipt { bucket: self.newest.number(), offset: 0, cost: ever, subject: 0 }];
         let more = Some(Box::new(More { refunded: ever, refunds, ..More::default() }));
-        *self = Self { newest: self.newest.alone(), more, ..Self::default() };
+        // Another life: what is held later may be put into a bucket of before.
+        *self = Self { newest: self.newest.reborn(), more, ..Self::default() };
         self.newest.set(Newest::HAS_QUIRKS, true);
     }
 
     /// When nothing of this counts any more.
     pub(super) fn end_of_life_ms(&self, grid: &Grid) -> u64 {
-        grid.end_of_life_ms(self.newest.number())
+        grid.end_of_life_ms(self.last())
     }
 
     /// Whether it can only be from a clock that was wrong.
@@ -258,24 +347,29 @@ impl Usage {
         let is_absurd = grid.is_absurd(newest, now_ms);
         let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
         if is_absurd || grid.end_of_life_ms(newest) <= instant {
-            return Live { instant, started_over: true, dead: 0, dead_sum: 0, total: 0 };
+            return match is_absurd || grid.end_of_life_ms(self.last()) <= instant {
+                true => Live { instant, started_over: true, is_dead: true, total: 0 },
+                false => self.live_without_the_dead(grid, instant),
+            };
         }
         if self.newest.has(Newest::HAS_OLDER) && grid.end_of_life_ms(self.newest.oldest()) <= instant {
             return self.live_without_the_dead(grid, instant);
         }
-        let total = self.older_sum + self.charged;
-        Live { instant, started_over: false, dead: 0, dead_sum: 0, total }
+        Live { instant, started_over: false, is_dead: false, total: self.others + self.charged }
     }
 
     #[inline(never)]
     fn live_without_the_dead(&self, grid: &Grid, instant: u64) -> Live {
-        let is_dead = |packed: &&u64| grid.end_of_life_ms(self.number(**packed)) <= instant;
-        let (mut dead, mut dead_sum) = (0, 0);
-        for packed in self.older().iter().take_while(is_dead) {
-            dead += 1;
-            dead_sum += count(*packed);
-        }
-        Live { instant, started_over: false, dead, dead_sum, total: self.older_sum - dead_sum + self.charged }
+        let dead = self.buckets().take_while(|(bucket, _)| grid.end_of_life_ms(*bucket) <= instant);
+        let total = self.others + self.charged - dead.map(|(_, count)| count).sum::<u64>();
+        Live { instant, started_over: false, is_dead: true, total }
+    }
+
+    /// All buckets, the oldest first.
+    fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let older = self.older().iter().map(|packed| (self.number(*packed), count(*packed)));
+        let ahead = self.more.as_ref().map_or(&[][..], |more| &more.ahead);
+        older.chain([(self.newest.number(), self.charged)]).chain(ahead.iter().copied())
     }
 
     /// Drops what `live` found dead. Every write does, and nothing else: what a
@@ -284,13 +378,26 @@ impl Usage {
     fn forget(&mut self, grid: &Grid, live: &Live) {
         if live.started_over {
             *self = Self { newest: self.newest.reborn(), ..Self::default() };
-        } else if live.dead > 0
-            && let Some(more) = &mut self.more
-        {
-            more.older.drain(..live.dead);
-            more.refunds.retain(|refund| grid.end_of_life_ms(refund.bucket) > live.instant);
-            self.older_sum -= live.dead_sum;
-            self.newest.set_oldest(more.older.first().map(|packed| (packed >> 56) as u8));
+        } else if live.is_dead {
+            let newest = self.newest.number();
+            let counts = |bucket: u64| grid.end_of_life_ms(bucket) > live.instant;
+            if !counts(newest) {
+                self.charged = 0;
+            }
+            if let Some(more) = &mut self.more {
+                let dead =
+                    more.older.iter().take_while(|packed| !counts(number((**packed >> 56) as u8, newest)));
+                let dead = dead.count();
+                more.older.drain(..dead);
+                more.ahead.retain(|(bucket, _)| counts(*bucket));
+                more.refunds.retain(|refund| counts(refund.bucket));
+                if !counts(newest) {
+                    more.refunded = 0;
+                }
+                self.newest.set_oldest(more.older.first().map(|packed| (packed >> 56) as u8));
+            }
+            self.others = live.total - self.charged;
+            self.note_quirks();
         }
     }
 
@@ -298,34 +405,53 @@ impl Usage {
     #[inline(never)]
     fn start(&mut self, bucket: u64) {
         if self.charged > 0 {
-            let older = &mut self.more.get_or_insert_default().older;
-            if older.len() == older.capacity() {
-                // A quarter more: doubling would cost 16 bytes a bucket.
-                older.reserve_exact(older.len() / 4 + 4);
-            }
-            older.push(self.newest.number() << 56 | self.charged);
-            if !self.newest.has(Newest::HAS_OLDER) {
-                self.newest.set_oldest(Some(self.newest.number() as u8));
-            }
-            self.older_sum += self.charged;
+            self.put_behind(self.newest.number(), self.charged);
+            self.others += self.charged;
         }
-        if self.newest.has(Newest::HAS_QUIRKS)
-            && let Some(more) = &mut self.more
-        {
-            more.refunded = 0;
-        }
-        self.newest.set_number(bucket);
         self.charged = 0;
+        let has_quirks = self.newest.has(Newest::HAS_QUIRKS);
+        self.newest.set_number(bucket);
+        if !has_quirks {
+            return;
+        }
+        let Some(more) = &mut self.more else { return };
+        more.refunded = 0;
+        // What was ahead is behind now, or here.
+        let reached: Vec<_> = more.ahead.extract_if(.., |(number, _)| *number <= bucket).collect();
+        for (number, count) in reached {
+            if number == bucket {
+                self.charged = count;
+                self.others -= count;
+            } else {
+                self.put_behind(number, count);
+            }
+        }
+        self.note_quirks();
+    }
+
+    /// Adds a bucket behind all older ones.
+    fn put_behind(&mut self, number: u64, count: u64) {
+        let older = &mut self.more.get_or_insert_default().older;
+        if older.len() == older.capacity() {
+            // A quarter more: doubling would cost 16 bytes a bucket.
+            older.reserve_exact(older.len() / 4 + 4);
+        }
+        older.push(number << 56 | count);
+        if !self.newest.has(Newest::HAS_OLDER) {
+            self.newest.set_oldest(Some(number as u8));
+        }
     }
 
     #[inline]
-    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, cost: u64, capacity: u64) -> Verdict {
+    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, ask: Ask) -> Verdict {
+        let (cost, capacity) = (ask.cost, ask.terms[0]);
         let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
-        let verdict = |outcome, a, b| Verdict { outcome, total: live.total, reset_after_ms, a, b };
+        let remaining = capacity.saturating_sub(live.total);
+        let verdict = |outcome, a, b| Verdict { outcome, capacity, remaining, reset_after_ms, a, b };
         if cost > capacity {
             return verdict(Outcome::NeverFits, 0, 0);
         }
-        if !self.newest.has(Newest::HAS_OLDER) {
+        if !self.newest.has(Newest::HAS_OLDER) && !self.newest.has(Newest::HAS_QUIRKS) {
             // All of it goes at once.
             return verdict(Outcome::Rejected, reset_after_ms, capacity);
         }
@@ -337,19 +463,22 @@ impl Usage {
     #[inline(never)]
     fn first_to_free(&self, grid: &Grid, live: &Live, needed: u64) -> (u64, u64) {
         let mut freed = 0;
-        for packed in &self.older()[live.dead..] {
-            freed += count(*packed);
-            if freed >= needed {
-                return (grid.end_of_life_ms(self.number(*packed)), freed);
+        for (bucket, count) in self.buckets() {
+            let end = grid.end_of_life_ms(bucket);
+            if end > live.instant {
+                freed += count;
+                if freed >= needed {
+                    return (end, freed);
+                }
             }
         }
-        // What is needed is at most the total, and the newest is the rest of it.
-        (grid.end_of_life_ms(self.newest.number()), live.total)
+        // What is needed is at most the total.
+        (grid.end_of_life_ms(self.last()), live.total)
     }
 
     #[inline]
     fn reset_after_ms(&self, grid: &Grid, now_ms: u64, total: u64) -> u64 {
-        if total == 0 { 0 } else { grid.end_of_life_ms(self.newest.number()) - now_ms }
+        if total == 0 { 0 } else { grid.end_of_life_ms(self.last()) - now_ms }
     }
 
     fn older(&self) -> &[u64] {
@@ -371,11 +500,10 @@ impl More {
 /// What still counts.
 struct Live {
     instant: u64,
-    /// The newest bucket is over, or from a clock that was wrong.
+    /// Nothing does: the last bucket is over, or from a clock that was wrong.
     started_over: bool,
-    /// How many of the older buckets are over, and what they hold.
-    dead: usize,
-    dead_sum: u64,
+    /// Some buckets are over.
+    is_dead: bool,
     total: u64,
 }
 

@@ -68,13 +68,13 @@ struct Slot<T> {
 /// What an entry must tell the table.
 pub(crate) trait Entry: Default {
     /// What the table's owner knows and the entry does not.
-    type Context: Copy;
+    type Context;
 
     /// When the entry will hold nothing that counts any more.
-    fn end_ms(&self, context: Self::Context) -> u64;
+    fn end_ms(&self, context: &Self::Context) -> u64;
 
     /// Whether it can only be from a clock that was wrong.
-    fn is_absurd(&self, context: Self::Context, now_ms: u64) -> bool;
+    fn is_absurd(&self, context: &Self::Context, now_ms: u64) -> bool;
 }
 
 /// What a sweep did.
@@ -136,8 +136,8 @@ impl<T: Entry> Table<T> {
         &self,
         key: &str,
         now: Timestamp,
-        context: T::Context,
-        change: impl Fn(&mut T, u32, &mut Tally<'_>) -> (R, bool),
+        context: &T::Context,
+        change: impl FnOnce(&mut T, u32, &mut Tally<'_>) -> (R, bool),
     ) -> Lookup<R> {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
@@ -157,8 +157,8 @@ impl<T: Entry> Table<T> {
         hash: u64,
         key: &str,
         now: Timestamp,
-        context: T::Context,
-        change: impl Fn(&mut T, u32, &mut Tally<'_>) -> (R, bool),
+        context: &T::Context,
+        change: impl FnOnce(&mut T, u32, &mut Tally<'_>) -> (R, bool),
     ) -> Lookup<R> {
         let has_room = self.reserve() || (self.make_room(now, context) && self.reserve());
         let shard = self.shard(hash);
@@ -202,7 +202,7 @@ impl<T: Entry> Table<T> {
 
     /// Looks at up to `limit` entries and drops those that have been over for
     /// the slack.
-    pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: T::Context) -> Swept {
+    pub(crate) fn sweep(&self, now: Timestamp, limit: usize, context: &T::Context) -> Swept {
         self.sweep_until(now, self.slack_ms, limit, usize::MAX, context)
     }
 
@@ -212,7 +212,7 @@ impl<T: Entry> Table<T> {
         slack_ms: u64,
         limit: usize,
         enough: usize,
-        context: T::Context,
+        context: &T::Context,
     ) -> Swept {
         let (mut left, mut dropped) = (limit, 0);
         let first = self.hand.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl<T: Entry> Table<T> {
     }
 
     /// At the cap: drops entries that no longer count, wherever they are.
-    fn make_room(&self, now: Timestamp, context: T::Context) -> bool {
+    fn make_room(&self, now: Timestamp, context: &T::Context) -> bool {
         self.sweep_until(now, 0, SWEPT_AT_THE_CAP, 1, context).dropped > 0
     }
 
@@ -357,7 +357,7 @@ impl<T: Entry> Slots<T> {
         now: Timestamp,
         slack_ms: u64,
         left: &mut usize,
-        context: T::Context,
+        context: &T::Context,
     ) -> usize {
         let over_by = Timestamp::from_millis(now.as_millis().saturating_sub(slack_ms));
         let mut dropped = 0;
@@ -410,13 +410,17 @@ impl<T: Entry> Slots<T> {
         }
         let old = std::mem::take(self);
         (self.admitted, self.rejected) = (old.admitted, old.rejected);
+        let mut is_free = vec![false; slots];
+        for slot in &old.free {
+            is_free[*slot as usize] = true;
+        }
         let mut due_at = vec![Timestamp::default(); slots];
         let mut due = old.due;
         while let Some((at, slot)) = due.pop() {
             due_at[slot as usize] = at;
         }
-        let entries = old.chunks.into_iter().flatten().zip(due_at);
-        for (slot, due) in entries.filter(|(slot, _)| !slot.key.is_empty()) {
+        let entries = old.chunks.into_iter().flatten().zip(due_at).zip(is_free);
+        for ((slot, due), _) in entries.filter(|(_, is_free)| !is_free) {
             let hash = hasher.hash_one(&*slot.key);
             self.insert(hasher, hash, slot, due);
         }

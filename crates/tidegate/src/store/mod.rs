@@ -16,13 +16,14 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;
 use crate::metrics::StoreMetrics;
+use crate::random::Random;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Store {
     /// In this process: nothing to install, and gone with it.
-    Memory(Clock),
+    Memory(Clock, Random),
     /// Redis, Valkey or a Cluster of either.
     Redis(RedisStore),
 }
@@ -33,6 +34,12 @@ pub enum Store {
 pub struct StoreOptions {
     /// The clock; on Redis, the system's clock means the server's.
     pub clock: Clock,
+    /// What this process takes for the time where the store's clock decides: its own
+    /// clock, which a test may set wrong.
+    #[doc(hidden)]
+    pub client_clock: Option<Clock>,
+    /// Where limits that decide by chance take it from.
+    pub random: Random,
     /// A prefix of every Redis key, so that several can share a server.
     pub namespace: Option<Name>,
     /// How many partitions subjects are spread over: 1 on a single server, 64 in
@@ -56,6 +63,8 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             clock: Clock::system(),
+            client_clock: None,
+            random: Random::default(),
             namespace: None,
             partitions: None,
             hash_key: *b"tidegate-spread1",
@@ -82,7 +91,7 @@ impl Store {
     pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
-            "memory" => Ok(Self::Memory(options.clock.clone())),
+            "memory" => Ok(Self::Memory(options.clock.clone(), options.random.clone())),
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
                 Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
             }
@@ -97,7 +106,7 @@ impl Store {
     /// Whether it can be used right now.
     pub fn check(&self) -> Result<()> {
         match self {
-            Self::Memory(_) => Ok(()),
+            Self::Memory(..) => Ok(()),
             Self::Redis(store) => store.check(),
         }
     }

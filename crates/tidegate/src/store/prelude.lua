@@ -1,16 +1,21 @@
 -- Shared by every script; put in front of each.
 --
 -- A script is one operation on one subject, run for a batch of subjects of the
--- same partition: KEYS[1] is the partition's marker, KEYS[2…] one key per item.
--- ARGV[1] is the time in ms, empty for the server's own; then what all items
--- share; then each item's own arguments.
+-- same partition: KEYS[1] is the partition's marker; then come keys that all items
+-- share, if there are any, then the keys of each item, as many for each. ARGV[1] is the time in ms, empty for the server's own;
+-- then what all items share; then each item's own arguments.
 
--- The time in milliseconds: the server's, or the one a test set.
-local function now()
+-- The time in microseconds: the server's, or the one a test set.
+local function now_micros()
   local set = ARGV[1]
-  if set ~= '' then return tonumber(set) end
+  if set ~= '' then return tonumber(set) * 1000 end
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- The time in milliseconds.
+local function now()
+  return math.floor(now_micros() / 1000)
 end
 
 -- An integer as text: `..` would write 16 digits as 1.79e+15.
@@ -18,18 +23,19 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
--- Runs `operation(key, at)` for each item, whose own `arguments` texts are
--- ARGV[at + 1] and on, and returns one reply per item. An item that fails
--- answers its error as text and leaves the others alone.
-local function each(operation, arguments)
-  local items = #KEYS - 1
-  local at = #ARGV - items * arguments
+-- Runs `operation(k, at)` for each item, whose `keys` keys are KEYS[k] and on,
+-- and whose own `arguments` texts are ARGV[at + 1] and on; returns one reply per
+-- item. An item that fails answers its error as text and leaves the others alone.
+local function each(operation, keys, arguments, common)
+  common = common or 0
+  local items = (#KEYS - 1 - common) / keys
+  local k, at = 2 + common, #ARGV - items * arguments
   local replies = {}
   for i = 1, items do
-    local ok, reply = pcall(operation, KEYS[i + 1], at)
+    local ok, reply = pcall(operation, k, at)
     if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
     replies[i] = reply
-    at = at + arguments
+    k, at = k + keys, at + arguments
   end
   return replies
 end

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+pub mod hot;
 pub mod limit;
 pub mod model;
 mod proxy;

@@ -1,15 +1,18 @@
 //! What is written: every key with an end, every key in its slot, one way of
 //! spreading per namespace.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{InProcess, LimitOptions, Source, WhenFull};
+use tidegate::limit::{Algorithm, InProcess, Limit, LimitOptions, Period, Source, Suppressed, WhenFull};
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::sliding;
+use tidegate::testkit::limit::{calendar, sliding, token};
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, ErrorKind, Key, Name, Tidegate};
 
+use crate::differential;
 use crate::kit::{CLUSTER, On};
 
 #[tokio::test]
@@ -44,31 +47,210 @@ async fn every_key_has_an_end() {
     assert!(marker > 31 * 86_400_000, "longer than the longest window");
 }
 
+/// One limit of each kind, as `gate` has it.
+fn one_of_each(gate: &Tidegate) -> Vec<Limit> {
+    let suppressed = Suppressed::new(sliding(1000, 60, 600), 1.5).unwrap();
+    let algorithms: [(&str, Algorithm); 5] = [
+        ("sliding", sliding(1000, 60, 600).into()),
+        ("token", token("1000/m", 1000).into()),
+        ("rate_limit", calendar(1000, Period::Hour).into()),
+        ("suppressed", suppressed.into()),
+        ("smooth", Suppressed::smooth(sliding(1000, 60, 600)).into()),
+    ];
+    let limit = |(name, algorithm)| gate.limit(name, algorithm, LimitOptions::default()).unwrap();
+    algorithms.map(limit).into()
+}
+
+/// Whatever is done to the limits, by whichever algorithm: takes, refunds, resets,
+/// overrides, several at once.
+#[test]
+fn random_histories_leave_no_key_without_an_end() {
+    let server = RedisServer::start();
+    differential::check(&On::url(server.url()), 3000);
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    for family in ["absolute:h", "suppressed:h", "token", "override", "beside", "2023-11-14", "marker"] {
+        assert!(keys.iter().any(|key| key.contains(&format!(":{family}"))), "no key of {family}");
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+#[test]
+fn random_histories_in_a_cluster_leave_no_key_without_an_end() {
+    differential::check(&On::url(CLUSTER.url()), 1000);
+    assert_eq!(CLUSTER.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// 2024-09-17 14:23:45.000 UTC.
+const AFTERNOON_MS: u64 = 1_726_583_025_000;
+
+/// A gate with the default names, on a clock.
+async fn plain_gate(server: &RedisServer, clock: &ManualClock) -> Tidegate {
+    let mut options = StoreOptions::default();
+    options.clock = clock.clone().into();
+    options.deadline = Duration::from_secs(10);
+    Tidegate::open_with(&server.url(), options).await.unwrap()
+}
+
+/// Programs that read the counters of seed 002 find them where they were, and what
+/// they have counted counts.
+#[tokio::test]
+async fn a_calendar_counter_is_the_key_that_the_seed_has() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
+    let gate = plain_gate(&server, &clock).await;
+    let hour = calendar(5000, Period::Hour).with_safety_buffer(25).unwrap();
+    let limit = gate.limit("rate_limit", hour, LimitOptions::default()).unwrap();
+    let user = Key::new("user_1").unwrap();
+    limit.take(Key::EVERYONE, Cost::new(3).unwrap()).await.unwrap();
+    limit.take(Key::EVERYONE, Cost::new(4).unwrap()).await.unwrap();
+    limit.take(user, Cost::new(5).unwrap()).await.unwrap();
+    let mut connection = server.connection();
+    let everyone = "courtlistener:rate_limit:2024-09-17_14";
+    let own = "courtlistener:rate_limit:2024-09-17_14:user_1";
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    keys.sort();
+    assert_eq!(keys, [everyone, own, "tidegate:marker"]);
+    for (key, count) in [(everyone, "7"), (own, "5")] {
+        assert_eq!(redis::cmd("TYPE").arg(key).query::<String>(&mut connection).unwrap(), "string");
+        assert_eq!(redis::cmd("GET").arg(key).query::<String>(&mut connection).unwrap(), count);
+    }
+    redis::cmd("SET").arg(everyone).arg("4970").arg("EX").arg(7200).exec(&mut connection).unwrap();
+    assert_eq!(limit.peek(Key::EVERYONE).await.unwrap().quota().remaining, 5);
+    assert!(!limit.take(Key::EVERYONE, Cost::new(6).unwrap()).await.unwrap().is_admitted());
+    // The other periods are called alike, under a prefix of one's own.
+    let mut options = LimitOptions::default();
+    options.prefix = Some("my:app".to_owned());
+    for (name, period, label) in
+        [("minute", Period::Minute, "2024-09-17_14-23"), ("day", Period::Day, "2024-09-17")]
+    {
+        let limit = gate.limit(name, calendar(10, period), options.clone()).unwrap();
+        limit.take(user, Cost::ONE).await.unwrap();
+        let key = format!("my%3Aapp:{name}:{label}:user_1");
+        assert_eq!(redis::cmd("GET").arg(key).query::<Option<u64>>(&mut connection).unwrap(), Some(1));
+    }
+}
+
+/// A counter is kept for as long as was set, never shorter than the rest of its
+/// window, and a further charge does not make it last longer.
+#[tokio::test]
+async fn calendar_counters_end_after_their_window_and_are_not_kept_alive_by_use() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
+    let gate = plain_gate(&server, &clock).await;
+    let mut connection = server.connection();
+    let mut ttl = |key: &str| redis::cmd("PTTL").arg(key).query::<u64>(&mut connection).unwrap();
+    let key = Key::new("k").unwrap();
+    let (hour, slack) = (3_600_000, 3_600_000);
+    let rest_of_day = 86_400_000 - AFTERNOON_MS % 86_400_000;
+    for (name, period, ttl_hours, label, kept) in [
+        ("minute", Period::Minute, 2, "2024-09-17_14-23", 2 * hour),
+        ("hour", Period::Hour, 2, "2024-09-17_14", 2 * hour),
+        ("brief", Period::Hour, 0, "2024-09-17_14", hour - AFTERNOON_MS % hour),
+        ("day", Period::Day, 2, "2024-09-17", rest_of_day),
+        ("long", Period::Day, 48, "2024-09-17", 48 * hour),
+    ] {
+        let calendar = calendar(100, period).with_counter_ttl(Duration::from_secs(ttl_hours * 3600));
+        let limit = gate.limit(name, calendar.unwrap(), LimitOptions::default()).unwrap();
+        let counter = format!("courtlistener:{name}:{label}:k");
+        let beside = format!("courtlistener:{name}:beside:{label}:k");
+        let receipt = limit.take(key, Cost::ONE).await.unwrap().receipt().unwrap();
+        let left = ttl(&counter);
+        assert!((kept + slack - 5000..=kept + slack).contains(&left), "{name}: {left} for {}", kept + slack);
+        // As if the first charge had been a while ago.
+        redis::cmd("PEXPIRE").arg(&counter).arg(kept).exec(&mut server.connection()).unwrap();
+        for _ in 0..5 {
+            limit.take(key, Cost::ONE).await.unwrap();
+        }
+        assert!(ttl(&counter) <= kept, "{name}: further charges make it last longer");
+        assert_eq!(limit.refund(key, receipt).await.unwrap(), 1);
+        assert!(ttl(&counter) <= kept, "{name}: a refund makes it last longer");
+        assert!(ttl(&beside) >= kept, "{name}: what was given back is known for as long as it counts");
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
 #[test]
 fn no_key_a_user_can_choose_leaves_its_slot() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let limit = runtime.block_on(async {
-        let gate = On::url(CLUSTER.url()).open(clock).await;
-        gate.limit("api", sliding(1000, 60, 600), LimitOptions::default()).unwrap()
+    let (gate, limits) = runtime.block_on(async {
+        let gate = On::url(CLUSTER.url()).open(clock, 1).await;
+        let limits = one_of_each(&gate);
+        (gate, limits)
     });
-    let mut runner = TestRunner::new(Config { cases: 500, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
     let keys = prop_oneof!["[{}:a]{1,12}", "\\PC{1,40}", ".{1,60}"];
     runner
         .run(&keys, |key| {
             prop_assume!(key.len() <= 255);
             runtime.block_on(async {
                 let key = Key::new(&key).unwrap();
-                let decision = limit.take(key, Cost::ONE).await.unwrap();
-                prop_assert_eq!(decision.source(), Source::Store);
-                prop_assert_eq!(limit.refund(key, decision.receipt().unwrap()).await.unwrap(), 1);
-                limit.peek(key).await.unwrap();
-                limit.reset(key).await.unwrap();
+                for limit in &limits {
+                    limit.reset(key).await.unwrap();
+                    limit.set_override(key, "900/m".parse().unwrap(), Duration::from_secs(60)).await.unwrap();
+                    let decision = limit.take(key, Cost::ONE).await.unwrap();
+                    prop_assert_eq!((decision.is_admitted(), decision.source()), (true, Source::Store));
+                    if let Some(receipt) = decision.receipt() {
+                        prop_assert_eq!(limit.refund(key, receipt).await.unwrap(), 1);
+                    }
+                    limit.peek(key).await.unwrap();
+                    prop_assert!(limit.get_override(key).await.unwrap().is_some());
+                }
+                let all: Vec<_> = limits.iter().map(|limit| (limit, Cost::ONE)).collect();
+                let decision = gate.take_all(key, &all).await.unwrap();
+                prop_assert!(decision.decisions().all(|(_, it)| it.source() == Source::Store));
+                prop_assert!(decision.is_admitted());
+                for limit in &limits {
+                    limit.clear_override(key).await.unwrap();
+                    limit.reset(key).await.unwrap();
+                }
                 Ok(())
             })
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(CLUSTER.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// Windows that are over make room, those that count do not, also when the clock
+/// steps back a little.
+#[test]
+fn calendar_windows_of_the_past_make_room() {
+    for max_keys in [1, 50] {
+        let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
+        let limit =
+            InProcess::with(calendar(5, Period::Minute), clock.clone().into(), max_keys, WhenFull::Refuse);
+        let take = |i: usize| limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap();
+        for minute in 0..10 {
+            for i in 0..max_keys {
+                assert!(take(i).is_admitted(), "key {i} in minute {minute}");
+            }
+            clock.set(Timestamp::from_millis(clock.now().as_millis() - 1));
+            assert!(!take(max_keys).is_admitted(), "there is no room for another");
+            for i in 0..max_keys {
+                assert_eq!(take(i).quota().remaining, 3, "key {i} is still known");
+            }
+            clock.advance_ms(60_001);
+        }
+    }
+}
+
+/// What keys beyond the cap share is of one window too.
+#[test]
+fn keys_beyond_the_cap_share_one_calendar_window_at_a_time() {
+    let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
+    let limit = InProcess::with(calendar(5, Period::Minute), clock.clone().into(), 1, WhenFull::Share);
+    let admitted = |from: u64| {
+        let keys = (from..from + 20).map(|i| format!("k{i}"));
+        keys.filter(|key| limit.take(Key::new(key).unwrap(), Cost::ONE).unwrap().is_admitted()).count()
+    };
+    assert_eq!(admitted(0), 1 + 5);
+    assert_eq!(admitted(100), 0);
+    clock.advance_ms(60_000);
+    assert!(limit.take(Key::new("first").unwrap(), Cost::ONE).unwrap().is_admitted());
+    let peek = limit.peek(Key::new("beyond").unwrap()).unwrap();
+    assert_eq!((peek.source(), peek.is_admitted(), peek.quota().remaining), (Source::Policy, true, 5));
+    assert_eq!(admitted(200), 5);
 }
 
 /// Partitions are decided once per namespace. Another number would look for
@@ -158,6 +340,27 @@ fn idle_keys_leave() {
     assert_eq!(limit.keys(), 0);
 }
 
+/// What everyone shares has no key, and is a key like any other: making room for it
+/// or around it does not forget it.
+#[test]
+fn what_everyone_shares_outlives_a_sweep() {
+    for algorithm in [sliding(5, 60, 600).into(), Algorithm::from(token("5/m", 5))] {
+        let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+        let limit = InProcess::with(algorithm, clock.clone().into(), 100_000, WhenFull::Refuse);
+        for i in 0..50_000 {
+            limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap();
+        }
+        clock.advance_ms(60_600 + 3_600_000);
+        let hour = Duration::from_secs(3600);
+        limit.set_override(Key::EVERYONE, "4/m".parse().unwrap(), hour).unwrap();
+        assert!(limit.take(Key::EVERYONE, Cost::new(4).unwrap()).unwrap().is_admitted());
+        let before = limit.peek(Key::EVERYONE).unwrap();
+        limit.sweep(100_000);
+        assert_eq!(limit.keys(), 1, "only what everyone shares is left");
+        assert_eq!(limit.peek(Key::EVERYONE).unwrap(), before);
+    }
+}
+
 /// Threads, not tasks: a take in this process has nothing to wait for.
 #[test]
 fn threads_together_get_exactly_the_capacity() {
@@ -179,6 +382,38 @@ fn threads_together_get_exactly_the_capacity() {
     }
 }
 
+/// Threads that name limits in different orders do not wait for each other for ever,
+/// and get exactly what the tightest one has.
+#[test]
+fn threads_take_from_several_in_any_order() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+    let gate = runtime.block_on(On::url("memory:").open(clock, 1));
+    let algorithms: [(&str, Algorithm); 3] = [
+        ("a", sliding(50_000, 60, 600).into()),
+        ("b", token("1/h", 700).into()),
+        ("c", calendar(40_000, Period::Day).into()),
+    ];
+    let limits = algorithms.map(|it| gate.limit(it.0, it.1, LimitOptions::default()).unwrap());
+    let [a, b, c] = &limits;
+    let orders = [[a, b, c], [c, b, a], [b, a, c], [c, a, b]];
+    let admitted: u64 = std::thread::scope(|scope| {
+        let takers = orders.map(|order| {
+            let gate = &gate;
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let asked = order.map(|limit| (limit, Cost::ONE));
+                let take = || runtime.block_on(gate.take_all(Key::new("k").unwrap(), &asked)).unwrap();
+                (0..20_000).map(|_| u64::from(take().is_admitted())).sum::<u64>()
+            })
+        });
+        takers.map(|taker| taker.join().unwrap()).iter().sum()
+    });
+    assert_eq!(admitted, 700);
+    let left = limits.map(|limit| limit.in_process().unwrap().peek(Key::new("k").unwrap()).unwrap());
+    assert_eq!(left.map(|peek| peek.quota().remaining), [49_300, 0, 39_300]);
+}
+
 #[test]
 fn a_peek_at_the_cap_says_what_a_take_would() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
@@ -197,7 +432,7 @@ fn a_peek_at_the_cap_says_what_a_take_would() {
 #[tokio::test(start_paused = true)]
 async fn the_reaper_runs_as_long_as_the_limit_is_held() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let gate = On::url("memory:").open(clock.clone()).await;
+    let gate = On::url("memory:").open(clock.clone(), 1).await;
     let limit = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
     let held = || limit.in_process().unwrap().keys();
     for i in 0..3000 {

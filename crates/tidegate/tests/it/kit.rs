@@ -4,9 +4,10 @@
 use std::sync::LazyLock;
 
 use tidegate::clock::ManualClock;
-use tidegate::limit::{Limit, LimitOptions, Sliding};
+use tidegate::limit::{Algorithm, LimitOptions};
+use tidegate::random::Random;
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::Kit;
+use tidegate::testkit::limit::{Kit, Library};
 use tidegate::testkit::{RedisCluster, RedisServer, TlsServer, unique};
 use tidegate::{Name, Tidegate};
 
@@ -25,9 +26,10 @@ impl On {
         Self { url: url.into(), options: |_| {} }
     }
 
-    pub(crate) async fn open(&self, clock: ManualClock) -> Tidegate {
+    pub(crate) async fn open(&self, clock: ManualClock, seed: u64) -> Tidegate {
         let mut options = StoreOptions::default();
         options.clock = clock.into();
+        options.random = Random::seeded(seed);
         // Tests share the machine: what is late here is not lost.
         options.deadline = std::time::Duration::from_secs(10);
         options.namespace = Some(Name::new(&unique("t")).unwrap());
@@ -37,10 +39,13 @@ impl On {
 }
 
 impl Kit for On {
-    type Face = Limit;
+    type Gate = Library;
 
-    async fn fresh(&self, sliding: Sliding, clock: ManualClock) -> Limit {
-        let gate = self.open(clock).await;
-        gate.limit("api", sliding, LimitOptions::default()).unwrap()
+    async fn fresh(&self, limits: &[(&str, Algorithm)], clock: ManualClock, seed: u64) -> Library {
+        let gate = self.open(clock, seed).await;
+        let made = limits
+            .iter()
+            .map(|(name, algorithm)| gate.limit(name, *algorithm, LimitOptions::default()).unwrap());
+        Library::new(gate.clone(), made.collect())
     }
 }

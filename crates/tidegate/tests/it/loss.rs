@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Limit, LimitOptions, Source};
+use tidegate::limit::{Algorithm, Limit, LimitOptions, Period, Source, Suppressed};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::RedisServer;
-use tidegate::testkit::limit::sliding;
+use tidegate::testkit::limit::{calendar, sliding, token};
 use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
 
 use crate::kit::CLUSTER;
@@ -185,6 +185,52 @@ async fn with_hold_a_flush_is_noticed_by_the_next_take_and_ends_after_one_window
     clock.advance_ms(1);
     assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// Every algorithm holds for as long as what was lost could have counted.
+#[tokio::test]
+async fn with_hold_every_algorithm_refuses_for_a_window_after_a_flush() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
+    let mut options = StoreOptions::default();
+    options.clock = clock.clone().into();
+    options.deadline = Duration::from_secs(10);
+    let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.after_loss = AfterLoss::Hold;
+    let suppressed = Suppressed::new(sliding(10, 60, 600), 1.5).unwrap();
+    let limits: [(&str, Algorithm, u64); 6] = [
+        ("sliding", sliding(10, 60, 600).into(), 60_000),
+        ("token", token("3/s", 10).into(), 3334),
+        ("minute", calendar(10, Period::Minute).into(), 60_000),
+        ("hour", calendar(10, Period::Hour).into(), 3_600_000),
+        ("suppressed", suppressed.into(), 60_000),
+        ("smooth", Suppressed::smooth(sliding(10, 60, 600)).into(), 60_000),
+    ];
+    let key = Key::new("k").unwrap();
+    for (name, algorithm, held_ms) in limits {
+        let limit = gate.limit(name, algorithm, options.clone()).unwrap();
+        let carefree = gate.limit(&format!("{name}-admit"), algorithm, LimitOptions::default()).unwrap();
+        assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+        redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
+        let held = limit.take(key, Cost::ONE).await.unwrap();
+        assert_eq!((held.is_admitted(), held.source()), (false, Source::Policy), "{name}");
+        assert_eq!(held.wait().unwrap().retry_after_ms, held_ms, "{name}");
+        assert_eq!(limit.peek(key).await.unwrap(), held, "{name}");
+        // Who holds, holds for all; who does not is not asked.
+        let both = gate.take_all(key, &[(&carefree, Cost::ONE), (&limit, Cost::ONE)]).await.unwrap();
+        assert_eq!(both.refused_by().unwrap().as_str(), name);
+        assert_eq!(both.retry_after_ms(), Some(held_ms));
+        assert!(carefree.take(key, Cost::ONE).await.unwrap().is_admitted());
+        assert_eq!(carefree.peek(key).await.unwrap().quota().remaining, 9, "{name}: charged once");
+        clock.advance_ms(held_ms - 1);
+        assert!(!limit.take(key, Cost::ONE).await.unwrap().is_admitted(), "{name}");
+        clock.advance_ms(1);
+        assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted(), "{name}");
+        assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+        // By then nobody minds that loss any more.
+        clock.advance_ms(3_600_000);
+    }
 }
 
 /// A restart that brought old data back has lost what came after it.

@@ -3,12 +3,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod chance;
 mod conformance;
 mod differential;
+mod hot;
+mod hot_audit;
+mod hot_bounds;
+mod hot_differential;
+mod hot_flaws;
+mod hot_memory;
+mod hot_outage;
 mod keeper;
 mod keys;
 mod kit;
+mod layer;
+mod lease;
 mod loss;
 mod outage;
+mod overrides;
+mod pages;
+mod reservations;
+mod skew;
 mod soak;
 mod timing;

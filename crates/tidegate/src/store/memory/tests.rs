@@ -7,10 +7,10 @@ struct Until(u64);
 
 impl Entry for Until {
     type Context = ();
-    fn end_ms(&self, (): ()) -> u64 {
+    fn end_ms(&self, (): &()) -> u64 {
         self.0
     }
-    fn is_absurd(&self, (): (), now_ms: u64) -> bool {
+    fn is_absurd(&self, (): &(), now_ms: u64) -> bool {
         self.0 > now_ms + 1_000_000
     }
 }
@@ -20,7 +20,7 @@ fn put(table: &Table<Until>, key: &str, until: u64, now: u64) -> bool {
         entry.0 = until;
         ((), true)
     };
-    matches!(table.upsert(key, Timestamp::from_millis(now), (), change), Lookup::Found(()))
+    matches!(table.upsert(key, Timestamp::from_millis(now), &(), change), Lookup::Found(()))
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn a_used_entry_outlives_its_first_due_time() {
     let table = Table::new(10, 0);
     assert!(put(&table, "a", 100, 0));
     assert!(put(&table, "a", 300, 50));
-    assert_eq!(table.sweep(Timestamp::from_millis(200), 10, ()), Swept { looked_at: 1, dropped: 0 });
+    assert_eq!(table.sweep(Timestamp::from_millis(200), 10, &()), Swept { looked_at: 1, dropped: 0 });
     assert!(table.get("a", |_| ()).is_some());
-    assert_eq!(table.sweep(Timestamp::from_millis(300), 10, ()), Swept { looked_at: 1, dropped: 1 });
+    assert_eq!(table.sweep(Timestamp::from_millis(300), 10, &()), Swept { looked_at: 1, dropped: 1 });
     assert!(table.get("a", |_| ()).is_none());
     assert_eq!(table.len(), 0);
 }
@@ -54,7 +54,7 @@ fn memory_comes_back_after_a_flood() {
     for i in 0..100_000 {
         assert!(put(&table, &format!("k{i}"), if i % 100 == 0 { 1000 } else { 10 }, 0));
     }
-    assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, ()).dropped, 99_000);
+    assert_eq!(table.sweep(Timestamp::from_millis(10), usize::MAX, &()).dropped, 99_000);
     let slots: usize = table
         .shards
         .iter()

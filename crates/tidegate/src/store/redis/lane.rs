@@ -38,10 +38,15 @@ const MAX_WAITING: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
-    /// Arguments that all calls of one kind share; calls travel together only if
-    /// it is the same allocation.
+    /// Arguments that all calls of one kind share; only those travel together.
     pub(crate) shared: Arc<[CompactString]>,
+    /// Keys that all of them share.
+    pub(crate) common: Arc<[String]>,
+    /// How many items it is; several travel alone and are answered as a list.
+    pub(crate) items: usize,
     pub(crate) key: String,
+    /// More keys, for an operation that has several; as many in each call of a kind.
+    pub(crate) more_keys: Vec<String>,
     pub(crate) own: Vec<CompactString>,
     /// The time a test set.
     pub(crate) now_ms: Option<u64>,
@@ -49,9 +54,17 @@ pub(crate) struct Call {
 
 impl Call {
     fn travels_with(&self, other: &Self) -> bool {
-        std::ptr::eq(self.script, other.script)
-            && Arc::ptr_eq(&self.shared, &other.shared)
+        self.items == 1
+            && other.items == 1
+            && std::ptr::eq(self.script, other.script)
+            // Mostly the same allocation.
+            && (Arc::ptr_eq(&self.shared, &other.shared) || self.shared == other.shared)
+            && self.common == other.common
             && self.now_ms == other.now_ms
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        [&*self.key].into_iter().chain(self.more_keys.iter().map(|key| &**key))
     }
 }
 
@@ -189,15 +202,21 @@ impl Far {
         let first = &batch[0].call;
         let marker = self.shared.keyspace.marker(self.partition);
         let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
-        let keys: Vec<&str> =
-            [marker.as_str()].into_iter().chain(batch.iter().map(|job| &*job.call.key)).collect();
+        let keys: Vec<&str> = [marker.as_str()]
+            .into_iter()
+            .chain(first.common.iter().map(|key| &**key))
+            .chain(batch.iter().flat_map(|job| job.call.keys()))
+            .collect();
         let args: Vec<&str> = [now.as_str()]
             .into_iter()
             .chain(first.shared.iter().map(|arg| &**arg))
             .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
             .collect();
         match first.script.run(&mut link, &keys, &args).await {
-            Ok(Value::Array(replies)) if replies.len() == batch.len() => Ok(replies),
+            Ok(Value::Array(replies)) if first.items > 1 && replies.len() == first.items => {
+                Ok(vec![Value::Array(replies)])
+            }
+            Ok(Value::Array(replies)) if first.items == 1 && replies.len() == batch.len() => Ok(replies),
             Ok(other) => Err(Error::internal(format!("{} replies were due, got {other:?}", batch.len()))),
             Err(error) => Err(self.shared.failure(&error)),
         }

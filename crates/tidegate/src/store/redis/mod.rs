@@ -28,6 +28,7 @@ use super::keyspace::Keyspace;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::metrics::StoreMetrics;
+use crate::random::Random;
 
 /// How long a marker lives after its last renewal: longer than the longest
 /// window, so it never ends before what it governs.
@@ -47,6 +48,8 @@ struct Shared {
     keyspace: Keyspace,
     links: Arc<Links>,
     clock: Clock,
+    client_clock: Clock,
+    random_source: Random,
     deadline: Duration,
     connect_timeout: Duration,
     /// By partition, what was last read of its marker.
@@ -82,6 +85,8 @@ impl RedisStore {
             keyspace,
             links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
             clock: options.clock.clone(),
+            client_clock: options.client_clock.as_ref().unwrap_or(&options.clock).clone(),
+            random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
             random: RandomState::new(),
@@ -108,6 +113,14 @@ impl RedisStore {
         Place { partition, prefix: self.shared.keyspace.prefix(partition) }
     }
 
+    /// Where one of several things of `subject` is, each by its number: next to each
+    /// other.
+    pub(crate) fn spread(&self, subject: &str, number: u32) -> Place {
+        let first = self.shared.keyspace.partition(subject);
+        let partition = (first + number) % self.shared.keyspace.partitions();
+        Place { partition, prefix: self.shared.keyspace.prefix(partition) }
+    }
+
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
         let metrics = &self.shared.metrics;
@@ -128,12 +141,26 @@ impl RedisStore {
         }
     }
 
+    /// Whether both are clones of one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn metrics(&self) -> &StoreMetrics {
         &self.shared.metrics
     }
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+
+    /// What this process takes for the time: only good for a guess.
+    pub(crate) fn client_clock(&self) -> &Clock {
+        &self.shared.client_clock
+    }
+
+    pub(crate) fn random(&self) -> &Random {
+        &self.shared.random_source
     }
 
     /// Renews the markers, so that they outlive whatever is written meanwhile.
@@ -283,7 +310,7 @@ async fn server_run(link: &mut Link) -> redis::RedisResult<String> {
 
 /// What an error of the server means, by its code. Before version 7 a script's
 /// error has the line in front: `@user_script: 12: -OOM command not allowed`.
-fn server_failure(text: &str) -> Error {
+pub(crate) fn server_failure(text: &str) -> Error {
     let told = text
         .rsplit_once("@user_script: ")
         .and_then(|(_, line)| line.split_once(": "))

@@ -14,12 +14,12 @@ use crate::testkit::RedisServer;
 
 static PUT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[
-        "return each(function(key, at) index_put(key, tonumber(ARGV[at + 1]), ARGV[at + 2], 60000) return 1 end, 2)",
+        "return each(function(k, at) index_put(KEYS[k], tonumber(ARGV[at + 1]), ARGV[at + 2], 60000) return 1 end, 1, 2)",
     ])
 });
 static DUE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[
-        "return each(function(key, at) return index_due(key, now(), tonumber(ARGV[at + 1])) end, 1)",
+        "return each(function(k, at) return index_due(KEYS[k], now(), tonumber(ARGV[at + 1])) end, 1, 1)",
     ])
 });
 
@@ -36,7 +36,16 @@ async fn run(
     now_ms: u64,
     own: Vec<CompactString>,
 ) -> Value {
-    let call = Call { script, shared: Arc::default(), key: key.to_owned(), own, now_ms: Some(now_ms) };
+    let call = Call {
+        script,
+        shared: Arc::default(),
+        key: key.to_owned(),
+        common: Arc::default(),
+        items: 1,
+        more_keys: Vec::new(),
+        own,
+        now_ms: Some(now_ms),
+    };
     store.call(0, call).await.unwrap()
 }
 

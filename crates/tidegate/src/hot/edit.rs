@@ -1,0 +1,189 @@
+//! What goes in and what comes out.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::key::{Key, MAX_KEY_BYTES};
+
+/// One edit of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edit<'a> {
+    /// The caller's whole identity of the page: with the wiki, if there are several.
+    pub page: Key<'a>,
+    /// Which edit it is: sent twice, it counts once.
+    pub id: &'a str,
+    /// Who made it.
+    pub editor: &'a str,
+    /// By how many bytes the page grew.
+    pub byte_change: i64,
+    /// When it was made; now, unless told. The store's clock bounds it.
+    pub at: Option<Timestamp>,
+}
+
+impl<'a> Edit<'a> {
+    /// An edit of `page`, made now.
+    pub fn new(page: Key<'a>, id: &'a str, editor: &'a str) -> Self {
+        Self { page, id, editor, byte_change: 0, at: None }
+    }
+
+    /// Whether it can be recorded: one of many that cannot would fail all.
+    pub fn check(&self) -> Result<()> {
+        let fits = |what: &str, text: &str, least: usize| {
+            if (least..=MAX_KEY_BYTES).contains(&text.len()) && !text.contains('\0') {
+                return Ok(());
+            }
+            Err(Error::invalid(format!(
+                "{what} has {} bytes: {least} to {MAX_KEY_BYTES} are allowed, none of them NUL",
+                text.len()
+            )))
+        };
+        if self.page.as_str().is_empty() {
+            return Err(Error::invalid(format!(
+                "an edit's page is empty: 1 to {MAX_KEY_BYTES} bytes are allowed"
+            )));
+        }
+        fits("an edit's id", self.id, 1)?;
+        fits("an editor", self.editor, 0)?;
+        if self.byte_change.unsigned_abs() > 1 << 52 {
+            return Err(Error::invalid(format!("a byte change of {} is not allowed", self.byte_change)));
+        }
+        Ok(())
+    }
+}
+
+/// What became of an edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recorded {
+    /// The page is not hot yet; it is remembered.
+    Remembered,
+    /// It made the page hot, in the place of another if one is named.
+    Promoted {
+        /// The page that is not tracked any more.
+        replaced: Option<String>,
+    },
+    /// It counts in the window of a hot page.
+    Added,
+    /// It would have made the page hot, and there is no room.
+    Rejected,
+    /// It has been recorded before.
+    Duplicate,
+    /// It is older than all that counts.
+    TooLate,
+    /// The store is away; it is lost, and counted as such.
+    Dropped,
+}
+
+impl Recorded {
+    /// The name in answers.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Remembered => "remembered",
+            Self::Promoted { .. } => "promoted",
+            Self::Added => "added",
+            Self::Rejected => "rejected",
+            Self::Duplicate => "duplicate",
+            Self::TooLate => "too_late",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// What is known of a page. All zero if it is not hot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Whether it is tracked.
+    pub is_hot: bool,
+    /// Whether it has `promotion_threshold` edits in its window.
+    pub is_trending: bool,
+    /// Whether its edits come faster than they used to.
+    pub is_spiking: bool,
+    /// Edits in the last hour, as far as the window covers it.
+    pub edits_last_hour: u64,
+    /// Edits in the last five minutes.
+    pub edits_last_5_minutes: u64,
+    /// How much of the last hour the window covers.
+    pub covered_ms: u64,
+    /// Editors in the window.
+    pub unique_editors: u64,
+    /// By how much the latest edit changed the page.
+    pub last_byte_change: i64,
+    /// Edits since it became hot, those that made it so included.
+    pub total_edits: u64,
+    /// Its first edit of those.
+    pub first_seen: Timestamp,
+    /// Its latest.
+    pub last_seen: Timestamp,
+}
+
+/// An edit in the window of a hot page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditRef {
+    /// Which.
+    pub id: String,
+    /// When.
+    pub at: Timestamp,
+    /// By whom.
+    pub editor: String,
+    /// By how many bytes.
+    pub byte_change: i64,
+}
+
+/// A hot page and its rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HotPage {
+    /// The page.
+    pub page: String,
+    /// Edits in its window.
+    pub edits: u64,
+    /// Its latest edit.
+    pub last_seen: Timestamp,
+}
+
+/// What happened to a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It became hot.
+    Promoted,
+    /// Another took its place.
+    Replaced,
+    /// It reached `promotion_threshold`.
+    Trending,
+    /// Its edits come faster than they used to.
+    Spiking,
+    /// Its window is empty.
+    Cooled,
+}
+
+impl EventKind {
+    /// The name in answers and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::Replaced => "replaced",
+            Self::Trending => "trending",
+            Self::Spiking => "spiking",
+            Self::Cooled => "cooled",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let all = [Self::Promoted, Self::Replaced, Self::Trending, Self::Spiking, Self::Cooled];
+        all.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Something that happened, once, however many servers share the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Where it stands among all, to go on from: opaque, and per space.
+    pub cursor: String,
+    /// What.
+    pub kind: EventKind,
+    /// To which page.
+    pub page: String,
+    /// Its edits in the window then.
+    pub edits: u64,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+}

@@ -1,0 +1,18 @@
+-- events: what happened after a cursor, or the latest cursor.
+--
+-- Own   cursor (empty: only tells the latest), how many at most
+-- Answers  the cursor to go on from, then id, kind, page, edits and when of each
+return each(function(_, at)
+  local cursor, limit = ARGV[at + 1], ARGV[at + 2]
+  if cursor == '' then
+    local last = call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)
+    return { last[1] and last[1][1] or '0-0' }
+  end
+  local answer = { cursor }
+  for _, event in ipairs(call('XRANGE', EVENTS, '(' .. cursor, '+', 'COUNT', limit)) do
+    local fields = event[2]
+    answer[1] = event[1]
+    for _, text in ipairs({ event[1], fields[2], fields[4], fields[6], fields[8] }) do answer[#answer + 1] = text end
+  end
+  return answer
+end, KEYS_OF_ITEM, 2, COMMON)

@@ -1,0 +1,258 @@
+-- What the scripts of hot pages share.
+--
+-- KEYS  the marker; then of the partition: state, activities, due, rank, events;
+--       then of each item: activity, window, meta, editors of a page
+--   state       a hash: `now` the latest moment that anything was done at (ms), `seq`
+--               a counter, `renewed` when these five were last given their time to live
+--   activities  a sorted set: pages that are not hot, in the order of their first edit
+--   due         a sorted set: hot pages by when their oldest edit leaves the window, ms
+--   rank        a sorted set: hot pages by edits in the window × 2^41 + latest edit, ms
+--   events      a stream: what happened, once
+--   activity    a string, packed: when the first edit came, then of each edit, in the
+--               order they came, when it was made, by how many bytes, id and editor
+--   window      a sorted set: edit ids by time in seconds
+--   meta        a hash: edit_count, last_edit (ms), last_byte_change, and `w`, all that
+--               it takes to go on: edits in the window, the oldest (ms), up to when edits
+--               have left for want of room, flags (1 trending, 2 spiking), when the keys
+--               were last renewed, edits since it became hot, the first and the last of
+--               them (ms), the byte change of the last and its id
+--   editors     a list: byte change and editor of each edit, in the window's order
+-- A page that is dropped to make room, or because its window is empty, is known only
+-- here, by its name: its keys are in the same slot, and made of ARGV's families.
+--
+-- ARGV  now, buffer_ms (that keys live longer than their data), hot_threshold,
+--       promotion_threshold, window_ms, max_tracked, max_members, replaces (1 or 0),
+--       spike_ratio, spike_minimum, max_activity, absurd_ms, then what the keys of
+--       activity, window, meta and editors start with, activity_ttl_ms
+local COMMON, KEYS_OF_ITEM = 5, 4
+local STATE, ACTIVITIES, DUE, RANK, EVENTS = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local buffer_ms, hot_threshold, promotion_threshold = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local window_ms, max_tracked, max_members = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local replaces, spike_ratio, spike_minimum = ARGV[8] == '1', tonumber(ARGV[9]), tonumber(ARGV[10])
+local max_activity, absurd_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
+local ACTIVITY_FAMILY, WINDOW_FAMILY, META_FAMILY, EDITORS_FAMILY = ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local activity_ttl_ms = tonumber(ARGV[17])
+local ACTIVITY_MS, SPIKE_MS, HOUR_MS, MAX_EVENTS, RENEWED_MS = 600000, 300000, 3600000, 1000, 60000
+local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
+-- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
+local call = redis.call
+
+-- The time that decides: the clock's, or the latest that was, if the clock is behind
+-- it and not by an absurd amount.
+local state = call('HMGET', STATE, 'now', 'seq', 'renewed')
+local clock_ms, stamp_ms, sequence = now(), tonumber(state[1]) or 0, tonumber(state[2]) or 0
+local now_ms = clock_ms
+if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
+-- What keys live longer for: they end by the clock, what is in them by the stamp.
+local behind_ms = now_ms - clock_ms
+-- What a clock that was absurdly ahead has dated.
+local ahead_ms = now_ms + absurd_ms
+
+-- In a debug build every call checks that it has kept the bounds. What was there
+-- before may be more, if the bounds were.
+local was_tracked, was_active = CHECKED and call('ZCARD', RANK), CHECKED and call('ZCARD', ACTIVITIES)
+local function check_bounds()
+  local tracked, active = call('ZCARD', RANK), call('ZCARD', ACTIVITIES)
+  assert(tracked <= math.max(max_tracked, was_tracked), 'more pages are hot than may be: ' .. tracked)
+  assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
+  assert(tracked == call('ZCARD', DUE), 'pages are hot and never due')
+end
+
+-- What is left to write to the indices, by page: one call does for many. Whoever reads
+-- an index flushes it before.
+local ranks, dues, activities = {}, {}, {}
+local is_made, is_told = false, false
+
+local function flush(index, scores)
+  local members = {}
+  for page, score in pairs(scores) do
+    members[#members + 1] = score
+    members[#members + 1] = page
+    scores[page] = nil
+  end
+  if members[1] then call('ZADD', index, unpack(members)) end
+end
+
+local function flush_pages()
+  flush(RANK, ranks)
+  flush(DUE, dues)
+end
+
+-- Notes what this call has done. An index lives longer than what it lists: all are
+-- renewed once in a while, and at once when one was made anew.
+local function finish(replies)
+  flush_pages()
+  flush(ACTIVITIES, activities)
+  local renewed = tonumber(state[3])
+  local ttl = math.max(window_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
+  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
+    call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
+    for i = 2, 6 do call('PEXPIRE', KEYS[i], ttl) end
+  else
+    call('HSET', STATE, 'now', now_ms, 'seq', sequence)
+    if is_told then call('PEXPIRE', EVENTS, ttl) end
+  end
+  if CHECKED then check_bounds() end
+  return replies
+end
+
+local function ms(score)
+  return math.floor(tonumber(score) * 1000 + 0.5)
+end
+
+local function tell(kind, page, edits)
+  call('XADD', EVENTS, 'MAXLEN', '~', MAX_EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
+  is_told = true
+end
+
+-- The keys of a page that came in KEYS, or of one that is known by its name.
+local function keys_at(k)
+  return { activity = KEYS[k], window = KEYS[k + 1], meta = KEYS[k + 2], editors = KEYS[k + 3] }
+end
+
+local function keys_of(page)
+  return { activity = ACTIVITY_FAMILY .. page, window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page,
+    editors = EDITORS_FAMILY .. page }
+end
+
+-- A hot page, or nothing.
+local function load(meta)
+  local w = call('HGET', meta, 'w')
+  if not w then return end
+  local count, oldest, cut, flags, renewed, total, first, last, byte_change = struct.unpack(PACKED, w)
+  return { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total,
+    first = first, last = last, byte_change = byte_change, last_id = string.sub(w, PACKED_BYTES + 1) }
+end
+
+-- Where a page stands: edits first, then the latest one. That is exact until 2039.
+local function rank_of(count, last_ms)
+  return count * RANKED + math.min(last_ms, RANKED - 1)
+end
+
+local function save(page, keys, p)
+  local is_renewed = clock_ms - p.renewed >= RENEWED_MS or p.renewed > clock_ms
+  if is_renewed then p.renewed = clock_ms end
+  local w = struct.pack(PACKED, p.count, p.oldest, p.cut, p.flags, p.renewed, p.total, p.first, p.last, p.byte_change)
+  call('HSET', keys.meta, 'w', w .. p.last_id, 'edit_count', p.total, 'last_edit', p.last,
+    'last_byte_change', p.byte_change)
+  if is_renewed then
+    local ttl = window_ms + buffer_ms + behind_ms
+    call('PEXPIRE', keys.meta, ttl)
+    call('PEXPIRE', keys.window, ttl)
+    call('PEXPIRE', keys.editors, ttl)
+  end
+  ranks[page] = rank_of(p.count, p.last)
+end
+
+local function drop(page, keys)
+  ranks[page], dues[page] = nil, nil
+  call('UNLINK', keys.window, keys.meta, keys.editors)
+  call('ZREM', RANK, page)
+  call('ZREM', DUE, page)
+end
+
+-- How far back the window of a page reaches: to its first edit, unless edits have
+-- left for want of room.
+local function covered(p)
+  local reach = math.min(now_ms - p.first, window_ms)
+  if p.cut > 0 and p.cut + window_ms > now_ms then reach = math.min(now_ms - p.oldest, reach) end
+  return math.max(reach, 0)
+end
+
+-- Byte change and editor of an edit, as `editors` has them.
+local function made_of(byte_change, editor)
+  return byte_change .. ' ' .. editor
+end
+
+local function parts_of(made)
+  return string.match(made, '^(%S*) (.*)$')
+end
+
+local function lately(keys, for_ms)
+  return call('ZCOUNT', keys.window, (now_ms + 1 - for_ms) / 1000, '+inf')
+end
+
+-- Whether a page has become, or is no longer, trending or spiking.
+local function judge(page, keys, p)
+  local was_trending, was_spiking = p.flags % 2 == 1, p.flags >= 2
+  local is_trending, is_spiking = p.count >= promotion_threshold, false
+  local reach = covered(p)
+  if reach > SPIKE_MS and p.count >= spike_minimum then
+    local recent = lately(keys, SPIKE_MS)
+    local ratio = was_spiking and spike_ratio / 2 or spike_ratio
+    is_spiking = recent >= spike_minimum
+      and recent / SPIKE_MS >= ratio * ((p.count - recent) / (reach - SPIKE_MS))
+  end
+  p.flags = (is_trending and 1 or 0) + (is_spiking and 2 or 0)
+  if is_trending and not was_trending then tell('trending', page, p.count) end
+  if is_spiking and not was_spiking then tell('spiking', page, p.count) end
+end
+
+-- Drops what has left the window of a page: the page as it is then, or nothing and
+-- whether it was the last of it.
+local function settle(page, keys, p)
+  if p.oldest + window_ms > now_ms and p.last <= ahead_ms then return p, 0 end
+  if p.last + window_ms <= now_ms or p.last > ahead_ms then
+    drop(page, keys)
+    tell('cooled', page, 0)
+    return nil, 1
+  end
+  call('LTRIM', keys.editors, call('ZREMRANGEBYSCORE', keys.window, '-inf', (now_ms - window_ms) / 1000), -1)
+  local first = call('ZRANGE', keys.window, 0, 0, 'WITHSCORES')
+  if not first[2] then
+    -- Its window is lost: nothing of it counts.
+    drop(page, keys)
+    tell('cooled', page, 0)
+    return nil, 1
+  end
+  p.count, p.oldest = call('ZCARD', keys.window), ms(first[2])
+  dues[page] = p.oldest + window_ms
+  judge(page, keys, p)
+  save(page, keys, p)
+  return p, 0
+end
+
+-- Up to `limit` pages whose window has changed, or that are absurdly far ahead.
+local function due(limit)
+  flush_pages()
+  local pages = index_due(DUE, now_ms, limit)
+  if #pages < limit then
+    local from = '(' .. int(ahead_ms + window_ms)
+    for _, page in ipairs(call('ZRANGEBYSCORE', DUE, from, '+inf', 'LIMIT', 0, limit - #pages)) do
+      pages[#pages + 1] = page
+    end
+  end
+  return pages
+end
+
+-- Looks after up to `limit` of them; how many are not hot any more.
+local function settle_due(limit)
+  local expired = 0
+  for _, page in ipairs(due(limit)) do
+    local keys = keys_of(page)
+    local p = load(keys.meta)
+    if p and p.oldest + window_ms > now_ms and p.last <= ahead_ms then
+      -- It was put down when windows were shorter.
+      dues[page] = p.oldest + window_ms
+    elseif p then
+      local _, gone = settle(page, keys, p)
+      expired = expired + gone
+    else
+      drop(page, keys)
+      expired = expired + 1
+    end
+  end
+  return expired
+end
+
+-- Whether what is remembered since then is over.
+local function is_over(first_ms)
+  return first_ms + ACTIVITY_MS <= now_ms or first_ms > ahead_ms
+end
+
+-- Forgets what was remembered of a page that is not hot.
+local function forget(page, key)
+  flush(ACTIVITIES, activities)
+  call('UNLINK', key)
+  call('ZREM', ACTIVITIES, page)
+end

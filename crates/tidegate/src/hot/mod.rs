@@ -1,0 +1,346 @@
+//! Hot pages: which keys are hot right now, inside exact bounds.
+//!
+//! Most pages get one edit and never another. What is remembered of them is little,
+//! ends ten minutes after the first edit and is bounded in number. A page with
+//! `hot_threshold` edits in that time becomes hot: all its edits of the last
+//! `window_duration` are kept, the newest `max_members_per_page` of them, until there
+//! are none left. Never more than `max_tracked` pages are hot.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> tidegate::Result<()> {
+//! use tidegate::{Key, Tidegate, hot::{Edit, HotOptions, Recorded}};
+//!
+//! let gate = Tidegate::open("memory:").await?;
+//! let hot = gate.hot("pages", HotOptions::default())?;
+//!
+//! let page = Key::new("en:Tide gate")?;
+//! assert_eq!(hot.record(&Edit::new(page, "1", "alice")).await?, Recorded::Remembered);
+//! assert_eq!(hot.record(&Edit::new(page, "2", "bob")).await?, Recorded::Promoted { replaced: None });
+//! assert_eq!(hot.record(&Edit::new(page, "2", "bob")).await?, Recorded::Duplicate);
+//!
+//! let stats = hot.stats(page).await?;
+//! assert_eq!((stats.edits_last_hour, stats.unique_editors), (2, 2));
+//! assert_eq!(hot.list(10).await?[0].page, "en:Tide gate");
+//! # Ok(())
+//! # }
+//! ```
+
+mod edit;
+mod memory;
+mod options;
+mod redis;
+mod watch;
+
+use std::hash::Hasher as _;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use siphasher::sip::SipHasher24;
+
+pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
+use self::memory::{Effects, Partition};
+use self::options::MAX_TRACKED;
+pub use self::options::{HotOptions, WhenFull};
+use self::redis::{Cleaned, MAX_EDITS, OnRedis};
+pub use self::watch::Watch;
+use crate::Background;
+use crate::clock::{Clock, Timestamp};
+use crate::error::Result;
+use crate::key::{Key, Name};
+use crate::metrics::HotMetrics;
+use crate::reaper::Progress;
+use crate::store::Store;
+
+/// A space of hot pages on a store. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Hot {
+    core: Arc<Core>,
+    /// What runs in the background for it, for as long as somebody holds it.
+    _background: Option<Arc<Background>>,
+}
+
+#[derive(Debug)]
+struct Core {
+    space: Name,
+    options: HotOptions,
+    backend: Backend,
+    metrics: HotMetrics,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Memory { clock: Clock, partitions: Box<[Mutex<Partition>]> },
+    Redis(Box<[OnRedis]>),
+}
+
+/// Pages that a cleanup looks after at a time.
+const CLEANED_AT_A_TIME: usize = 200;
+
+impl Hot {
+    pub(crate) fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
+        options.check()?;
+        let (bounds, of) = (options.bounds(), options.partitions);
+        let backend = match store {
+            Store::Memory(clock, _) => {
+                let partitions = (0..of).map(|_| Mutex::new(Partition::new(bounds))).collect();
+                Backend::Memory { clock: clock.clone(), partitions }
+            }
+            Store::Redis(store) => Backend::Redis(
+                (0..of).map(|number| OnRedis::new(store.clone(), &space, bounds, number, of)).collect(),
+            ),
+        };
+        let core = Core { space, options: options.clone(), backend, metrics };
+        Ok(Self { core: Arc::new(core), _background: None })
+    }
+
+    /// The same space, keeping `background` alive.
+    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+
+    /// The name.
+    pub fn space(&self) -> &Name {
+        &self.core.space
+    }
+
+    /// What it is bounded by.
+    pub fn options(&self) -> &HotOptions {
+        &self.core.options
+    }
+
+    /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
+    /// and counted.
+    pub async fn record(&self, edit: &Edit<'_>) -> Result<Recorded> {
+        edit.check()?;
+        let number = self.partition(edit.page);
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                let (recorded, effects) = partitions[number].lock().record(clock.now().as_millis(), edit);
+                self.note(&effects);
+                Ok(recorded)
+            }
+            Backend::Redis(partitions) => {
+                let recorded = self.recorded(partitions[number].record(&[*edit]).await, 1)?;
+                Ok(recorded.into_iter().next().unwrap_or(Recorded::Dropped))
+            }
+        }
+    }
+
+    /// Records many, in one round trip per hundred and partition; what became of
+    /// each, in order.
+    pub async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
+        edits.iter().try_for_each(Edit::check)?;
+        let Backend::Redis(partitions) = &self.core.backend else {
+            let mut recorded = Vec::with_capacity(edits.len());
+            for edit in edits {
+                recorded.push(self.record(edit).await?);
+            }
+            return Ok(recorded);
+        };
+        let mut by_partition = vec![Vec::new(); partitions.len()];
+        for (index, edit) in edits.iter().enumerate() {
+            by_partition[self.partition(edit.page)].push((index, *edit));
+        }
+        let sent = partitions.iter().zip(by_partition).map(|(it, edits)| self.send(it, edits));
+        let mut all = vec![Recorded::Dropped; edits.len()];
+        for done in futures_util::future::join_all(sent).await {
+            for (index, recorded) in done? {
+                all[index] = recorded;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sends the edits of one partition.
+    async fn send(
+        &self,
+        partition: &OnRedis,
+        edits: Vec<(usize, Edit<'_>)>,
+    ) -> Result<Vec<(usize, Recorded)>> {
+        let mut done = Vec::with_capacity(edits.len());
+        for chunk in edits.chunks(MAX_EDITS) {
+            let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
+            let recorded = self.recorded(partition.record(&chunk).await, chunk.len())?;
+            done.extend(indices.into_iter().zip(recorded));
+        }
+        Ok(done)
+    }
+
+    /// What a partition said; an outage drops edits instead of failing.
+    fn recorded(&self, answer: Result<Vec<(Recorded, Effects)>>, count: usize) -> Result<Vec<Recorded>> {
+        match answer {
+            Ok(recorded) => {
+                recorded.iter().for_each(|(_, effects)| self.note(effects));
+                Ok(recorded.into_iter().map(|(recorded, _)| recorded).collect())
+            }
+            Err(error) if error.is_transient() => {
+                self.core.metrics.dropped.inc_by(count as u64);
+                Ok(vec![Recorded::Dropped; count])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note(&self, effects: &Effects) {
+        let metrics = &self.core.metrics;
+        metrics.activity.inc_by(effects.activity);
+        metrics.promoted.inc_by(effects.promoted);
+        metrics.rejected.inc_by(effects.rejected);
+        metrics.expired.inc_by(effects.expired);
+    }
+
+    /// Whether `page` is hot.
+    pub async fn is_hot(&self, page: Key<'_>) -> Result<bool> {
+        Ok(self.stats(page).await?.is_hot)
+    }
+
+    /// What is known of `page`.
+    pub async fn stats(&self, page: Key<'_>) -> Result<Stats> {
+        let number = self.partition(page);
+        let (stats, expired) = match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                partitions[number].lock().stats(clock.now().as_millis(), page.as_str())
+            }
+            Backend::Redis(partitions) => partitions[number].stats(page).await?,
+        };
+        self.core.metrics.expired.inc_by(expired);
+        Ok(stats)
+    }
+
+    /// The edits of `page` in `range` that are in its window, oldest first.
+    pub async fn window(&self, page: Key<'_>, range: RangeInclusive<Timestamp>) -> Result<Vec<EditRef>> {
+        let number = self.partition(page);
+        let (from_ms, to_ms) = (range.start().as_millis(), range.end().as_millis());
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                let now_ms = clock.now().as_millis();
+                Ok(partitions[number].lock().window(now_ms, page.as_str(), from_ms, to_ms))
+            }
+            Backend::Redis(partitions) => partitions[number].window(page, from_ms, to_ms).await,
+        }
+    }
+
+    /// The `limit` hottest pages, hottest first: by edits in the window, then by the
+    /// latest of them.
+    pub async fn list(&self, limit: usize) -> Result<Vec<HotPage>> {
+        let limit = limit.min(MAX_TRACKED);
+        let cleaned = self.clean(limit, false).await?;
+        let mut pages: Vec<_> = cleaned.into_iter().flat_map(|it| it.hottest).collect();
+        pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
+        pages.truncate(limit);
+        Ok(pages)
+    }
+
+    /// How many pages are hot, exactly.
+    pub async fn count(&self) -> Result<u64> {
+        Ok(self.clean(0, false).await?.iter().map(|it| it.tracked).sum())
+    }
+
+    /// Drops pages whose window is empty, and activity that is over; how many pages
+    /// that were.
+    pub async fn cleanup(&self) -> Result<u64> {
+        let cleaned = self.clean(0, true).await?;
+        self.core.metrics.cleanups.inc();
+        Ok(cleaned.iter().map(|it| it.expired).sum())
+    }
+
+    /// What happens from now on, or after `cursor`.
+    pub async fn watch(&self, cursor: Option<&str>) -> Result<Watch> {
+        Watch::new(self.clone(), cursor).await
+    }
+
+    /// Cleans all partitions up, in parallel, until every page is exact, and if asked
+    /// until no activity is over; and finds the hottest of each.
+    async fn clean(&self, told: usize, activity: bool) -> Result<Vec<Cleaned>> {
+        let partitions = 0..self.core.options.partitions as usize;
+        let all = partitions.map(|number| self.clean_one(number, told, activity));
+        let cleaned: Vec<_> = futures_util::future::join_all(all).await.into_iter().collect::<Result<_>>()?;
+        let tracked: u64 = cleaned.iter().map(|it| it.tracked).sum();
+        self.core.metrics.tracked.set(tracked as i64);
+        self.core.metrics.activities.set(cleaned.iter().map(|it| it.activities).sum::<u64>() as i64);
+        Ok(cleaned)
+    }
+
+    async fn clean_one(&self, number: usize, told: usize, activity: bool) -> Result<Cleaned> {
+        let mut expired = 0;
+        loop {
+            let cleaned = self.clean_batch(number, CLEANED_AT_A_TIME, told).await?;
+            expired += cleaned.expired;
+            if !(cleaned.is_more || activity && cleaned.is_more_activity) {
+                return Ok(Cleaned { expired, ..cleaned });
+            }
+        }
+    }
+
+    async fn clean_batch(&self, number: usize, limit: usize, told: usize) -> Result<Cleaned> {
+        let cleaned = match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                let mut partition = partitions[number].lock();
+                let (expired, is_more, is_more_activity) = partition.cleanup(clock.now().as_millis(), limit);
+                Cleaned {
+                    expired,
+                    is_more,
+                    is_more_activity,
+                    tracked: partition.count(),
+                    activities: partition.activities(),
+                    hottest: if is_more { Vec::new() } else { partition.list(told) },
+                }
+            }
+            Backend::Redis(partitions) => partitions[number].cleanup(limit, told).await?,
+        };
+        self.core.metrics.expired.inc_by(cleaned.expired);
+        Ok(cleaned)
+    }
+
+    /// One run of the reaper.
+    pub(crate) async fn reap(&self, batch: usize) -> Result<Progress> {
+        let (mut items, mut is_more) = (0, false);
+        let (mut tracked, mut activities) = (0, 0);
+        for number in 0..self.core.options.partitions as usize {
+            let cleaned = self.clean_batch(number, batch, 0).await?;
+            items += cleaned.expired as usize;
+            is_more |= cleaned.is_more || cleaned.is_more_activity;
+            tracked += cleaned.tracked;
+            activities += cleaned.activities;
+        }
+        self.core.metrics.tracked.set(tracked as i64);
+        self.core.metrics.activities.set(activities as i64);
+        if !is_more {
+            self.core.metrics.cleanups.inc();
+        }
+        Ok(Progress { items, is_more })
+    }
+
+    /// Bytes that pages in this process use.
+    pub fn bytes_in_process(&self) -> usize {
+        match &self.core.backend {
+            Backend::Memory { partitions, .. } => partitions.iter().map(|it| it.lock().bytes()).sum(),
+            Backend::Redis(_) => 0,
+        }
+    }
+
+    async fn events(
+        &self,
+        number: usize,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Event>, String)> {
+        match &self.core.backend {
+            Backend::Memory { partitions, .. } => Ok(partitions[number].lock().events(cursor, limit)),
+            Backend::Redis(partitions) => partitions[number].events(cursor, limit).await,
+        }
+    }
+
+    /// The same on every node and every store.
+    fn partition(&self, page: Key<'_>) -> usize {
+        let of = self.core.options.partitions;
+        if of == 1 {
+            return 0;
+        }
+        let mut hasher = SipHasher24::new_with_key(b"tidegate-hotpage");
+        hasher.write(page.as_str().as_bytes());
+        (hasher.finish() % u64::from(of)) as usize
+    }
+}

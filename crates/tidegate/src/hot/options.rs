@@ -1,0 +1,165 @@
+//! What a space of hot pages is bounded by.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// What happens to a page that becomes hot when as many are tracked as may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// It is not tracked, and tried again with its next edit.
+    #[default]
+    Reject,
+    /// It takes the place of the coldest, if that is colder: fewest edits in its
+    /// window, then the oldest last edit.
+    ReplaceColdest,
+}
+
+/// How a space is tracked.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct HotOptions {
+    /// Edits within ten minutes that make a page hot.
+    pub hot_threshold: u32,
+    /// Edits within the window that make a hot page trending.
+    pub promotion_threshold: u32,
+    /// For how long an edit counts.
+    pub window_duration: Duration,
+    /// The most hot pages at a time.
+    pub max_tracked: usize,
+    /// The most edits remembered of a hot page: the newest.
+    pub max_members_per_page: usize,
+    /// How often pages whose window is empty are looked for.
+    pub cleanup_interval: Duration,
+    /// What happens at `max_tracked`.
+    pub when_full: WhenFull,
+    /// A hot page is spiking when its edits of the last five minutes come this many
+    /// times as fast as those before; it ends at half of it.
+    pub spike_ratio: f64,
+    /// And when they are at least so many.
+    pub spike_minimum: u32,
+    /// The most pages that are not hot whose edits are remembered. Beyond it, the one
+    /// whose first edit is oldest is forgotten: it needs all its edits again.
+    pub max_activity: usize,
+    /// Bytes that a space in this process may use. When they are used up, first
+    /// activity is forgotten, then the coldest page.
+    pub max_bytes: usize,
+    /// Over how many partitions pages are spread; each has its part of the bounds.
+    pub partitions: u32,
+}
+
+impl Default for HotOptions {
+    fn default() -> Self {
+        Self {
+            hot_threshold: 2,
+            promotion_threshold: 5,
+            window_duration: Duration::from_secs(3600),
+            max_tracked: 1000,
+            max_members_per_page: 100,
+            cleanup_interval: Duration::from_secs(300),
+            when_full: WhenFull::default(),
+            spike_ratio: 3.0,
+            spike_minimum: 5,
+            max_activity: 100_000,
+            max_bytes: 256 << 20,
+            partitions: 1,
+        }
+    }
+}
+
+/// The most edits of a page: with them its rank is one exact number.
+const MAX_MEMBERS: usize = 4000;
+
+/// The most hot pages there can be.
+pub(super) const MAX_TRACKED: usize = 1_000_000;
+
+/// The fewest bytes of a partition: its events alone can be a third of it.
+const MIN_BYTES: usize = 1 << 20;
+
+impl HotOptions {
+    /// Whether all of it is allowed; a space is only made if it is.
+    pub fn check(&self) -> Result<()> {
+        let between = |what: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("{what} of {value} is not allowed: {least} to {most} are")))
+        };
+        between("a hot_threshold", self.hot_threshold.into(), 1, 100)?;
+        between("a promotion_threshold", self.promotion_threshold.into(), 1, MAX_MEMBERS as u64)?;
+        between("a window_duration in seconds", self.window_duration.as_secs(), 1, 7 * 86_400)?;
+        between("a max_tracked", self.max_tracked as u64, 1, MAX_TRACKED as u64)?;
+        between("a max_members_per_page", self.max_members_per_page as u64, 1, MAX_MEMBERS as u64)?;
+        between("a cleanup_interval in seconds", self.cleanup_interval.as_secs(), 1, 86_400)?;
+        between("a spike_minimum", self.spike_minimum.into(), 1, MAX_MEMBERS as u64)?;
+        between("a max_activity", self.max_activity as u64, 1, 100_000_000)?;
+        between("a number of partitions", self.partitions.into(), 1, 64)?;
+        let least_bytes = u64::from(self.partitions) * MIN_BYTES as u64;
+        between("a max_bytes", self.max_bytes as u64, least_bytes, u64::MAX)?;
+        if self.max_tracked < self.partitions as usize || self.max_activity < self.partitions as usize {
+            return Err(Error::invalid(
+                "each partition needs at least one page of max_tracked and max_activity",
+            ));
+        }
+        if self.max_members_per_page < self.hot_threshold as usize {
+            return Err(Error::invalid(format!(
+                "max_members_per_page of {} is below hot_threshold, {}",
+                self.max_members_per_page, self.hot_threshold
+            )));
+        }
+        if !(1.0..=1000.0).contains(&self.spike_ratio) {
+            return Err(Error::invalid(format!(
+                "a spike_ratio of {} is not allowed: 1 to 1000 are",
+                self.spike_ratio
+            )));
+        }
+        Ok(())
+    }
+
+    /// What each partition is bounded by: together no more than the whole.
+    pub(super) fn bounds(&self) -> Bounds {
+        let share = |whole: usize| (whole as u64 / u64::from(self.partitions)).max(1);
+        Bounds {
+            hot_threshold: self.hot_threshold.into(),
+            promotion_threshold: self.promotion_threshold.into(),
+            window_ms: self.window_duration.as_millis() as u64,
+            max_tracked: share(self.max_tracked),
+            max_members: self.max_members_per_page as u64,
+            replaces: self.when_full == WhenFull::ReplaceColdest,
+            spike_ratio: self.spike_ratio,
+            spike_minimum: self.spike_minimum.into(),
+            max_activity: share(self.max_activity),
+            max_bytes: share(self.max_bytes) as usize,
+        }
+    }
+}
+
+/// Edits of a page that is not hot are remembered for so long after the first.
+pub(super) const ACTIVITY_MS: u64 = 600_000;
+
+/// What "lately" is to a spike.
+pub(super) const SPIKE_MS: u64 = 300_000;
+
+/// The longest stretch that is reported.
+pub(super) const HOUR_MS: u64 = 3_600_000;
+
+/// How far ahead of the clock a stamp may be before it is taken for wrong.
+pub(super) fn absurd_ms(window_ms: u64) -> u64 {
+    window_ms.max(60_000)
+}
+
+/// The same in numbers, for one partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) hot_threshold: u64,
+    pub(super) promotion_threshold: u64,
+    pub(super) window_ms: u64,
+    pub(super) max_tracked: u64,
+    pub(super) max_members: u64,
+    pub(super) replaces: bool,
+    pub(super) spike_ratio: f64,
+    pub(super) spike_minimum: u64,
+    pub(super) max_activity: u64,
+    pub(super) max_bytes: usize,
+}

@@ -1,0 +1,209 @@
+-- The calendar limit: so many per UTC minute, hour or day.
+--
+-- An item has six keys: of the previous, the present and the next window as the
+-- caller's clock has it, the counter and what stands beside it. The store's clock
+-- picks; if none fits, the answer is the store's time and nothing has happened.
+--   counter  a string: what counts in the window
+--   beside   a hash: `v` what was given back or reset so far; `r` which charges,
+--            offset and cost, two doubles each: a receipt that overlaps one of
+--            these is void; `t` the capacity of the last take_with; `p` what is
+--            lent until a deadline, deadline and cost, two doubles each
+--
+-- Numbers: window_ms, ttl_ms (of a counter, if the rest of its window is shorter).
+-- Own, last: the number of the first window
+local function calendar(at, now_us, slack_ms)
+  local now_ms = math.floor(now_us / 1000)
+  local window_ms, ttl_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local PAIR, MAX_LOANS = '<dd', 128
+  local window = math.floor(now_ms / window_ms)
+  local rest_ms = (window + 1) * window_ms - now_ms
+  local rule = { keys = 6, own = 4, window_ms = window_ms, absurd_ms = window_ms, window = window, rest_ms = rest_ms }
+
+  -- The counter and what stands beside it, of the store's window and so many after.
+  local function pick(k, first, later)
+    local index = window - first + (later or 0)
+    if index < 0 or index > 2 then return end
+    return KEYS[k + index * 2], KEYS[k + index * 2 + 1]
+  end
+
+  -- Whether the caller's clock named the store's window; with `later`, that one too.
+  function rule.elsewhere(k, first, later)
+    if not pick(k, first) or (later and not pick(k, first, later)) then return { 3, now_ms } end
+  end
+
+  local function add(counter, cost, later)
+    if redis.call('INCRBY', counter, int(cost)) == cost then
+      local life_ms = math.max(ttl_ms, rest_ms + (later or 0) * window_ms)
+      redis.call('PEXPIRE', counter, int(life_ms + slack_ms))
+    end
+  end
+
+  -- Sets fields of what stands beside a counter, also of the next window; it ends
+  -- no earlier than that.
+  local function note(beside, ...)
+    redis.call('HSET', beside, ...)
+    redis.call('PEXPIRE', beside, int(math.max(ttl_ms, rest_ms + window_ms) + slack_ms))
+  end
+
+  -- What is lent out now, the first to end first.
+  local function lent(packed)
+    local loans, sum = {}, 0
+    for at = 1, #(packed or ''), 16 do
+      local until_ms, cost = struct.unpack(PAIR, packed, at)
+      if until_ms > now_ms then
+        loans[#loans + 1] = { until_ms, cost }
+        sum = sum + cost
+      end
+    end
+    table.sort(loans, function(one, other) return one[1] < other[1] end)
+    return loans, sum
+  end
+
+  local function pack(loans)
+    local texts = {}
+    for i, loan in ipairs(loans) do texts[i] = struct.pack(PAIR, loan[1], loan[2]) end
+    return table.concat(texts)
+  end
+
+  local function reply(capacity, used)
+    return { 1, capacity, math.max(capacity - used, 0), used == 0 and 0 or rest_ms }
+  end
+
+  -- When `cost` fits: in how many ms, and what is free then.
+  local function wait(loans, used, cost, capacity)
+    for _, loan in ipairs(loans) do
+      used = used - loan[2]
+      if used + cost <= capacity and loan[1] - now_ms < rest_ms then return loan[1] - now_ms, capacity - used end
+    end
+    return rest_ms, capacity
+  end
+
+  function rule.judge(k, cost, capacity, _, first)
+    local counter, beside = pick(k, first)
+    local count = tonumber(redis.call('GET', counter)) or 0
+    local before = redis.call('HMGET', beside, 'v', 't', 'p')
+    local loans, sum = lent(before[3])
+    local answer = reply(capacity, count + sum)
+    if count + sum + cost > capacity then
+      answer[1], answer[5], answer[6] = 0, -1, -1
+      if cost <= capacity then answer[5], answer[6] = wait(loans, count + sum, cost, capacity) end
+      return nil, answer
+    end
+    return { count = count, lent = sum, given = tonumber(before[1]) or 0, has_terms = before[2] }, answer
+  end
+
+  function rule.charge(k, state, cost, capacity, _, remember, first)
+    local counter, beside = pick(k, first)
+    add(counter, cost)
+    if remember then
+      note(beside, 't', int(capacity))
+    elseif state.has_terms then
+      redis.call('HDEL', beside, 't')
+    end
+    local answer = reply(capacity, state.count + state.lent + cost)
+    answer[5], answer[6] = window, state.count + state.given
+    return answer
+  end
+
+  function rule.take(k, cost, capacity, _, remember, first)
+    local state, answer = rule.judge(k, cost, capacity, _, first)
+    if not state then return answer end
+    return rule.charge(k, state, cost, capacity, _, remember, first)
+  end
+
+  function rule.remembered(k, first)
+    local counter, beside = pick(k, first)
+    local capacity = tonumber(redis.call('HGET', beside, 't'))
+    if capacity then return capacity, 0 end
+  end
+
+  function rule.refund(k, number, offset, cost, max_refunds, first)
+    if number ~= window then return 0 end
+    local counter, beside = pick(k, first)
+    local count = tonumber(redis.call('GET', counter)) or 0
+    local before = redis.call('HMGET', beside, 'v', 'r')
+    local given, packed = tonumber(before[1]) or 0, before[2] or ''
+    if cost > count or offset + cost > count + given or #packed >= max_refunds * 16 then return 0 end
+    for at = 1, #packed, 16 do
+      local o, c = struct.unpack(PAIR, packed, at)
+      if offset < o + c and o < offset + cost then return 0 end
+    end
+    redis.call('DECRBY', counter, int(cost))
+    note(beside, 'v', int(given + cost), 'r', packed .. struct.pack(PAIR, offset, cost))
+    return cost
+  end
+
+  -- Forgets what was charged to one window; what stays is that all of it was given
+  -- back, so that receipts from before are void.
+  local function reset(counter, beside)
+    local count = tonumber(redis.call('GET', counter)) or 0
+    local ever = count + (tonumber(redis.call('HGET', beside, 'v')) or 0)
+    if ever == 0 then return redis.call('HDEL', beside, 't', 'p') end
+    redis.call('DEL', counter)
+    redis.call('HDEL', beside, 't', 'p')
+    note(beside, 'v', int(ever), 'r', struct.pack(PAIR, 0, ever))
+    return 1
+  end
+
+  function rule.reset(k, first)
+    -- In the next window there are only reservations, and they go too.
+    reset(pick(k, first, 1))
+    return reset(pick(k, first))
+  end
+
+  -- For reservations and leases: adds to the store's window, or one after it; with
+  -- `until_ms` only until then. False if too much is lent already.
+  function rule.add(k, cost, first, later, until_ms)
+    local counter, beside = pick(k, first, later)
+    if not until_ms then
+      add(counter, cost, later)
+      return true
+    end
+    local loans = lent(redis.call('HGET', beside, 'p'))
+    if #loans >= MAX_LOANS then return false end
+    loans[#loans + 1] = { until_ms, cost }
+    note(beside, 'p', pack(loans))
+    return true
+  end
+
+  -- Takes out again what was added to a window, if it can still be reached.
+  function rule.remove(k, number, cost, first, until_ms)
+    local counter, beside = pick(k, first, number - window)
+    if not counter then return 0 end
+    if until_ms then
+      local loans = lent(redis.call('HGET', beside, 'p'))
+      for i, loan in ipairs(loans) do
+        if loan[1] == until_ms and loan[2] == cost then
+          table.remove(loans, i)
+          note(beside, 'p', pack(loans))
+          return cost
+        end
+      end
+    elseif (tonumber(redis.call('GET', counter)) or 0) >= cost then
+      redis.call('DECRBY', counter, int(cost))
+      -- As if refunded: no two charges shall have the same receipt.
+      note(beside, 'v', int((tonumber(redis.call('HGET', beside, 'v')) or 0) + cost))
+      return cost
+    end
+    return 0
+  end
+
+  -- Charges what a lease still holds again, if it is of this window.
+  function rule.hold_anew(k, number, cost, first)
+    if number == window then rule.add(k, cost, first) end
+  end
+
+  -- Whether a window can be reached, or is over anyway.
+  function rule.reaches(k, number, first)
+    return math.abs(number - window) > 1 or pick(k, first, number - window)
+  end
+
+  -- What is used of a window, and what is lent of it.
+  function rule.used(k, first, later)
+    local counter, beside = pick(k, first, later)
+    local _, sum = lent(redis.call('HGET', beside, 'p'))
+    return (tonumber(redis.call('GET', counter)) or 0) + sum
+  end
+
+  return rule
+end

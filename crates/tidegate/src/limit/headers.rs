@@ -1,0 +1,115 @@
+//! What HTTP is told of a decision, as text: the fields `RateLimit-Policy`,
+//! `RateLimit` and `Retry-After`, and the problem that a refusal is.
+//!
+//! The server and the tower layer say the same because both say what is written
+//! here. It is text alone: which HTTP library sends it, this module does not know.
+
+use super::{Decision, Quota, Source};
+
+/// The field that names a limit and its numbers.
+pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
+
+/// The field that tells where the key stands.
+pub const RATELIMIT: &str = "ratelimit";
+
+/// The media type of a problem (RFC 9457).
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The type of problem that a refusal is, as the draft on `RateLimit` header
+/// fields registers it.
+pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// The title of that problem.
+pub const QUOTA_EXCEEDED_TITLE: &str = "Quota exceeded";
+
+/// `RateLimit-Policy` as draft 11 of the IETF writes it: what `limit` admits per
+/// window.
+///
+/// ```
+/// use tidegate::limit::headers;
+/// assert_eq!(headers::policy("api", 50, 60), r#""api";q=50;w=60"#);
+/// ```
+pub fn policy(limit: &str, capacity: u64, window_seconds: u64) -> String {
+    format!("\"{limit}\";q={capacity};w={window_seconds}")
+}
+
+/// `RateLimit` as draft 11 of the IETF writes it: what is left of `limit`, and
+/// after how many seconds, rounded up, all of it is free again.
+///
+/// ```
+/// use tidegate::limit::{Quota, headers};
+/// let quota = Quota { capacity: 50, remaining: 49, reset_after_ms: 29_001, window_size_seconds: 60 };
+/// assert_eq!(headers::ratelimit("api", &quota), r#""api";r=49;t=30"#);
+/// ```
+pub fn ratelimit(limit: &str, quota: &Quota) -> String {
+    format!("\"{limit}\";r={};t={}", quota.remaining, quota.reset_after_ms.div_ceil(1000))
+}
+
+/// `Retry-After` in seconds, for a refusal that waiting can help. Rounded up, so
+/// that who waits that long is not refused again, and never zero.
+pub fn retry_after(decision: &Decision) -> Option<u64> {
+    decision.wait().map(|wait| wait.retry_after_ms.div_ceil(1000).max(1))
+}
+
+/// Why a take of `cost` from `limit` was refused, and what helps.
+pub fn detail(limit: &str, cost: u64, decision: &Decision) -> String {
+    let quota = decision.quota();
+    if let Decision::Suppressed(_) = decision {
+        return format!(
+            "above {} permits per {} s the limit {limit:?} lets only some calls through, and not this one",
+            quota.capacity, quota.window_size_seconds
+        );
+    }
+    let Some(wait) = decision.wait() else {
+        return format!(
+            "a cost of {cost} never fits the limit {limit:?}, whose capacity is {}: waiting cannot help",
+            quota.capacity
+        );
+    };
+    if decision.source() == Source::Policy {
+        return format!(
+            "the limit {limit:?} refuses by policy, without knowing what was used: try again in {} ms",
+            wait.retry_after_ms
+        );
+    }
+    format!(
+        "{} of {} permits per {} s of the limit {limit:?} are left: a cost of {cost} fits in {} ms",
+        quota.remaining, quota.capacity, quota.window_size_seconds, wait.retry_after_ms
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Rejected, Suppression, Wait};
+    use super::*;
+
+    const QUOTA: Quota = Quota { capacity: 5, remaining: 2, reset_after_ms: 1500, window_size_seconds: 60 };
+
+    fn refused(wait_ms: Option<u64>, source: Source) -> Decision {
+        let wait = wait_ms.map(|retry_after_ms| Wait { retry_after_ms, remaining_after_waiting: 5 });
+        Decision::Rejected(Rejected { wait, quota: QUOTA, source })
+    }
+
+    #[test]
+    fn who_waits_as_told_has_waited_long_enough() {
+        let seconds = |ms| retry_after(&refused(Some(ms), Source::Store)).unwrap();
+        assert_eq!([0, 1, 1000, 1001, 59_999].map(seconds), [1, 1, 1, 2, 60]);
+        assert_eq!(retry_after(&refused(None, Source::Store)), None);
+    }
+
+    #[test]
+    fn a_detail_says_what_helps() {
+        let told = |cost, wait_ms, source| detail("api", cost, &refused(wait_ms, source));
+        assert_eq!(
+            told(3, Some(700), Source::Store),
+            "2 of 5 permits per 60 s of the limit \"api\" are left: a cost of 3 fits in 700 ms"
+        );
+        assert!(told(3, Some(1000), Source::Policy).ends_with("try again in 1000 ms"));
+        assert!(told(6, None, Source::Store).ends_with("waiting cannot help"));
+        // By chance: any cost may pass, and no time is better than another.
+        let (suppression_factor, is_allowed, source) = (0.5, false, Source::Store);
+        let suppressed = Suppression { suppression_factor, is_allowed, quota: QUOTA, source };
+        let told = detail("api", 6, &Decision::Suppressed(suppressed));
+        assert!(told.ends_with("lets only some calls through, and not this one"), "{told}");
+    }
+}

@@ -1,0 +1,648 @@
+//! Leases: a node takes a block of permits from the store and spends it without
+//! asking, and over all nodes the limit still holds.
+//!
+//! The store counts a block as if it were spent when the lease ends. A lease ends
+//! here no later than there: its time is counted from before it was asked for, on a
+//! clock that goes on while the machine sleeps, less a margin for its drift. So
+//! whatever happens to this process, nothing is spent that is no longer counted.
+//! Reports of what was spent let it count from then on as of the report; what is
+//! left over goes back, when the key falls idle, when the lease ends and on shutdown.
+//!
+//! Blocks grow and shrink with the demand. The next one is asked for in the
+//! background while there is still something left. When there is nothing to be had,
+//! the store says until when, and it is not asked before.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher as _;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use compact_str::{CompactString, format_compact};
+use futures_util::StreamExt as _;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::algorithm::Algorithm;
+use super::decision::{Admitted, Decision, Quota, Rejected, Source, Wait};
+use super::redis::OnRedis;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::random::Random;
+
+/// How a limit is leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseOptions {
+    /// How long a lease lasts: a tenth of the window unless set, at most 5 s. Longer
+    /// ones survive longer outages and leave more unused when a node dies.
+    pub duration: Option<Duration>,
+    /// How many nodes share the limit, about. One that is too small to be shared is
+    /// asked for each permit.
+    pub nodes: NonZeroU32,
+}
+
+impl Default for LeaseOptions {
+    fn default() -> Self {
+        Self { duration: None, nodes: NonZeroU32::new(8).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
+/// A lease of a limit on its key: how long, and how much at a time.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    duration: Duration,
+    /// How far two clocks may drift apart meanwhile.
+    margin: Duration,
+    most: u64,
+}
+
+impl LeaseOptions {
+    /// How long permits may be spent after they were set aside.
+    pub(super) fn longest(&self, algorithm: &Algorithm) -> Result<Duration> {
+        Ok(self.size(algorithm)?.map_or(Duration::ZERO, |size| size.duration))
+    }
+
+    /// None if the limit is too small to be shared.
+    fn size(&self, algorithm: &Algorithm) -> Result<Option<Size>> {
+        let window_ms = match algorithm {
+            Algorithm::Sliding(sliding) => sliding.window().as_millis(),
+            Algorithm::Calendar(calendar) => calendar.period().as_millis(),
+            Algorithm::Suppressed(_) | Algorithm::Token(_) => {
+                return Err(Error::invalid(format!(
+                    "a {} limit cannot be leased: sliding and calendar limits can",
+                    algorithm.name()
+                )));
+            }
+        };
+        let default = Duration::from_millis((window_ms / 10).min(5000));
+        let duration = self.duration.unwrap_or(default);
+        let window = Duration::from_millis(window_ms);
+        if !(Duration::from_millis(20)..=window).contains(&duration) {
+            return Err(Error::invalid(format!(
+                "a lease of {duration:?} is not allowed: 20 ms to the window, {window:?}, are"
+            )));
+        }
+        let nodes = u64::from(self.nodes.get());
+        let blocks = window_ms / (duration.as_millis() as u64).max(1);
+        let least = 100 * nodes * blocks.max(1);
+        let margin = duration / 100 + Duration::from_millis(1);
+        let most = (algorithm.capacity() / (2 * nodes)).max(1);
+        let size = Size { duration, margin, most };
+        Ok((algorithm.capacity() >= least).then_some(size))
+    }
+}
+
+/// The first block of a key.
+const FIRST_BLOCK: u64 = 16;
+
+/// The most keys that are leased at a time; others are asked for each permit.
+const MAX_KEYS: usize = 100_000;
+
+/// For how long a key is taken to be dry at most.
+const LONGEST_DRY: Duration = Duration::from_secs(60);
+
+/// How long the store is left alone after it did not answer.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Blocks that a key holds at a time.
+const MAX_BLOCKS: usize = 4;
+
+/// What this node holds of a limit.
+#[derive(Debug)]
+pub(super) struct Leases {
+    size: Size,
+    algorithm: Algorithm,
+    store: Arc<OnRedis>,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: foldhash::fast::RandomState,
+    random: Random,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    keys: HashMap<CompactString, Spending, foldhash::fast::RandomState>,
+    admitted: u64,
+    rejected: u64,
+}
+
+/// What became of leases so far.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) leases: AtomicU64,
+    pub(super) granted: AtomicU64,
+    pub(super) returned: AtomicU64,
+    /// Permits of the block granted last.
+    pub(super) size: AtomicU64,
+}
+
+/// What this node holds for a key.
+#[derive(Debug)]
+struct Spending {
+    /// The oldest first.
+    blocks: VecDeque<Block>,
+    /// Nothing is to be had before this; zero if that is not known.
+    dry_until: Duration,
+    /// The store did not answer, or has no more leases to give: it is not asked for
+    /// blocks before this.
+    failed_until: Duration,
+    /// A task is there to forget the key.
+    is_watched: bool,
+    /// Somebody is asking the store, and tells when the answer is there.
+    refilling: Option<Arc<Notify>>,
+    /// What to ask for next, and what somebody waits for.
+    block: u64,
+    needed: u64,
+    /// What was spent since the last refill, and when that was.
+    spent: u64,
+    refilled: Duration,
+    /// What the store had left, and until when all of it is free.
+    store_free: u64,
+    reset_at: Duration,
+    capacity: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    id: CompactString,
+    ends: Duration,
+    granted: u64,
+    left: u64,
+    /// Spent as far as the store has been told.
+    reported: u64,
+    /// Returned, as told.
+    returned: u64,
+}
+
+/// How long a key's task has to look after it.
+enum Until {
+    /// A block, and how much was in it.
+    Ended(Duration, u64),
+    /// Nothing, unless somebody asks for the key.
+    Idle,
+}
+
+impl Block {
+    fn spent(&self) -> u64 {
+        self.granted - self.left - self.returned
+    }
+}
+
+/// What a call finds.
+enum Found {
+    Decided(Decision),
+    /// The store is being asked.
+    Wait(Arc<Notify>),
+    /// The store is to be asked.
+    Ask(Arc<Notify>),
+    /// Decided, and the next block is to be asked for.
+    Refill(Decision),
+    /// Nothing can be held.
+    Nothing,
+    /// The store did not answer.
+    Away,
+}
+
+/// Who decides about a take.
+pub(super) enum Taken {
+    /// This node did.
+    Decided(Decision),
+    /// The store has to: there is nothing to hold, or not enough at once.
+    AskTheStore,
+    /// Nobody: the store has been waited for.
+    Away,
+}
+
+/// What became of a block, as the store is told.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    pub(super) id: CompactString,
+    pub(super) spent: u64,
+    pub(super) returned: u64,
+}
+
+/// What the store says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub(super) granted: u64,
+    pub(super) lasting_ms: u64,
+    pub(super) capacity: u64,
+    pub(super) free: u64,
+    pub(super) reset_after_ms: u64,
+    /// Until something is to be had, if nothing was.
+    pub(super) dry_ms: u64,
+}
+
+impl Leases {
+    /// None if the limit is too small to be shared.
+    pub(super) fn new(
+        options: LeaseOptions,
+        algorithm: Algorithm,
+        store: Arc<OnRedis>,
+        random: Random,
+    ) -> Result<Option<Arc<Self>>> {
+        let Some(size) = options.size(&algorithm)? else {
+            tracing::info!(
+                capacity = algorithm.capacity(),
+                "limit is too small to be leased: each take asks the store"
+            );
+            return Ok(None);
+        };
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        let shards = (0..(cores * 16).next_power_of_two()).map(|_| Mutex::default()).collect();
+        let (hasher, counts) = (foldhash::fast::RandomState::default(), Counts::default());
+        Ok(Some(Arc::new(Self { size, algorithm, store, shards, hasher, random, counts })))
+    }
+
+    /// Takes from what this node holds, or gets something to hold.
+    pub(super) async fn take(self: &Arc<Self>, key: Key<'_>, cost: u64) -> Taken {
+        if cost > self.size.most {
+            return Taken::AskTheStore;
+        }
+        for has_waited in [false, true] {
+            let answered = match self.look(key, cost, has_waited) {
+                Found::Decided(decision) => return Taken::Decided(decision),
+                Found::Refill(decision) => {
+                    self.ask_for_more(key);
+                    return Taken::Decided(decision);
+                }
+                Found::Wait(answered) => answered,
+                Found::Ask(answered) => {
+                    self.ask_for_more(key);
+                    answered
+                }
+                Found::Nothing => return Taken::AskTheStore,
+                // Whoever has waited has waited for as long as a call may take.
+                Found::Away if has_waited => return Taken::Away,
+                Found::Away => return Taken::AskTheStore,
+            };
+            let waiting = answered.notified();
+            tokio::pin!(waiting);
+            // It may have been answered before we began to wait.
+            waiting.as_mut().enable();
+            if self.is_refilling(key, &answered) {
+                waiting.await;
+            }
+        }
+        Taken::AskTheStore
+    }
+
+    /// Forgets that a key is dry: something has been done that may have changed it.
+    pub(super) fn refresh(&self, key: Key<'_>) {
+        if let Some(spending) = self.shard(key.as_str()).lock().keys.get_mut(key.as_str()) {
+            spending.dry_until = Duration::ZERO;
+        }
+    }
+
+    /// In the background: a caller that gives up must not take the answer with it.
+    fn ask_for_more(self: &Arc<Self>, key: Key<'_>) {
+        let (leases, key) = (self.clone(), CompactString::from(key.as_str()));
+        tokio::spawn(leases.refill(key));
+    }
+
+    fn shard(&self, key: &str) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(key) as usize & (self.shards.len() - 1)]
+    }
+
+    fn is_refilling(&self, key: Key<'_>, answered: &Arc<Notify>) -> bool {
+        let shard = self.shard(key.as_str()).lock();
+        let spending = shard.keys.get(key.as_str());
+        spending.and_then(|it| it.refilling.as_ref()).is_some_and(|it| Arc::ptr_eq(it, answered))
+    }
+
+    fn now(&self) -> Duration {
+        self.store.since_boot()
+    }
+
+    /// One short critical section: the clock is read inside it, and that reading is
+    /// the decision's time.
+    fn look(&self, key: Key<'_>, cost: u64, has_waited: bool) -> Found {
+        let mut guard = self.shard(key.as_str()).lock();
+        let shard = &mut *guard;
+        let now = self.now();
+        let Some(spending) = shard.keys.get_mut(key.as_str()) else {
+            return self.first(shard, key, now, cost);
+        };
+        let Some(decision) = spending.spend(now, cost, &self.algorithm) else {
+            if spending.dry_until > now {
+                shard.rejected += 1;
+                return Found::Decided(spending.refuse(now, cost, &self.algorithm));
+            }
+            return match &spending.refilling {
+                Some(answered) => Found::Wait(answered.clone()),
+                // The store has not answered: it is asked directly for a while, which
+                // it answers at once or not at all.
+                None if spending.failed_until > now => Found::Away,
+                // It has been asked, and there was not enough.
+                None if has_waited => Found::Nothing,
+                None => {
+                    spending.needed = spending.needed.max(cost);
+                    Found::Ask(spending.refilling.insert(Arc::default()).clone())
+                }
+            };
+        };
+        shard.admitted += 1;
+        let is_low = spending.left(now) <= spending.block / 2 && spending.dry_until <= now;
+        let is_spent = spending.blocks.iter().any(|block| block.left == 0 && block.spent() > block.reported);
+        if (is_low || is_spent) && spending.refilling.is_none() && spending.failed_until <= now {
+            spending.refilling = Some(Arc::default());
+            return Found::Refill(decision);
+        }
+        Found::Decided(decision)
+    }
+
+    fn first(&self, shard: &mut Shard, key: Key<'_>, now: Duration, cost: u64) -> Found {
+        if shard.keys.len() >= MAX_KEYS / self.shards.len() {
+            return Found::Nothing;
+        }
+        let answered = Arc::<Notify>::default();
+        let spending = Spending {
+            blocks: VecDeque::new(),
+            dry_until: Duration::ZERO,
+            failed_until: Duration::ZERO,
+            is_watched: false,
+            refilling: Some(answered.clone()),
+            block: FIRST_BLOCK.max(cost).min(self.size.most),
+            needed: cost,
+            spent: 0,
+            refilled: now,
+            store_free: 0,
+            reset_at: now,
+            capacity: self.algorithm.capacity(),
+        };
+        shard.keys.insert(key.as_str().into(), spending);
+        Found::Ask(answered)
+    }
+
+    /// Tells the store what was spent, and asks for the next block unless there is
+    /// nothing to be had. Whoever calls this has set `refilling`.
+    async fn refill(self: Arc<Self>, key: CompactString) {
+        let plan = {
+            let mut shard = self.shard(&key).lock();
+            let now = self.now();
+            let Some(spending) = shard.keys.get_mut(&key) else { return };
+            spending.plan(now, self.size)
+        };
+        let id = format_compact!("{:016x}", self.random.bits());
+        // The lease's time is counted from before it is asked for.
+        let asked = self.now();
+        let Plan { wanted, reports } = plan;
+        let answer = self.store.lease(Key::raw(&key), &id, wanted, self.size.duration, &reports).await;
+        let (answered, until) = {
+            let mut shard = self.shard(&key).lock();
+            let Some(spending) = shard.keys.get_mut(&key) else { return };
+            let until = match answer {
+                Ok(grant) => {
+                    let returned = spending.told(&reports);
+                    self.counts.returned.fetch_add(returned, Ordering::Relaxed);
+                    spending.learn(asked, &grant);
+                    self.hold(spending, id.clone(), asked, wanted, &grant)
+                }
+                Err(_) => {
+                    spending.failed_until = self.now() + PAUSE;
+                    Until::Idle
+                }
+            };
+            let until = match until {
+                // One that forgets it is enough.
+                Until::Idle if std::mem::replace(&mut spending.is_watched, true) => None,
+                until => Some(until),
+            };
+            (spending.refilling.take(), until)
+        };
+        answered.inspect(|answered| answered.notify_waiters());
+        tokio::spawn(async move {
+            match until {
+                Some(Until::Ended(ends, granted)) => self.tend(&key, &id, ends, granted).await,
+                Some(Until::Idle) => self.forget_when_idle(&key).await,
+                None => {}
+            }
+        });
+    }
+
+    /// Waits until nothing is known of a key any more, and forgets it.
+    async fn forget_when_idle(&self, key: &str) {
+        loop {
+            let rest = {
+                let shard = self.shard(key).lock();
+                let Some(spending) = shard.keys.get(key) else { return };
+                spending.dry_until.max(spending.failed_until).saturating_sub(self.now())
+            };
+            tokio::time::sleep(rest.max(self.size.duration)).await;
+            if self.forget(key) {
+                return;
+            }
+        }
+    }
+
+    /// Puts what was granted where it can be spent.
+    fn hold(
+        &self,
+        spending: &mut Spending,
+        id: CompactString,
+        asked: Duration,
+        wanted: u64,
+        grant: &Grant,
+    ) -> Until {
+        let Grant { granted, lasting_ms, .. } = *grant;
+        if granted == 0 {
+            if grant.dry_ms == 0 && grant.free > 0 && spending.blocks.len() < MAX_BLOCKS && wanted > 0 {
+                // There is something, and too many hold some of it already.
+                spending.failed_until = asked + self.size.duration / 4;
+            }
+            return Until::Idle;
+        }
+        let ends = asked + Duration::from_millis(lasting_ms).saturating_sub(self.size.margin);
+        spending.blocks.push_back(Block { id, ends, granted, left: granted, reported: 0, returned: 0 });
+        self.counts.leases.fetch_add(1, Ordering::Relaxed);
+        self.counts.granted.fetch_add(granted, Ordering::Relaxed);
+        self.counts.size.store(granted, Ordering::Relaxed);
+        Until::Ended(ends, granted)
+    }
+
+    /// Looks after a block until it ends: what nobody spends for a quarter of its
+    /// time goes back early.
+    async fn tend(&self, key: &str, id: &str, ends: Duration, granted: u64) {
+        let mut seen = granted;
+        while let now = self.now()
+            && now < ends
+        {
+            tokio::time::sleep((ends - now).min(self.size.duration / 4)).await;
+            let shard = self.shard(key).lock();
+            let Some(spending) = shard.keys.get(key) else { return };
+            let Some(block) = spending.blocks.iter().find(|block| block.id == id) else { return };
+            if block.left == seen {
+                break;
+            }
+            seen = block.left;
+        }
+        self.give_back(key, Some(id)).await;
+        self.forget(key);
+    }
+
+    /// Forgets a key that holds nothing and knows nothing; whether it is gone.
+    fn forget(&self, key: &str) -> bool {
+        let mut shard = self.shard(key).lock();
+        let now = self.now();
+        let is_idle = |it: &Spending| {
+            it.blocks.is_empty() && it.refilling.is_none() && it.dry_until <= now && it.failed_until <= now
+        };
+        if !shard.keys.get(key).is_none_or(is_idle) {
+            return false;
+        }
+        shard.keys.remove(key);
+        true
+    }
+
+    /// Returns what is left of a block, or of all of them.
+    async fn give_back(&self, key: &str, id: Option<&str>) {
+        let reports: Vec<_> = {
+            let mut shard = self.shard(key).lock();
+            let Some(spending) = shard.keys.get_mut(key) else { return };
+            let blocks = std::mem::take(&mut spending.blocks);
+            let (back, kept) = blocks.into_iter().partition(|block| id.is_none_or(|id| block.id == id));
+            spending.blocks = kept;
+            let back: VecDeque<Block> = back;
+            back.into_iter().map(Block::ended).map(|block| block.report()).collect()
+        };
+        for report in reports {
+            let returned = report.returned;
+            // Whatever is not heard of ends by itself.
+            if self.store.lease(Key::raw(key), "", 0, self.size.duration, &[report]).await.is_ok() {
+                self.counts.returned.fetch_add(returned, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns everything, many keys at a time.
+    pub(super) async fn end(&self) {
+        let keys = self.shards.iter().flat_map(|shard| shard.lock().keys.keys().cloned().collect::<Vec<_>>());
+        let back = keys.collect::<Vec<_>>().into_iter().map(|key| async move {
+            self.give_back(&key, None).await;
+            self.forget(&key);
+        });
+        futures_util::stream::iter(back).for_each_concurrent(64, |it| it).await;
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Permits held now.
+    pub(super) fn held(&self) -> u64 {
+        let now = self.now();
+        let held = |shard: &Mutex<Shard>| shard.lock().keys.values().map(|key| key.left(now)).sum::<u64>();
+        self.shards.iter().map(held).sum()
+    }
+
+    /// Decisions so far: admitted and rejected.
+    pub(super) fn tallies(&self) -> (u64, u64) {
+        let shards = self.shards.iter().map(Mutex::lock);
+        shards.fold((0, 0), |sum, shard| (sum.0 + shard.admitted, sum.1 + shard.rejected))
+    }
+}
+
+/// What to tell the store and what to ask it for.
+struct Plan {
+    wanted: u64,
+    reports: Vec<Report>,
+}
+
+impl Block {
+    /// Nothing more is spent of it.
+    fn ended(mut self) -> Self {
+        self.returned += std::mem::take(&mut self.left);
+        self
+    }
+
+    fn report(&self) -> Report {
+        Report { id: self.id.clone(), spent: self.spent(), returned: self.returned }
+    }
+}
+
+impl Spending {
+    fn left(&self, now: Duration) -> u64 {
+        self.blocks.iter().filter(|block| block.ends > now).map(|block| block.left).sum()
+    }
+
+    /// Spends from one block: permits of two may end at different times, and none
+    /// may be spent in part.
+    fn spend(&mut self, now: Duration, cost: u64, algorithm: &Algorithm) -> Option<Decision> {
+        let block = self.blocks.iter_mut().find(|block| block.ends > now && block.left >= cost)?;
+        block.left -= cost;
+        self.spent += cost;
+        let quota = self.quota(now, algorithm);
+        Some(Decision::Admitted(Admitted { receipt: None, quota, source: Source::Lease, read_at: Some(now) }))
+    }
+
+    fn refuse(&self, now: Duration, cost: u64, algorithm: &Algorithm) -> Decision {
+        let retry_after_ms = (self.dry_until - now).as_nanos().div_ceil(1_000_000) as u64;
+        let wait = Wait { retry_after_ms, remaining_after_waiting: cost.min(self.capacity) };
+        let quota = self.quota(now, algorithm);
+        let wait = (cost <= self.capacity).then_some(wait);
+        Decision::Rejected(Rejected { wait, quota, source: Source::Lease })
+    }
+
+    /// As of the last time the store was asked.
+    fn quota(&self, now: Duration, algorithm: &Algorithm) -> Quota {
+        Quota {
+            capacity: self.capacity,
+            remaining: self.store_free + self.left(now),
+            reset_after_ms: self.reset_at.saturating_sub(now).as_millis() as u64,
+            window_size_seconds: algorithm.window_size_seconds(),
+        }
+    }
+
+    fn plan(&mut self, now: Duration, size: Size) -> Plan {
+        // What is over is told first, then what is nearest to it.
+        let mut reports = Vec::new();
+        for block in &mut self.blocks {
+            if block.ends <= now {
+                block.returned += std::mem::take(&mut block.left);
+            }
+            if reports.len() < 2 && (block.spent() > block.reported || block.left == 0) {
+                reports.push(block.report());
+            }
+        }
+        let is_dry = self.dry_until > now;
+        // A block shall last for a sixteenth of a lease: what it holds counts as spent
+        // that much too late at most, once it is reported.
+        let elapsed = now.saturating_sub(self.refilled).as_secs_f64().max(1e-6);
+        let rate = self.spent as f64 / elapsed;
+        let lasting = rate * size.duration.as_secs_f64() / 16.0;
+        self.block = (lasting as u64)
+            .clamp(self.block / 2, self.block * 4)
+            .clamp(FIRST_BLOCK.min(size.most), size.most);
+        (self.spent, self.refilled) = (0, now);
+        let needed = std::mem::take(&mut self.needed);
+        let wanted = if is_dry || self.blocks.len() >= MAX_BLOCKS { 0 } else { self.block.max(needed) };
+        Plan { wanted, reports }
+    }
+
+    /// The store has heard this; what was returned by it.
+    fn told(&mut self, reports: &[Report]) -> u64 {
+        let mut returned = 0;
+        for report in reports {
+            if let Some(block) = self.blocks.iter_mut().find(|block| block.id == report.id) {
+                block.reported = report.spent;
+                returned += report.returned;
+            }
+        }
+        self.blocks.retain(|block| block.left > 0 || block.spent() > block.reported);
+        returned
+    }
+
+    fn learn(&mut self, asked: Duration, grant: &Grant) {
+        self.capacity = grant.capacity;
+        self.store_free = grant.free;
+        self.reset_at = asked + Duration::from_millis(grant.reset_after_ms);
+        // No longer than that: a reset or an override elsewhere is seen after it.
+        self.dry_until = match Duration::from_millis(grant.dry_ms) {
+            Duration::ZERO => Duration::ZERO,
+            dry => asked + dry.min(LONGEST_DRY),
+        };
+    }
+}

@@ -1,0 +1,180 @@
+-- reserve, commit, release and see a reservation: a charge that is held first, by
+-- an id of the caller's. Each may be sent twice and charges once.
+--
+-- KEYS  of an item after the limit's: a hash of records by id, and a time index of
+--       the ids by when they are forgotten
+-- Own   what to do, id, extra, cost, lasting_ms, gives_back (1: at the deadline it
+--       is given back, 0: it counts as spent), max (ids of a key), remembered_ms
+-- A record is seven doubles: cost, state (0 pending, 1 committed, 2 released, 3
+--       lapsed), deadline_ms, forget_ms, where it is held (a bucket, or the first
+--       window), 1 if it is held in the next window too, gives_back
+-- Answers, beside those of the rules
+--       6, cost, state, expires_in_ms, 1 if this call made it
+--       7, cost: the id was used for this cost
+--       8: no more room for ids that are pending
+--       9: there is no such id
+local rule = rule_at(algorithm, 4)
+local RECORD, LOOKED_AT = '<ddddddd', 16
+local is_calendar = rule.window ~= nil
+
+local function load(ids, id)
+  local stored = redis.call('HGET', ids, id)
+  if not stored then return end
+  local cost, state, deadline, forget, at, spans, gives_back = struct.unpack(RECORD, stored)
+  if forget <= now_ms then return end
+  return { cost = cost, state = state, deadline = deadline, forget = forget, at = at, spans = spans,
+    gives_back = gives_back }
+end
+
+local function save(ids, index, id, r)
+  redis.call('HSET', ids, id, struct.pack(RECORD, r.cost, r.state, r.deadline, r.forget, r.at, r.spans, r.gives_back))
+  local ttl_ms = r.forget - now_ms + slack_ms
+  if redis.call('PTTL', ids) < ttl_ms then redis.call('PEXPIRE', ids, int(ttl_ms)) end
+  index_put(index, r.forget, id, ttl_ms)
+end
+
+local function drop(ids, index, gone)
+  if #gone == 0 then return end
+  redis.call('HDEL', ids, unpack(gone))
+  redis.call('ZREM', index, unpack(gone))
+end
+
+-- The state as it stands now.
+local function state_of(r)
+  return (r.state == 0 and r.deadline <= now_ms) and 3 or r.state
+end
+
+local function seen(r, is_new)
+  local state = state_of(r)
+  return { 6, r.cost, state, state == 0 and r.deadline - now_ms or 0, is_new and 1 or 0 }
+end
+
+-- Forgets the first that is not pending any more.
+local function make_room(ids, index)
+  for _, id in ipairs(redis.call('ZRANGE', index, 0, LOOKED_AT - 1)) do
+    local r = load(ids, id)
+    if not r or state_of(r) ~= 0 then
+      drop(ids, index, { id })
+      return true
+    end
+  end
+end
+
+-- Holds a cost until a deadline: where, or a refusal.
+local function hold(k, extra, cost, lasting_ms, gives_back)
+  local a, b = terms(rule, k)
+  local state, answer = rule.judge(k, cost, a, b, extra)
+  if not state then return nil, answer end
+  if is_calendar then
+    local until_ms = gives_back == 1 and now_ms + lasting_ms or nil
+    -- One that is given back when the next window begins does not reach into it.
+    local spans = lasting_ms - gives_back >= rule.rest_ms and 1 or 0
+    if spans == 1 then
+      local other = rule.elsewhere(k, extra, 1)
+      if other then return nil, other end
+      local used = rule.used(k, extra, 1)
+      if used + cost > a then
+        -- Free when the next window is over.
+        local wait_ms = rule.rest_ms + rule.window_ms
+        return nil, { 0, a, math.max(a - used, 0), wait_ms, wait_ms, a }
+      end
+    end
+    if spans == 1 and not rule.add(k, cost, extra, 1, until_ms) then return nil, { 8 } end
+    if not rule.add(k, cost, extra, 0, until_ms) then
+      if spans == 1 then rule.remove(k, rule.window + 1, cost, extra, until_ms) end
+      return nil, { 8 }
+    end
+    return { at = rule.window, spans = spans }
+  end
+  local until_ms = state.instant + lasting_ms
+  if gives_back == 0 then until_ms = until_ms + 1 + rule.window_ms end
+  return { at = rule.charge_until(k, state, cost, until_ms), spans = 0 }
+end
+
+-- Takes a reservation out of the windows it is held in.
+local function remove(k, extra, r, number)
+  return rule.remove(k, number, r.cost, extra, r.gives_back == 1 and r.deadline or nil)
+end
+
+-- Spends what is held; false if it is gone and there is no room for it.
+local function spend(k, extra, r)
+  if is_calendar then
+    -- It is spent in this window, and in no other.
+    local is_held = r.at == rule.window or r.spans == 1 and r.at + 1 == rule.window
+    if is_held and r.gives_back == 1 then
+      local found = remove(k, extra, r, r.at)
+      if r.spans == 1 then found = found + remove(k, extra, r, r.at + 1) end
+      if found > 0 then
+        rule.add(k, r.cost, extra)
+        return true
+      end
+    elseif is_held then
+      local other = r.at == rule.window and r.at + 1 or r.at
+      if r.spans == 1 then remove(k, extra, r, other) end
+      return true
+    end
+  elseif rule.settle(k, r.at, r.cost, r.cost) == r.cost then
+    return true
+  end
+  local a, b = terms(rule, k)
+  local state = rule.judge(k, r.cost, a, b, extra)
+  if state then rule.charge(k, state, r.cost, a, b, false, extra) end
+  return state ~= nil
+end
+
+local function give_back(k, extra, r)
+  if is_calendar then
+    remove(k, extra, r, r.at)
+    if r.spans == 1 then remove(k, extra, r, r.at + 1) end
+  else
+    rule.settle(k, r.at, r.cost, 0)
+  end
+end
+
+return each(function(k, at)
+  local operation, id, extra = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local ids, index = KEYS[k + rule.stride], KEYS[k + rule.stride + 1]
+  local remembered_ms = tonumber(ARGV[at + 8])
+  local other = otherwise(rule, k, extra)
+  if other then return other end
+
+  if operation == 'reserve' then
+    local cost, lasting_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    local gives_back, max = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+    drop(ids, index, index_due(index, now_ms, LOOKED_AT))
+    local r = load(ids, id)
+    if r then return r.cost == cost and seen(r, false) or { 7, r.cost } end
+    if redis.call('ZCARD', index) >= max and not make_room(ids, index) then return { 8 } end
+    local place, answer = hold(k, extra, cost, lasting_ms, gives_back)
+    if not place then return answer end
+    r = { cost = cost, state = 0, deadline = now_ms + lasting_ms, forget = now_ms + lasting_ms + remembered_ms,
+      at = place.at, spans = place.spans, gives_back = gives_back }
+    save(ids, index, id, r)
+    return seen(r, true)
+  end
+
+  local r = load(ids, id)
+  if not r then return { 9 } end
+  local state = state_of(r)
+  if is_calendar and operation ~= 'see' and state == 0 then
+    for number = r.at, r.at + r.spans do
+      if not rule.reaches(k, number, extra) then return { 3, now_ms } end
+    end
+  end
+  if operation == 'commit' then
+    if state == 0 then
+      state = spend(k, extra, r) and 1 or 3
+    elseif state == 3 and r.state == 0 and r.gives_back == 0 then
+      -- It has been spent already.
+      state = 1
+    end
+  elseif operation == 'release' and state == 0 then
+    give_back(k, extra, r)
+    state = 2
+  end
+  if operation ~= 'see' and r.state == 0 then
+    r.state, r.forget = state, now_ms + remembered_ms
+    save(ids, index, id, r)
+  end
+  return seen(r, false)
+end, rule.stride + 2, 8)

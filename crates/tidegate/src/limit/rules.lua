@@ -1,0 +1,67 @@
+-- What stands between the algorithms and the operations.
+--
+-- ARGV  now, slack_ms, marker_ttl_ms, overrides (1: after its own keys an item has
+--       that of its override); then for the limit, or for each of several: for how
+--       much longer than a window all is refused after a loss (`no`: it is not), its
+--       id, its two terms, its numbers
+--
+-- An algorithm is a function that reads its numbers and returns a rule:
+--   keys, own               keys of an item, and arguments of a take
+--   judge(k, cost, a, b, extra)    a state to charge by or nil, and what to answer
+--   charge(k, state, cost, a, b, remember, extra), take (both at once),
+--   remembered(k, extra)    the terms of the last take_with
+--   refund(k, bucket, offset, cost, max_refunds, extra), reset(k, extra)
+-- `extra` is what only some need: a random number, or which window comes first.
+--
+-- Answers  1, capacity, remaining, reset_after_ms (and of a charge: bucket, offset)
+--          0, capacity, remaining, reset_after_ms, retry_after_ms, remaining then
+--          2, until_ms from now: refused after a loss
+--          3, the store's time: the caller's clock is off, nothing has happened
+--          4: send the key of the override along, nothing has happened
+--          5, capacity, remaining, reset_after_ms, suppression factor, 1 if it passes
+local now_us = now_micros()
+local now_ms = math.floor(now_us / 1000)
+local slack_ms, marker_ttl_ms, has_override_keys = tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
+
+-- The rule whose description starts after ARGV[at].
+local function rule_at(algorithm, at)
+  local a, b = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  local rule = algorithm(at + 4, now_us, slack_ms, a, b)
+  rule.a, rule.b, rule.id = a, b, ARGV[at + 2]
+  rule.stride = has_override_keys and rule.keys + 1 or rule.keys
+  local stored = redis.call('HMGET', KEYS[1], 'lost_ms', 'o:' .. rule.id)
+  rule.is_overridden = stored[2] and tonumber(stored[2]) > now_ms
+  rule.held_ms = 0
+  local longer_ms = tonumber(ARGV[at + 1])
+  if longer_ms then
+    -- A marker that is gone is a loss, and so is whatever else was here. A stamp far
+    -- ahead is from a clock that was wrong.
+    local lost_ms = tonumber(stored[1])
+    if not lost_ms or lost_ms > now_ms + rule.absurd_ms then
+      lost_ms = now_ms
+      redis.call('HSET', KEYS[1], 'lost_ms', int(lost_ms))
+      redis.call('PEXPIRE', KEYS[1], marker_ttl_ms)
+    end
+    rule.held_ms = lost_ms > 0 and lost_ms + rule.window_ms + longer_ms - now_ms or 0
+  end
+  return rule
+end
+
+-- Why an item cannot be decided by its rule, if so.
+local function otherwise(rule, k, extra)
+  if rule.held_ms > 0 then return { 2, rule.held_ms } end
+  if rule.is_overridden and not has_override_keys then return { 4 } end
+  if rule.elsewhere then return rule.elsewhere(k, extra) end
+end
+
+-- The terms a key is judged by: its override's, or those of the limit.
+local function terms(rule, k)
+  if rule.is_overridden then
+    local stored = redis.call('GET', KEYS[k + rule.keys])
+    if stored then
+      local until_ms, a, b = struct.unpack('<ddd', stored)
+      if until_ms > now_ms then return a, b end
+    end
+  end
+  return rule.a, rule.b
+end

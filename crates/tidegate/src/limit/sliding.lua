@@ -1,0 +1,363 @@
+-- The sliding limit: at most `capacity` in any window, wherever it starts.
+--
+-- A key is one hash:
+--   h         the header: coalesce_ms, which of its lives the key is in (it starts
+--             another when all is over; a receipt is good for one), how far below
+--             the newest bucket the first number is that an older bucket may have,
+--             how far above it the last one is that one ahead has; then as doubles
+--             the newest bucket, what counts in it, what was ever charged to it,
+--             the total of all buckets, the capacity of the last take_with (or 0)
+--   <number>  what counts in any other bucket
+--   r         what was given back: bucket, offset and cost, three doubles each;
+--             a receipt that overlaps one of these is void
+-- A bucket counts until its end + window. One ahead of the newest holds what may
+-- still be spent until then: reservations and leases.
+--
+-- Numbers: window_ms, coalesce_ms, absurd_ms
+local function sliding(at, now_us, slack_ms)
+  local now_ms = math.floor(now_us / 1000)
+  local window_ms, coalesce_ms, absurd_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local HEADER, REFUND, LIVES = '<I4BHHddddd', '<ddd', 64
+  local HGET, HSET = 'HGET', 'HSET'
+  local bucket_now = math.floor(now_ms / coalesce_ms)
+  -- Buckets from this number on still count.
+  local first_live = math.floor((now_ms - window_ms) / coalesce_ms)
+  local rule = { keys = 1, own = 2, window_ms = window_ms, absurd_ms = absurd_ms }
+
+  local function end_of_life(bucket)
+    return (bucket + 1) * coalesce_ms + window_ms
+  end
+  rule.end_of_life = end_of_life
+
+  -- The counts of the other buckets from one number to another, false where there
+  -- is none. Redis writes a number with 17 digits, so all of ours arrive whole.
+  local function counts(key, from, to)
+    local numbers = {}
+    for number = from, to do numbers[number - from + 1] = number end
+    return redis.call('HMGET', key, unpack(numbers))
+  end
+
+  local function sum(key, w, from, to)
+    local total = (from <= w.newest and w.newest <= to) and w.charged or 0
+    if from <= to then
+      for _, count in ipairs(counts(key, from, to)) do
+        if count then total = total + tonumber(count) end
+      end
+    end
+    return total
+  end
+
+  -- A key by its header, with `instant`, what still counts then, and the first
+  -- number that does. The time that decides is the clock's, or that of the newest
+  -- charge if the clock is behind.
+  local function look(key, header)
+    local w
+    if header then
+      local grid, life, below, above, newest, charged, ever, total, capacity = struct.unpack(HEADER, header)
+      w = { newest = newest, charged = charged, ever = ever, total = total, tail = newest - below,
+        last = newest + above, life = life, capacity = capacity, stored = true }
+      if grid ~= coalesce_ms then
+        -- Written on another grid: all of it counts as if charged at its latest
+        -- moment, which can only be late. Receipts from before are void.
+        w.newest = math.floor(((w.last + 1) * grid - 1) / coalesce_ms)
+        w.charged, w.ever, w.tail, w.last, w.rewrite = total, total, w.newest, w.newest, true
+      end
+    else
+      w = { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, last = 0, life = 0, capacity = 0, stored = false }
+    end
+    -- A stamp far ahead can only be from a clock that was wrong.
+    local absurd = w.newest * coalesce_ms > now_ms + absurd_ms
+    w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
+    w.started_over = absurd or end_of_life(w.last) <= w.instant
+    w.live, w.first = w.total, w.tail
+    if w.started_over then
+      w.live = 0
+    elseif w.tail < w.last then
+      w.first = math.max(math.min(math.floor((w.instant - window_ms) / coalesce_ms), w.last), w.tail)
+      local dead, alive = w.first - w.tail, w.last - w.first
+      -- The shorter way: take away what is over, or add up what is not.
+      if dead == 0 then
+        return w
+      elseif dead <= alive then
+        w.live = w.total - sum(key, w, w.tail, w.first - 1)
+      else
+        w.live = sum(key, w, w.first, w.last)
+      end
+    end
+    return w
+  end
+
+  -- A refund record that voids all receipts of the newest bucket so far.
+  local function voided(w)
+    return struct.pack(REFUND, w.newest, 0, w.ever)
+  end
+
+  -- Drops what `look` found to be over; a key that starts over begins at the
+  -- bucket of this moment. Every write does this first.
+  local function forget(key, w)
+    if w.started_over or w.rewrite then
+      if w.stored then redis.call('UNLINK', key) end
+      w.born = true
+      if w.started_over then
+        local bucket = math.floor(w.instant / coalesce_ms)
+        w.newest, w.charged, w.ever, w.tail, w.first, w.last = bucket, 0, 0, bucket, bucket, bucket
+        w.life, w.total, w.capacity = (w.life + 1) % LIVES, 0, 0
+      else
+        redis.call(HSET, key, 'r', voided(w))
+      end
+      return
+    end
+    local from, to = w.tail, w.first - 1
+    w.tail, w.total = w.first, w.live
+    if from > to then return end
+    if w.newest <= to then w.charged, w.ever = 0, 0 end
+    if w.first < w.newest or w.last > w.newest or to - from < 16 then
+      local numbers = {}
+      for number = from, to do numbers[number - from + 1] = number end
+      redis.call('HDEL', key, unpack(numbers))
+      return
+    end
+    -- Nothing but the header and the refunds is left.
+    local refunds = redis.call(HGET, key, 'r')
+    redis.call('UNLINK', key)
+    if refunds then redis.call(HSET, key, 'r', refunds) end
+    w.born = true
+  end
+
+  -- Writes the header, and with `born` the end of the key.
+  local function save(key, w, ...)
+    local tail = math.min(w.tail, w.newest)
+    local header = struct.pack(HEADER, coalesce_ms, w.life, w.newest - tail, w.last - w.newest, w.newest, w.charged,
+      w.ever, w.total, w.capacity)
+    redis.call(HSET, key, 'h', header, ...)
+    if w.born then
+      -- No longer than a right clock would give it.
+      local longest_ms = absurd_ms + coalesce_ms + window_ms * 2
+      local rest_ms = math.min(math.max(end_of_life(w.last) - now_ms, 0), longest_ms)
+      redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
+    end
+  end
+
+  -- Makes the bucket of the deciding moment the newest; the field to write for
+  -- the one that was.
+  local function start(key, w)
+    local bucket = math.floor(w.instant / coalesce_ms)
+    -- The key's end moves with its newest bucket, and with a clock that stepped back.
+    w.born = w.born or bucket ~= w.newest or not w.stored or w.instant > now_ms
+    if bucket == w.newest then return end
+    local finished, count
+    if w.charged > 0 then
+      finished, count = int(w.newest), int(w.charged)
+    elseif w.tail >= w.newest and w.last <= w.newest then
+      -- There is no other.
+      w.tail = bucket
+    end
+    w.newest, w.charged, w.ever = bucket, 0, 0
+    if w.last >= bucket then
+      local ahead = redis.call(HGET, key, int(bucket))
+      if ahead then
+        redis.call('HDEL', key, int(bucket))
+        w.charged, w.ever = tonumber(ahead), tonumber(ahead)
+      end
+    else
+      w.last = bucket
+    end
+    return finished, count
+  end
+
+  local function reset_after(w)
+    return w.live == 0 and 0 or end_of_life(w.last) - now_ms
+  end
+
+  -- How long until `cost` fits into `capacity`: milliseconds, and what is free
+  -- then. Both -1 if it never does. Looks at 16 buckets at a time: mostly the first
+  -- is enough.
+  local function wait(key, w, cost, capacity)
+    if cost > capacity then return -1, -1 end
+    local needed, freed = w.live + cost - capacity, 0
+    for from = w.first, w.last, 16 do
+      local to = math.min(from + 15, w.last)
+      local found = (from == to and to == w.newest) and {} or counts(key, from, to)
+      for number = from, to do
+        local count = number == w.newest and w.charged or found[number - from + 1]
+        if count then
+          freed = freed + tonumber(count)
+          if freed >= needed then
+            return end_of_life(number) - now_ms, math.max(capacity - (w.live - freed), 0)
+          end
+        end
+      end
+    end
+    return end_of_life(w.last) - now_ms, capacity
+  end
+
+  -- Whether a cost fits: what to charge by, or a refusal. Writes nothing.
+  function rule.judge(k, cost, capacity)
+    local key = KEYS[k]
+    local w = look(key, redis.call(HGET, key, 'h'))
+    if w.live + cost > capacity then
+      local retry_after, remaining_after = wait(key, w, cost, capacity)
+      return nil, { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
+    end
+    return w, { 1, capacity, capacity - w.live, reset_after(w) }
+  end
+
+  -- Charges what has been judged.
+  function rule.charge(k, w, cost, capacity, _, remember)
+    local key = KEYS[k]
+    forget(key, w)
+    local finished, count = start(key, w)
+    local offset = w.ever
+    w.charged, w.ever, w.total = w.charged + cost, w.ever + cost, w.total + cost
+    w.capacity = remember and capacity or 0
+    if finished then save(key, w, finished, count) else save(key, w) end
+    return { 1, capacity, math.max(capacity - w.total, 0), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
+  end
+
+  -- Both; in short for a further charge to the bucket of this moment.
+  function rule.take(k, cost, capacity, _, remember)
+    local key = KEYS[k]
+    local header = redis.call(HGET, key, 'h')
+    if header then
+      local grid, life, below, above, newest, charged, ever, total = struct.unpack(HEADER, header)
+      if newest == bucket_now and grid == coalesce_ms and newest - below >= first_live and total + cost <= capacity then
+        total = total + cost
+        redis.call(HSET, key, 'h', struct.pack(HEADER, grid, life, below, above, newest, charged + cost, ever + cost,
+          total, remember and capacity or 0))
+        return { 1, capacity, capacity - total, end_of_life(newest + above) - now_ms, newest * LIVES + life, ever }
+      end
+    end
+    local w = look(key, header)
+    if w.live + cost > capacity then
+      local retry_after, remaining_after = wait(key, w, cost, capacity)
+      return { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
+    end
+    return rule.charge(k, w, cost, capacity, _, remember)
+  end
+
+  -- What the last take_with was judged by, if it still counts.
+  function rule.remembered(k)
+    local w = look(KEYS[k], redis.call(HGET, KEYS[k], 'h'))
+    if not w.started_over and w.capacity ~= 0 then return w.capacity, 0 end
+  end
+
+  function rule.refund(k, bucket, offset, cost, max_refunds)
+    local key = KEYS[k]
+    local w = look(key, redis.call(HGET, key, 'h'))
+    local life = bucket % LIVES
+    bucket = (bucket - life) / LIVES
+    if not w.stored or life ~= w.life then return 0 end
+    if w.started_over or w.rewrite or bucket > w.newest or end_of_life(bucket) <= w.instant then return 0 end
+    local count
+    if bucket == w.newest then
+      if offset + cost > w.ever or cost > w.charged then return 0 end
+    else
+      count = tonumber(redis.call(HGET, key, int(bucket)))
+      if not count or count < cost then return 0 end
+    end
+
+    local kept, packed = {}, redis.call(HGET, key, 'r') or ''
+    for at = 1, #packed, 24 do
+      local b, o, c = struct.unpack(REFUND, packed, at)
+      if end_of_life(b) > w.instant then
+        if b == bucket and offset < o + c and o < offset + cost then return 0 end
+        kept[#kept + 1] = string.sub(packed, at, at + 23)
+      end
+    end
+    if #kept >= max_refunds then return 0 end
+    kept[#kept + 1] = struct.pack(REFUND, bucket, offset, cost)
+
+    forget(key, w)
+    w.total = w.total - cost
+    if count then
+      save(key, w, int(bucket), int(count - cost), 'r', table.concat(kept))
+    else
+      w.charged = w.charged - cost
+      save(key, w, 'r', table.concat(kept))
+    end
+    return cost
+  end
+
+  -- What stays until the key's end is that all of the newest bucket was given
+  -- back, so that receipts from before are void.
+  function rule.reset(k)
+    local key = KEYS[k]
+    local w = look(key, redis.call(HGET, key, 'h'))
+    if not w.stored then return 0 end
+    redis.call('DEL', key)
+    w.charged, w.total, w.capacity, w.tail, w.last, w.born = 0, 0, 0, w.newest, w.newest, true
+    -- Another life: what is held later may be put into a bucket of before.
+    w.life = (w.life + 1) % LIVES
+    save(key, w, 'r', voided(w))
+    return 1
+  end
+
+  -- Charges what has been judged to another bucket than that of this moment: one
+  -- that counts until `until_ms` and no longer than a bucket after it. The bucket.
+  function rule.charge_until(k, w, cost, until_ms)
+    local key = KEYS[k]
+    local bucket = math.ceil((until_ms - window_ms) / coalesce_ms) - 1
+    forget(key, w)
+    local finished, count = start(key, w)
+    -- It may be the very bucket.
+    if finished then redis.call(HSET, key, finished, count) end
+    w.total = w.total + cost
+    if bucket == w.newest then
+      w.charged, w.ever = w.charged + cost, w.ever + cost
+    else
+      redis.call('HINCRBY', key, int(bucket), int(cost))
+      w.tail, w.last = math.min(w.tail, bucket), math.max(w.last, bucket)
+    end
+    w.born = true
+    save(key, w)
+    return bucket
+  end
+
+  -- Takes up to `cost` out of a bucket again, if it still counts, and charges up
+  -- to `spent` of that to this moment.
+  function rule.settle(k, bucket, cost, spent)
+    local key = KEYS[k]
+    local header = redis.call(HGET, key, 'h')
+    local w = look(key, header)
+    if not w.stored or w.started_over or w.rewrite or bucket < w.first or bucket > w.last then return 0 end
+    forget(key, w)
+    local finished, count = start(key, w)
+    if finished then redis.call(HSET, key, finished, count) end
+    local there = bucket == w.newest and w.charged or tonumber(redis.call(HGET, key, int(bucket))) or 0
+    local taken = math.min(cost, there)
+    spent = math.min(spent, taken)
+    w.charged, w.ever = w.charged + spent, w.ever + spent
+    w.total = w.total - taken + spent
+    if bucket == w.newest then
+      w.charged = w.charged - taken
+    elseif taken < there then
+      redis.call(HSET, key, int(bucket), int(there - taken))
+    else
+      redis.call('HDEL', key, int(bucket))
+      if bucket == w.last then
+        -- The last that is left.
+        w.last = w.newest
+        if bucket - 1 > w.newest then
+          local left = counts(key, w.newest + 1, bucket - 1)
+          for i = bucket - 1 - w.newest, 1, -1 do
+            if left[i] then
+              w.last = w.newest + i
+              break
+            end
+          end
+        end
+      end
+    end
+    w.born = true
+    save(key, w)
+    return taken
+  end
+
+  -- Charges what a lease still holds to its bucket again.
+  function rule.hold_anew(k, bucket, cost)
+    local w = look(KEYS[k], redis.call(HGET, KEYS[k], 'h'))
+    rule.charge_until(k, w, cost, end_of_life(bucket))
+  end
+
+  return rule
+end

@@ -1,0 +1,148 @@
+//! The sliding limit: a list of charges, each in a bucket of the grid.
+
+use std::collections::HashMap;
+
+use super::{Asked, Charge, Expected, Outcome, Pace, Rule};
+use crate::limit::Sliding;
+
+/// A model of the sliding limit.
+#[derive(Debug)]
+pub struct SlidingModel {
+    window_ms: u64,
+    coalesce_ms: u64,
+    keys: HashMap<String, Key>,
+    next: Charge,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Key {
+    charges: Vec<Charged>,
+    /// The newest bucket with a charge, also if that was given back.
+    newest: Option<u64>,
+    remembered: Option<Pace>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Charged {
+    number: Charge,
+    bucket: u64,
+    cost: u64,
+    given_back: bool,
+}
+
+impl Key {
+    fn total(&self) -> u64 {
+        self.charges.iter().filter(|charge| !charge.given_back).map(|charge| charge.cost).sum()
+    }
+}
+
+impl SlidingModel {
+    /// A model of `sliding`.
+    pub fn new(sliding: &Sliding) -> Self {
+        Self {
+            window_ms: sliding.window().as_millis(),
+            coalesce_ms: sliding.coalesce().as_millis() as u64,
+            keys: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    fn end(&self, bucket: u64) -> u64 {
+        (bucket + 1) * self.coalesce_ms + self.window_ms
+    }
+
+    /// The key as it counts at `now`, and the time that decides.
+    fn living(&self, key: &str, now: u64) -> (Key, u64) {
+        let Some(stored) = self.keys.get(key) else { return (Key::default(), now) };
+        let Some(newest) = stored.newest else { return (Key::default(), now) };
+        let starts = newest * self.coalesce_ms;
+        // A stamp that far ahead is from a clock that was wrong.
+        if starts > now + self.window_ms.max(60_000) {
+            return (Key::default(), now);
+        }
+        let instant = now.max(starts);
+        if self.end(newest) <= instant {
+            return (Key::default(), instant);
+        }
+        let mut living = stored.clone();
+        living.charges.retain(|charge| self.end(charge.bucket) > instant);
+        (living, instant)
+    }
+
+    fn judge_living(&self, living: &Key, asked: &Asked) -> Expected {
+        let (total, capacity) = (living.total(), asked.pace.capacity(self.window_ms));
+        let wait = || {
+            let mut ends: Vec<u64> = living.charges.iter().map(|charge| self.end(charge.bucket)).collect();
+            ends.sort_unstable();
+            let left_at = |end: u64| -> u64 {
+                let stays = |charge: &&Charged| !charge.given_back && self.end(charge.bucket) > end;
+                living.charges.iter().filter(stays).map(|charge| charge.cost).sum()
+            };
+            let end = ends.into_iter().find(|end| left_at(*end) + asked.cost <= capacity);
+            let end = end.expect("an empty key has room");
+            (end - asked.now, capacity - left_at(end))
+        };
+        let outcome = match total + asked.cost <= capacity {
+            true => Outcome::Admitted(None),
+            false => Outcome::Rejected((asked.cost <= capacity).then(wait)),
+        };
+        Expected {
+            outcome,
+            capacity,
+            remaining: capacity.saturating_sub(total),
+            reset_after_ms: living
+                .newest
+                .filter(|_| total > 0)
+                .map_or(0, |newest| self.end(newest) - asked.now),
+            window_size_seconds: self.window_ms / 1000,
+        }
+    }
+}
+
+impl Rule for SlidingModel {
+    fn judge(&self, key: &str, asked: &Asked) -> Expected {
+        self.judge_living(&self.living(key, asked.now).0, asked)
+    }
+
+    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
+        let (mut living, instant) = self.living(key, asked.now);
+        let mut expected = self.judge_living(&living, asked);
+        if !expected.is_admitted() {
+            return (expected, None);
+        }
+        let (bucket, number, cost) = (instant / self.coalesce_ms, self.next, asked.cost);
+        self.next += 1;
+        living.charges.push(Charged { number, bucket, cost, given_back: false });
+        living.newest = Some(bucket);
+        living.remembered = asked.is_own.then_some(asked.pace);
+        self.keys.insert(key.to_owned(), living);
+        expected.outcome = Outcome::Admitted(Some(cost));
+        expected.remaining -= cost;
+        expected.reset_after_ms = self.end(bucket) - asked.now;
+        (expected, Some(number))
+    }
+
+    fn remembered(&self, key: &str, now: u64) -> Option<Pace> {
+        self.living(key, now).0.remembered
+    }
+
+    fn refund(&mut self, key: &str, now: u64, charge: Charge) -> u64 {
+        let (mut living, _) = self.living(key, now);
+        if living.charges.iter().filter(|charge| charge.given_back).count() >= 64 {
+            return 0;
+        }
+        let found = living.charges.iter_mut().find(|it| it.number == charge && !it.given_back);
+        let Some(found) = found else { return 0 };
+        found.given_back = true;
+        let cost = found.cost;
+        self.keys.insert(key.to_owned(), living);
+        cost
+    }
+
+    fn reset(&mut self, key: &str, _: u64) {
+        if let Some(stored) = self.keys.get_mut(key) {
+            // The clock still may not go back behind the newest bucket.
+            *stored = Key { newest: stored.newest, ..Key::default() };
+        }
+    }
+}

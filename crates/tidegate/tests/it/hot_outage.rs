@@ -1,0 +1,184 @@
+//! Hot pages while the store is away, and after it has forgotten.
+
+use std::time::Duration;
+
+use tidegate::Tidegate;
+use tidegate::clock::{Timestamp, monotonic};
+use tidegate::hot::{Edit, EventKind, Hot, HotOptions, Recorded};
+use tidegate::testkit::{Fault, FaultProxy, RedisServer};
+
+use crate::hot::{PROMOTED, events, key, metric};
+use crate::outage::until;
+
+const ALL: std::ops::RangeInclusive<Timestamp> = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX);
+
+async fn hot_on(url: &str) -> (Tidegate, Hot) {
+    let gate = Tidegate::open(url).await.unwrap();
+    let hot = gate.hot("pages", HotOptions::default()).unwrap();
+    (gate, hot)
+}
+
+async fn record(hot: &Hot, page: &str, id: &str) -> Recorded {
+    hot.record(&Edit::new(key(page), id, "alice")).await.unwrap()
+}
+
+/// Every read there is.
+async fn reads(hot: &Hot) -> Vec<tidegate::Result<()>> {
+    vec![
+        hot.stats(key("p")).await.map(drop),
+        hot.is_hot(key("p")).await.map(drop),
+        hot.window(key("p"), ALL).await.map(drop),
+        hot.list(3).await.map(drop),
+        hot.count().await.map(drop),
+        hot.cleanup().await.map(drop),
+        hot.watch(None).await.map(drop),
+    ]
+}
+
+/// However the store is away: edits are dropped and counted, reads say so, nobody waits
+/// for longer than the deadline, and it mends by itself with all it had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_are_dropped_and_counted_and_reads_fail_while_the_store_is_away() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let (gate, hot) = hot_on(&proxy.url()).await;
+    assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered);
+    assert_eq!(record(&hot, "p", "2").await, PROMOTED);
+    let mut watch = hot.watch(Some("0-0")).await.unwrap();
+    let mut dropped = 0;
+    for (turn, fault) in [Fault::Cut, Fault::Freeze, Fault::HalfOpen].into_iter().enumerate() {
+        proxy.set(fault);
+        until("the fault is noticed", async || {
+            let is_dropped = record(&hot, "probe", "1").await == Recorded::Dropped;
+            dropped += u64::from(is_dropped);
+            is_dropped.then_some(())
+        })
+        .await;
+        let started = monotonic();
+        for id in ["3", "4", "5"] {
+            assert_eq!(record(&hot, "p", id).await, Recorded::Dropped, "{fault:?}");
+        }
+        let many: Vec<_> = (0..300).map(|i| format!("m{i}")).collect();
+        let edits: Vec<_> = many.iter().map(|id| Edit::new(key("p"), id, "bob")).collect();
+        let recorded = hot.record_many(&edits).await.unwrap();
+        assert!(recorded.len() == 300 && recorded.iter().all(|it| *it == Recorded::Dropped), "{fault:?}");
+        dropped += 303;
+        assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), dropped, "{fault:?}");
+        for read in reads(&hot).await {
+            assert!(read.unwrap_err().is_transient(), "{fault:?}");
+        }
+        // Sixteen calls of at most 100 ms; mostly they fail at once.
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?} with {fault:?}", started.elapsed());
+        proxy.set(Fault::None);
+        let id = format!("back {turn}");
+        until("the store is back", async || {
+            let recorded = record(&hot, "p", &id).await;
+            let is_dropped = recorded == Recorded::Dropped;
+            dropped += u64::from(is_dropped);
+            (!is_dropped).then_some(())
+        })
+        .await;
+        // Of the first one that was dropped nobody can say whether it arrived: the
+        // others did not.
+        let ids: Vec<_> = hot.window(key("p"), ALL).await.unwrap().into_iter().map(|it| it.id).collect();
+        assert!(ids.contains(&"1".to_owned()) && ids.contains(&id), "{fault:?}: {ids:?}");
+        assert!(!ids.iter().any(|id| id.starts_with('m')), "{fault:?}: {ids:?}");
+    }
+    assert_eq!(events(&mut watch, 1).await[0].kind, EventKind::Promoted, "a watch waits");
+    for read in reads(&hot).await {
+        read.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn flushed_scripts_lose_nothing() {
+    let server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    let flush = || redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).unwrap();
+    let ids: Vec<_> = (0..40).map(|i| format!("e{i}")).collect();
+    for (turn, id) in ids.iter().enumerate() {
+        flush();
+        let expected = [Recorded::Remembered, PROMOTED, Recorded::Added];
+        assert_eq!(record(&hot, "p", id).await, expected[turn.min(2)]);
+    }
+    flush();
+    assert_eq!(hot.stats(key("p")).await.unwrap().edits_last_hour, 40);
+    flush();
+    assert_eq!(hot.window(key("p"), ALL).await.unwrap().len(), 40);
+    flush();
+    assert_eq!(hot.list(9).await.unwrap()[0].edits, 40);
+    flush();
+    let mut watch = hot.watch(Some("0-0")).await.unwrap();
+    assert_eq!(events(&mut watch, 1).await[0].page, "p");
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), 0);
+}
+
+#[tokio::test]
+async fn after_a_flush_of_all_data_it_starts_over() {
+    let server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    let mut watch = hot.watch(None).await.unwrap();
+    for round in 0..3 {
+        assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered, "round {round}");
+        assert_eq!(record(&hot, "p", "2").await, PROMOTED, "round {round}");
+        assert_eq!(record(&hot, "once", "1").await, Recorded::Remembered, "round {round}");
+        assert_eq!(hot.count().await.unwrap(), 1, "round {round}");
+        assert_eq!(events(&mut watch, 1).await[0].page, "p", "round {round}: whoever watches sees it");
+        redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
+        for read in reads(&hot).await {
+            read.unwrap();
+        }
+        assert_eq!(hot.count().await.unwrap(), 0, "round {round}");
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), 0);
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_store_it_starts_over() {
+    let mut server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    record(&hot, "p", "1").await;
+    assert_eq!(record(&hot, "p", "2").await, PROMOTED);
+    let mut watch = hot.watch(None).await.unwrap();
+    server.kill();
+    until("the loss is noticed", async || (record(&hot, "p", "3").await == Recorded::Dropped).then_some(()))
+        .await;
+    assert!(hot.count().await.unwrap_err().is_transient());
+    server.restart();
+    until("the store is back", async || (record(&hot, "p", "1").await != Recorded::Dropped).then_some(()))
+        .await;
+    assert_eq!(record(&hot, "p", "1").await, Recorded::Duplicate);
+    assert_eq!(record(&hot, "p", "2").await, PROMOTED, "nothing is left of what was");
+    assert_eq!(events(&mut watch, 1).await[0].page, "p");
+    assert!(metric(&gate, "tidegate_hot_dropped_edits_total") > 0);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// A key of ours that somebody else has written is an error of that page alone.
+#[tokio::test]
+async fn a_broken_page_fails_alone_and_loses_no_other() {
+    let server = RedisServer::start();
+    let (_gate, hot) = hot_on(&server.url()).await;
+    redis::cmd("SET")
+        .arg("hot:meta:broken")
+        .arg("x")
+        .arg("EX")
+        .arg(60)
+        .exec(&mut server.connection())
+        .unwrap();
+    let calls = (0..40).map(|i| {
+        let hot = hot.clone();
+        tokio::spawn(async move {
+            let page = if i % 4 == 0 { "broken".to_owned() } else { format!("p{i}") };
+            (i % 4 == 0, hot.record(&Edit::new(key(&page), "1", "alice")).await)
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        match call.await.unwrap() {
+            (true, answer) => assert!(!answer.unwrap_err().is_transient()),
+            (false, answer) => assert_eq!(answer.unwrap(), Recorded::Remembered),
+        }
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
