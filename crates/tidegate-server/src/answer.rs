@@ -1,11 +1,8 @@
-//! A decision as JSON: the same from the server and from the command line.
+//! A decision as JSON: the same for one limit and for several.
 
 use serde::{Serialize, Serializer};
-use tidegate::limit::{Decision, Receipt, Source};
-
-/// The type of problem that a refusal is, as the draft on `RateLimit` header
-/// fields registers it.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+use tidegate::limit::{AllDecision, Decision, Receipt, headers};
+use tidegate::{Cost, Key};
 
 /// What a take or a peek answers.
 #[derive(Debug, Serialize)]
@@ -14,7 +11,7 @@ pub struct Answer<'a> {
     problem: Option<Problem<'a>>,
     outcome: &'static str,
     limit: &'a str,
-    key: &'a str,
+    key: Option<&'a str>,
     cost: u64,
     capacity: u64,
     remaining: u64,
@@ -25,6 +22,8 @@ pub struct Answer<'a> {
     retry_after_ms: Option<Option<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining_after_waiting: Option<Option<u64>>,
+    #[serde(flatten)]
+    chance: Option<Chance>,
     #[serde(serialize_with = "as_text")]
     receipt: Option<Receipt>,
     source: &'static str,
@@ -38,7 +37,14 @@ struct Problem<'a> {
     status: u16,
     detail: String,
     #[serde(rename = "violated-policies")]
-    violated_policies: [&'a str; 1],
+    violated_policies: Vec<&'a str>,
+}
+
+/// What is told of a decision by chance.
+#[derive(Debug, Serialize)]
+struct Chance {
+    suppression_factor: f64,
+    is_allowed: bool,
 }
 
 fn as_text<S: Serializer>(receipt: &Option<Receipt>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -48,43 +54,57 @@ fn as_text<S: Serializer>(receipt: &Option<Receipt>, serializer: S) -> Result<S:
     }
 }
 
+/// How a key is told: `null` is no subject at all.
+pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
+    Some(key.as_str()).filter(|_| key != Key::EVERYONE)
+}
+
+impl<'a> Problem<'a> {
+    fn quota_exceeded(detail: String, violated_policies: Vec<&'a str>) -> Self {
+        let (r#type, title) = (headers::QUOTA_EXCEEDED, headers::QUOTA_EXCEEDED_TITLE);
+        Self { r#type, title, status: 429, detail, violated_policies }
+    }
+}
+
 impl<'a> Answer<'a> {
     /// The answer to a peek, or to a take that was admitted.
-    pub fn plain(limit: &'a str, key: &'a str, cost: u64, decision: &Decision) -> Self {
+    pub fn plain(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
         let quota = decision.quota();
         let wait = decision.wait();
-        let rejected = !decision.is_admitted();
+        let (outcome, rejected, chance) = match decision {
+            Decision::Admitted(_) => ("admitted", false, None),
+            Decision::Rejected(_) => ("rejected", true, None),
+            Decision::Suppressed(suppression) => {
+                let suppression_factor = suppression.suppression_factor;
+                ("suppressed", false, Some(Chance { suppression_factor, is_allowed: suppression.is_allowed }))
+            }
+        };
         Self {
             problem: None,
-            outcome: if rejected { "rejected" } else { "admitted" },
+            outcome,
             limit,
-            key,
-            cost,
+            key: subject(key),
+            cost: cost.get(),
             capacity: quota.capacity,
             remaining: quota.remaining,
             reset_after_ms: quota.reset_after_ms,
             window_size_seconds: quota.window_size_seconds,
             retry_after_ms: rejected.then(|| wait.map(|wait| wait.retry_after_ms)),
             remaining_after_waiting: rejected.then(|| wait.map(|wait| wait.remaining_after_waiting)),
+            chance,
             receipt: decision.receipt(),
             source: decision.source().as_str(),
         }
     }
 
     /// The answer to a take: a problem if it was refused.
-    pub fn to_take(limit: &'a str, key: &'a str, cost: u64, decision: &Decision) -> Self {
+    pub fn to_take(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
         let plain = Self::plain(limit, key, cost, decision);
         if decision.is_admitted() {
             return plain;
         }
-        let problem = Problem {
-            r#type: QUOTA_EXCEEDED,
-            title: "Quota exceeded",
-            status: 429,
-            detail: detail(limit, cost, decision),
-            violated_policies: [limit],
-        };
-        Self { problem: Some(problem), ..plain }
+        let detail = headers::detail(limit, cost.get(), decision);
+        Self { problem: Some(Problem::quota_exceeded(detail, vec![limit])), ..plain }
     }
 
     /// As text.
@@ -94,23 +114,50 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Why a take was refused, and what helps.
-fn detail(limit: &str, cost: u64, decision: &Decision) -> String {
-    let quota = decision.quota();
-    let Some(wait) = decision.wait() else {
-        return format!(
-            "a cost of {cost} never fits the limit {limit:?}, whose capacity is {}: waiting cannot help",
-            quota.capacity
-        );
-    };
-    if decision.source() == Source::Policy {
-        return format!(
-            "the limit {limit:?} refuses by policy, without knowing what was used: try again in {} ms",
-            wait.retry_after_ms
-        );
+/// What a take from several limits answers.
+#[derive(Debug, Serialize)]
+pub struct AllAnswer<'a> {
+    #[serde(flatten)]
+    problem: Option<Problem<'a>>,
+    outcome: &'static str,
+    key: Option<&'a str>,
+    /// Absent from an admission, `null` in a refusal that waiting cannot help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<Option<u64>>,
+    limits: Vec<Answer<'a>>,
+}
+
+impl<'a> AllAnswer<'a> {
+    /// The answer: a problem if one refused. `cost` tells what was asked of a limit.
+    pub fn new(key: Key<'a>, decision: &'a AllDecision, cost: impl Fn(&str) -> Cost) -> Self {
+        let said = |(name, decision): (&'a tidegate::Name, &Decision)| {
+            let name = name.as_str();
+            Answer::plain(name, key, cost(name), decision)
+        };
+        let limits = decision.decisions().map(said).collect();
+        let plain =
+            Self { problem: None, outcome: "admitted", key: subject(key), retry_after_ms: None, limits };
+        if decision.is_admitted() {
+            return plain;
+        }
+        let (violated, details): (Vec<_>, Vec<_>) = decision
+            .refusals()
+            .map(|(name, refusal)| {
+                let name = name.as_str();
+                (name, headers::detail(name, cost(name).get(), refusal))
+            })
+            .unzip();
+        Self {
+            problem: Some(Problem::quota_exceeded(details.join("; "), violated)),
+            outcome: "rejected",
+            retry_after_ms: Some(decision.retry_after_ms()),
+            ..plain
+        }
     }
-    format!(
-        "{} of {} permits per {} s of the limit {limit:?} are left: a cost of {cost} fits in {} ms",
-        quota.remaining, quota.capacity, quota.window_size_seconds, wait.retry_after_ms
-    )
+
+    /// As text.
+    pub fn to_json(&self) -> Vec<u8> {
+        // Strings and numbers alone: there is nothing that JSON cannot write.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
 }

@@ -1,4 +1,5 @@
-//! The server: the library's limits over HTTP, and a command line for both.
+//! The server: the library's limits and hot pages over HTTP, and a command line for
+//! all of it.
 //!
 //! Where to look:
 //! - [`settings`]: defaults, file, environment and flags become checked values.
@@ -13,7 +14,10 @@
 pub mod answer;
 pub mod cli;
 pub mod http;
+mod lines;
 pub mod log;
+mod moment;
+mod outcomes;
 mod patience;
 pub mod serve;
 pub mod settings;

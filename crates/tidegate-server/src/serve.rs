@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service as _;
 
-use crate::http::{App, Problem, router};
+use crate::http::{App, Endless, Problem, is_bulk, router};
 use crate::patience::Patience;
 use crate::settings::HttpSettings;
 
@@ -49,15 +49,15 @@ pub async fn run(
     settings: &HttpSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Ended {
+    let (stop, stopping) = watch::channel(());
     let connection = Connection {
-        router: router(app.clone().with_max_body_bytes(settings.max_body_bytes)),
+        router: router(app.clone().on_server(settings, stopping.clone())),
         app,
         request_timeout: settings.request_timeout,
         header_timeout: settings.header_timeout,
         idle_timeout: settings.idle_timeout,
     };
     let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let (stop, stopping) = watch::channel(());
     let mut open = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -179,13 +179,21 @@ impl Connection {
         patience: &Patience,
     ) -> Result<Response<Body>, Infallible> {
         patience.asked();
+        // It has a time of its own, and looks after it.
+        let is_bulk = is_bulk(&request);
         // A call that is answered at once never starts a timer.
         let answer = self.router.clone().call(request);
-        let response = match tokio::time::timeout(self.request_timeout, answer).await {
-            Ok(response) => response?,
-            Err(_) => Problem::timeout(self.request_timeout).into_response(),
+        let response = match is_bulk {
+            true => answer.await?,
+            false => match tokio::time::timeout(self.request_timeout, answer).await {
+                Ok(response) => response?,
+                Err(_) => Problem::timeout(self.request_timeout).into_response(),
+            },
         };
-        patience.answered();
+        // The client waits for us for as long as it likes, and then leaves.
+        if response.extensions().get::<Endless>().is_none() {
+            patience.answered();
+        }
         self.app.metrics().responded(response.status());
         Ok(response)
     }

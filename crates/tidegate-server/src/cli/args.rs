@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::hot_args::HotCommand;
+use super::limit_args::LimitCommand;
 use crate::settings::{Flag, Settings, Sources};
 
-/// Rate limits that never admit too much, in-process or on Redis, Valkey or their Cluster.
+/// Rate limits that never admit too much and pages that are hot right now, in-process or on
+/// Redis, Valkey or their Cluster.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(super) struct Cli {
@@ -22,7 +25,8 @@ Without a command, tidegate serves.
 Examples:
   tidegate
   tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
-  tidegate limit take api user_123";
+  tidegate limit take api user_123
+  tidegate hot list";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -32,6 +36,9 @@ pub(super) enum Command {
     /// Ask a server or a store about a limit
     #[command(after_help = LIMIT_EXAMPLES)]
     Limit(LimitArgs),
+    /// Record edits, ask which pages are hot, replay a file
+    #[command(after_help = HOT_EXAMPLES)]
+    Hot(HotArgs),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -45,32 +52,22 @@ Examples:
   TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve";
 
 const LIMIT_EXAMPLES: &str = "\
-Exit codes: 0 done or admitted, 1 rejected, 2 wrong usage or no answer.
+Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
 
 Examples:
   tidegate limit take api user_123 --cost 5
   tidegate limit peek api user_123 --json
+  tidegate limit take rate_limit --everyone
   tidegate limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s";
 
-const TAKE_EXAMPLES: &str = "\
-Exit codes: 0 admitted, 1 rejected, 2 wrong usage or no answer.
+const HOT_EXAMPLES: &str = "\
+Exit codes: 0 done, 1 the answer is no (not hot, not kept), 2 wrong usage or no answer.
 
-Example:
-  tidegate limit take api user_123 --cost 5";
-
-const PEEK_EXAMPLES: &str = "\
-Exit codes: 0 one more would be admitted, 1 rejected, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit peek api user_123 --json";
-
-const REFUND_EXAMPLES: &str = "\
-Example:
-  tidegate limit refund api user_123 2974713-0-1";
-
-const RESET_EXAMPLES: &str = "\
-Example:
-  tidegate limit reset api user_123";
+Examples:
+  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12
+  tidegate hot list --limit 10
+  tidegate hot top
+  tidegate hot replay edits.json.gz --page-field channel,page";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -93,7 +90,7 @@ pub(super) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
-struct SettingsArgs {
+pub(super) struct SettingsArgs {
     /// YAML file with settings; also TIDEGATE_CONFIG
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -111,6 +108,13 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 impl SettingsArgs {
+    /// Where settings come from, on this store.
+    pub(super) fn sources_on(&self, store: &str) -> Sources {
+        let mut sources = self.sources();
+        sources.flags.push(flag("--store", "store.url", store));
+        sources
+    }
+
     fn sources(&self) -> Sources {
         let flags = self.set.iter().map(|(path, value)| Flag {
             given_as: "--set",
@@ -148,56 +152,10 @@ pub(super) struct LimitArgs {
     pub(super) command: LimitCommand,
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum LimitCommand {
-    /// Charge a key, if it fits
-    #[command(after_help = TAKE_EXAMPLES)]
-    Take {
-        #[command(flatten)]
-        subject: Subject,
-        /// How many permits
-        #[arg(long, default_value_t = 1)]
-        cost: u64,
-        /// Judge by this rate instead of the limit's own, like 10/s
-        #[arg(long)]
-        rate: Option<String>,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// See where a key stands; charges nothing
-    #[command(after_help = PEEK_EXAMPLES)]
-    Peek {
-        #[command(flatten)]
-        subject: Subject,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Give back what a take has charged
-    #[command(after_help = REFUND_EXAMPLES)]
-    Refund {
-        #[command(flatten)]
-        subject: Subject,
-        /// What the take answered
-        receipt: String,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Forget what a key has used
-    #[command(after_help = RESET_EXAMPLES)]
-    Reset {
-        #[command(flatten)]
-        subject: Subject,
-        #[command(flatten)]
-        target: Target,
-    },
-}
-
 #[derive(Debug, Args)]
-pub(super) struct Subject {
-    /// The limit's name
-    pub(super) limit: String,
-    /// The key: a user, an address, a page
-    pub(super) key: String,
+pub(super) struct HotArgs {
+    #[command(subcommand)]
+    pub(super) command: HotCommand,
 }
 
 #[derive(Debug, Args)]
@@ -205,10 +163,10 @@ pub(super) struct Target {
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) server: String,
-    /// Ask this store directly; the limit's numbers are those of --config, the environment and --set
+    /// Ask this store directly; what applies is what --config, the environment and --set say
     #[arg(long, value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
-    /// YAML file with the limits, with --store
+    /// YAML file with settings, with --store
     #[arg(long, value_name = "FILE", requires = "store")]
     config: Option<PathBuf>,
     /// Any setting, like limits.api.rate=5/s, with --store; may be repeated
@@ -224,8 +182,6 @@ impl Target {
     pub(super) fn direct(&self) -> Option<Sources> {
         let store = self.store.as_ref()?;
         let settings = SettingsArgs { config: self.config.clone(), set: self.set.clone() };
-        let mut sources = settings.sources();
-        sources.flags.push(flag("--store", "store.url", store));
-        Some(sources)
+        Some(settings.sources_on(store))
     }
 }

@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::uri::Scheme;
-use axum::http::{Method, Request, StatusCode, Uri, header};
+use axum::http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+
+use super::request::Asked;
 
 /// From the first packet to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No answer of a server of ours is longer.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// No answer of a server of ours is longer: 4000 edits, every byte of them escaped.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// A server by its address.
 #[derive(Debug)]
@@ -48,34 +53,44 @@ impl Server {
         Ok(Self { text: text.trim_end_matches('/').to_owned(), host, port, tls })
     }
 
+    /// As it was given.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Sends one request and reads its answer.
-    pub(super) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Vec<u8>>,
-    ) -> Result<(StatusCode, Bytes), String> {
+    pub(super) async fn send(&self, asked: Asked) -> Result<(StatusCode, Bytes), String> {
+        let exchange = async {
+            let mut begun = self.exchange(asked).await?;
+            let body = Limited::new(begun.response.body_mut(), MAX_ANSWER_BYTES).collect().await;
+            let status = begun.response.status();
+            body.map(|body| (status, body.to_bytes())).map_err(text)
+        };
+        self.in_time(exchange).await
+    }
+
+    /// Sends one request whose answer has no end.
+    pub(super) async fn begin(&self, asked: Asked) -> Result<Begun, String> {
+        self.in_time(self.exchange(asked)).await
+    }
+
+    async fn in_time<T>(&self, exchange: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         let failed = |error: String| format!("no answer from {}: {error}", self.text);
-        match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
+        match tokio::time::timeout(TIMEOUT, exchange).await {
             Ok(answer) => answer.map_err(failed),
             Err(_) => Err(failed(format!("nothing for {} s", TIMEOUT.as_secs()))),
         }
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Vec<u8>>,
-    ) -> Result<(StatusCode, Bytes), String> {
-        let uri: Uri = format!("{}{path}", self.text).parse().map_err(text)?;
+    async fn exchange(&self, asked: Asked) -> Result<Begun, String> {
+        let uri: Uri = format!("{}{}", self.text, asked.path).parse().map_err(text)?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let request = Request::builder()
-            .method(method)
-            .uri(uri.path())
+            .method(asked.method)
+            .uri(uri.path_and_query().map_or("/", |it| it.as_str()))
             .header(header::HOST, authority)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .header(header::CONTENT_TYPE, asked.media_type)
+            .body(Full::new(Bytes::from(asked.body.unwrap_or_default())))
             .map_err(text)?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
             format!("{error} (is `tidegate serve` running there? --store asks a store directly)")
@@ -85,6 +100,19 @@ impl Server {
         }
         let name = ServerName::try_from(self.host.clone()).map_err(text)?;
         speak(connector()?.connect(name, stream).await.map_err(text)?, request).await
+    }
+}
+
+/// An answer whose head has come. The connection ends with it.
+pub(super) struct Begun {
+    pub(super) response: Response<Incoming>,
+    _sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<hyper::Result<()>>,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
 }
 
@@ -108,13 +136,9 @@ fn connector() -> Result<TlsConnector, String> {
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Bytes), String> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+) -> Result<Begun, String> {
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(text)?;
     let driver = tokio::spawn(connection);
     let response = sender.send_request(request).await.map_err(text)?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(text)?;
-    driver.abort();
-    Ok((status, body.to_bytes()))
+    Ok(Begun { response, _sender: sender, driver })
 }

@@ -1,11 +1,21 @@
 //! The command line.
 //!
-//! Exit codes: 0 done or admitted, 1 rejected, 2 wrong usage or no answer.
+//! Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
 
 mod args;
+mod ask;
 mod client;
+mod hot;
+mod hot_args;
+mod hot_told;
 mod limit;
+mod limit_args;
+mod replay;
+mod request;
 mod serve;
+mod told;
+mod top;
+mod watch;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -14,8 +24,8 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use self::args::{Cli, Command};
 
-/// A take or a peek was refused.
-const REJECTED: u8 = 1;
+/// The answer is no.
+const REFUSED: u8 = 1;
 
 /// There was no answer. Wrong usage exits with the same.
 const FAILED: u8 = 2;
@@ -33,6 +43,7 @@ pub fn main() -> ExitCode {
         None => serve::serve(&parsed.serve).map(|()| ExitCode::SUCCESS),
         Some(Command::Serve(args)) => serve::serve(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Limit(args)) => limit::run(&args.command),
+        Some(Command::Hot(args)) => hot::run(&args.command),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

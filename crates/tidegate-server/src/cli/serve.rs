@@ -1,15 +1,17 @@
 //! `tidegate serve`.
 
 use std::io::Write as _;
+use std::time::Duration;
 
-use tidegate::Tidegate;
-use tidegate::limit::Limit;
 use tokio::net::TcpListener;
 
 use super::args::ServeArgs;
 use crate::http::App;
-use crate::settings::{LimitSettings, Settings};
+use crate::settings::Settings;
 use crate::{log, serve as server};
+
+/// Unused permits go back to the store even if requests are given no time to end.
+const LEASES_BACK: Duration = Duration::from_secs(1);
 
 pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
     let settings = Settings::load(&args.sources()).map_err(|error| error.to_string())?;
@@ -27,30 +29,29 @@ async fn until_told(settings: &Settings) -> Result<(), String> {
     let listener = TcpListener::bind(address).await.map_err(refused)?;
     let bound = listener.local_addr().map_err(refused)?;
     let gate = settings.store.open().await.map_err(|error| error.to_string())?;
-    let limits =
-        settings.limits.iter().map(|limit| open_limit(&gate, limit)).collect::<Result<Vec<_>, _>>()?;
+    let limits = settings.limits.iter().map(|limit| limit.open(&gate));
+    let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    let spaces = settings.hot.iter().map(|space| space.open(&gate));
+    let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     let stop = signals()?;
     announce(&format!("http://{bound}"));
     tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = limits.len(), "serving");
-    let app = App::new(gate, limits);
+    let app = App::new(gate, limits).with_hot(spaces);
     let told = async {
         let signal = stop.await;
         let deadline = humantime::format_duration(settings.http.shutdown_deadline);
         tracing::info!(signal, %deadline, "stopping: no more connections, requests in flight may end");
     };
     let ended = server::run(listener, app.clone(), &settings.http, told).await;
-    app.gate().shutdown().await;
+    let back = settings.http.shutdown_deadline.max(LEASES_BACK);
+    if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
+        tracing::warn!("not all leases could be given back: what is left of them ends by itself");
+    }
     match ended.cut {
         0 => tracing::info!("stopped"),
         cut => tracing::warn!(cut, "stopped, and cut connections that were busy at the deadline"),
     }
     Ok(())
-}
-
-pub(super) fn open_limit(gate: &Tidegate, settings: &LimitSettings) -> Result<Limit, String> {
-    let name = settings.name.as_str();
-    gate.limit(name, settings.sliding, settings.options.clone())
-        .map_err(|error| format!("`limits.{name}`: {error}"))
 }
 
 /// The first line of standard output, for who started us on port 0.

@@ -1,16 +1,61 @@
 //! What the server counts about itself.
 
+use std::time::Instant;
+
 use axum::http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tidegate::Tidegate;
+use tidegate::clock::monotonic;
 
-/// Connections, and responses by the first digit of their status.
+/// What is asked, as far as times are told apart: never by a name or a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation {
+    Take,
+    TakeAll,
+    Peek,
+    Refund,
+    Reset,
+    Override,
+    Reservation,
+    List,
+    HotRecord,
+    HotBulk,
+    HotList,
+    HotStats,
+    HotWindow,
+    HotCleanup,
+}
+
+impl Operation {
+    /// In the order of their numbers.
+    const NAMES: [&str; 14] = [
+        "take",
+        "take_all",
+        "peek",
+        "refund",
+        "reset",
+        "override",
+        "reservation",
+        "list",
+        "hot_record",
+        "hot_bulk",
+        "hot_list",
+        "hot_stats",
+        "hot_window",
+        "hot_cleanup",
+    ];
+}
+
+/// Connections, responses by the first digit of their status, and times by what
+/// was asked.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     responses: [Counter; 5],
     connections: Gauge,
+    seconds: [Histogram; Operation::NAMES.len()],
 }
 
 impl HttpMetrics {
@@ -18,13 +63,24 @@ impl HttpMetrics {
     pub(super) fn beside(gate: &Tidegate) -> Self {
         let connections = Gauge::default();
         let responses = Family::<[(&str, &str); 1], Counter>::default();
+        // From 50 us to 3 s.
+        let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
+        let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
         gate.register_metrics(|registry| {
             registry.register("tidegate_http_connections", "Open connections", connections.clone());
             registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
+            let help = "Time from a request's head to its answer";
+            registry.register("tidegate_http_request_seconds", help, seconds.clone());
         });
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         let responses = classes.map(|class| responses.get_or_create(&[("status", class)]).clone());
-        Self { responses, connections }
+        let seconds = Operation::NAMES.map(|name| seconds.get_or_create(&[("operation", name)]).clone());
+        Self { responses, connections, seconds }
+    }
+
+    /// Takes the time until what it returns ends.
+    pub(crate) fn timed(&self, operation: Operation) -> Timed<'_> {
+        Timed { since: monotonic(), seconds: &self.seconds[operation as usize] }
     }
 
     pub(crate) fn responded(&self, status: StatusCode) {
@@ -45,5 +101,17 @@ pub(crate) struct Connected<'a>(&'a Gauge);
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// A request under way.
+pub(crate) struct Timed<'a> {
+    since: Instant,
+    seconds: &'a Histogram,
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        self.seconds.observe(self.since.elapsed().as_secs_f64());
     }
 }

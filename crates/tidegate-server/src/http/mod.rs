@@ -2,41 +2,98 @@
 //!
 //! | | |
 //! |---|---|
-//! | `POST /v1/limits/{limit}/take` | `{"key":"user_123","cost":1}`: 200 admitted, 429 rejected |
+//! | `POST /v1/limits/{limit}/take` | `{"key":"user_123","cost":1}`: 200 admitted, 429 not |
+//! | `POST /v1/limits/take` | `{"key":"user_123","limits":[{"limit":"api"}]}`: all of them or none |
 //! | `GET /v1/limits/{limit}/keys/{key}` | where a key stands |
 //! | `POST /v1/limits/{limit}/refund` | `{"key":"user_123","receipt":"…"}`: `{"refunded":1}` |
 //! | `DELETE /v1/limits/{limit}/keys/{key}` | forgets what a key has used: 204 |
+//! | `PUT`, `GET`, `DELETE …/keys/{key}/override` | a key's own rate, for a while |
+//! | `PUT`, `GET …/keys/{key}/reservations/{id}` | `{"cost":3,"lasting_ms":30000}`: 201 held, 429 not |
+//! | `POST …/reservations/{id}/commit`, `DELETE …/{id}` | spends it, or gives it back |
 //! | `GET /v1/limits` | the limits and their numbers |
+//! | `POST /v1/hot/{space}/edits` | one edit as JSON, or one per line as NDJSON |
+//! | `GET /v1/hot/{space}?limit=20` | the hottest pages |
+//! | `GET /v1/hot/{space}/pages/{page}` | what is known of a page |
+//! | `GET …/pages/{page}/window?from=&to=` | the edits in its window |
+//! | `GET /v1/hot/{space}/events` | what happens, as server-sent events |
+//! | `POST /v1/hot/{space}/cleanup` | drops what is over |
+//! | `GET /v1/hot` | the spaces and what they are bounded by |
 //! | `GET /metrics`, `/healthz`, `/readyz`, `/` | for machines and for the curious |
+//!
+//! `everyone` in place of `keys/{key}`, and a body without `key`, are about no
+//! subject: what everyone shares.
 //!
 //! This module knows nothing of sockets: a test calls the router without one.
 
+mod all;
+mod ask;
 mod body;
+mod hot;
 mod limits;
+mod list;
 mod metrics;
+mod overrides;
+mod path;
 mod probes;
 mod problem;
+mod query;
 mod reply;
+mod reservations;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use tidegate::Tidegate;
+use tidegate::hot::Hot;
 use tidegate::limit::Limit;
+use tokio::sync::watch;
 
+pub(crate) use self::hot::{Endless, is_bulk};
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::Problem;
 use self::reply::Served;
 use crate::settings::HttpSettings;
 
-/// An open store with the limits that are served from it. Clones share it.
+/// An open store with what is served from it. Clones share it.
 #[derive(Debug, Clone)]
 pub struct App {
     inner: Arc<Inner>,
-    max_body_bytes: usize,
+    spaces: Arc<BTreeMap<String, Hot>>,
+    bounds: Bounds,
+    stopping: Stopping,
+}
+
+/// What a request is bounded by, where it is not the connection that bounds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) max_body_bytes: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) bulk_timeout: Duration,
+}
+
+impl From<&HttpSettings> for Bounds {
+    fn from(settings: &HttpSettings) -> Self {
+        let HttpSettings { max_body_bytes, request_timeout, bulk_timeout, .. } = *settings;
+        Self { max_body_bytes, request_timeout, bulk_timeout }
+    }
+}
+
+/// Tells those whose answer has no end that the server has. Never, without a server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stopping(Option<watch::Receiver<()>>);
+
+impl Stopping {
+    pub(crate) async fn wait(&mut self) {
+        match &mut self.0 {
+            // A server that is gone has stopped too.
+            Some(stopping) => drop(stopping.changed().await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -53,14 +110,27 @@ impl App {
             limits.into_iter().map(|limit| (limit.name().as_str().to_owned(), Served::new(limit))).collect();
         let metrics = HttpMetrics::beside(&gate);
         let inner = Inner { gate, limits, metrics };
-        let max_body_bytes = HttpSettings::default().max_body_bytes;
-        Self { inner: Arc::new(inner), max_body_bytes }
+        let bounds = Bounds::from(&HttpSettings::default());
+        Self { inner: Arc::new(inner), spaces: Arc::default(), bounds, stopping: Stopping::default() }
+    }
+
+    /// The same, and these spaces of hot pages.
+    #[must_use]
+    pub fn with_hot(self, spaces: impl IntoIterator<Item = Hot>) -> Self {
+        let spaces = spaces.into_iter().map(|hot| (hot.space().as_str().to_owned(), hot)).collect();
+        Self { spaces: Arc::new(spaces), ..self }
     }
 
     /// The same, with another bound on bodies.
     #[must_use]
     pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Self {
-        Self { max_body_bytes, ..self }
+        Self { bounds: Bounds { max_body_bytes, ..self.bounds }, ..self }
+    }
+
+    /// The same, on a server with these bounds that says when it ends.
+    #[must_use]
+    pub(crate) fn on_server(self, settings: &HttpSettings, stopping: watch::Receiver<()>) -> Self {
+        Self { bounds: settings.into(), stopping: Stopping(Some(stopping)), ..self }
     }
 
     /// The store.
@@ -72,6 +142,23 @@ impl App {
         &self.inner.metrics
     }
 
+    fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn stopping(&self) -> &Stopping {
+        &self.stopping
+    }
+
+    fn spaces(&self) -> &BTreeMap<String, Hot> {
+        &self.spaces
+    }
+
+    fn space(&self, name: &str) -> Result<&Hot, Problem> {
+        let spaces = self.spaces();
+        spaces.get(name).ok_or_else(|| Problem::unknown_space(name, spaces.keys().map(String::as_str)))
+    }
+
     fn limit(&self, name: &str) -> Result<&Served, Problem> {
         let limits = &self.inner.limits;
         limits.get(name).ok_or_else(|| Problem::unknown_limit(name, limits.keys().map(String::as_str)))
@@ -80,18 +167,38 @@ impl App {
 
 /// All routes.
 pub fn router(app: App) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/v1/limits/{limit}/take", post(limits::take))
         .route("/v1/limits/{limit}/refund", post(limits::refund))
-        .route("/v1/limits/{limit}/keys/{key}", get(limits::peek).delete(limits::reset))
+        .route("/v1/limits/take", post(all::take_all))
         // No router matches an empty key; it deserves a better answer than 404.
         .route("/v1/limits/{limit}/keys/", get(limits::no_key).delete(limits::no_key))
-        .route("/v1/limits", get(limits::list))
+        .route("/v1/limits", get(list::list))
         .route("/metrics", get(probes::metrics))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz))
-        .route("/", get(probes::index))
-        .fallback(async |uri: Uri| Problem::unknown_path(uri.path()))
+        .route("/", get(probes::index));
+    let router = ["/v1/limits/{limit}/keys/{key}", "/v1/limits/{limit}/everyone"].into_iter().fold(
+        router,
+        |router, subject| {
+            router
+                .route(subject, get(limits::peek).delete(limits::reset))
+                .route(
+                    &format!("{subject}/override"),
+                    put(overrides::set).get(overrides::get).delete(overrides::clear),
+                )
+                .route(
+                    &format!("{subject}/reservations/{{id}}"),
+                    put(reservations::reserve).get(reservations::get).delete(reservations::release),
+                )
+                .route(&format!("{subject}/reservations/{{id}}/commit"), post(reservations::commit))
+        },
+    );
+    hot::routes(router)
+        .fallback(async |uri: Uri| match uri.path().contains("/keys//") {
+            true => Problem::empty_key(),
+            false => Problem::unknown_path(uri.path()),
+        })
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             Problem::method_not_allowed(method.as_str(), uri.path())
         })

@@ -13,13 +13,30 @@ const INDEX: &str = "\
 tidegate
 
 POST   /v1/limits/{limit}/take         {\"key\":\"user_123\",\"cost\":1}
+POST   /v1/limits/take                 {\"key\":\"user_123\",\"limits\":[{\"limit\":\"api\",\"cost\":1}]}
 GET    /v1/limits/{limit}/keys/{key}
 POST   /v1/limits/{limit}/refund       {\"key\":\"user_123\",\"receipt\":\"...\"}
 DELETE /v1/limits/{limit}/keys/{key}
+PUT    /v1/limits/{limit}/keys/{key}/override              {\"rate\":\"50/s\",\"lasting\":\"1h\"}
+GET    /v1/limits/{limit}/keys/{key}/override
+DELETE /v1/limits/{limit}/keys/{key}/override
+PUT    /v1/limits/{limit}/keys/{key}/reservations/{id}     {\"cost\":3,\"lasting\":\"30s\"}
+GET    /v1/limits/{limit}/keys/{key}/reservations/{id}
+POST   /v1/limits/{limit}/keys/{key}/reservations/{id}/commit
+DELETE /v1/limits/{limit}/keys/{key}/reservations/{id}
 GET    /v1/limits
+POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
+GET    /v1/hot/{space}?limit=20
+GET    /v1/hot/{space}/pages/{page}
+GET    /v1/hot/{space}/pages/{page}/window?from=&to=
+GET    /v1/hot/{space}/events
+POST   /v1/hot/{space}/cleanup
+GET    /v1/hot
 GET    /metrics
 GET    /healthz
 GET    /readyz
+
+Without a subject: \"everyone\" instead of \"keys/{key}\", no \"key\" in a body.
 ";
 
 pub(super) async fn index() -> &'static str {

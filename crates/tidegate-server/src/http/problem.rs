@@ -7,10 +7,12 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tidegate::{Error, ErrorKind};
+use tidegate::{Error, ErrorKind, Key};
+
+use crate::answer;
 
 /// The media type of a problem.
-pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(tidegate::limit::headers::PROBLEM_JSON);
 
 /// A problem.
 #[derive(Debug)]
@@ -38,12 +40,42 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
     }
 
+    pub(crate) fn empty_key() -> Self {
+        let what = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
+        Self::invalid(format!("{what}; what has no key is under /everyone"))
+    }
+
     pub(crate) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         // Somebody else's text, and of any length.
         let name: String = name.chars().take(64).collect();
         let known: Vec<_> = known.into_iter().collect();
         let detail = format!("there is no limit {name:?}; known are: {}", known.join(", "));
         Self::new(StatusCode::NOT_FOUND, "unknown-limit", "Unknown limit", detail)
+    }
+
+    pub(crate) fn unknown_space<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let name: String = name.chars().take(64).collect();
+        let known: Vec<_> = known.into_iter().collect();
+        let detail = format!("there is no space {name:?}; known are: {}", known.join(", "));
+        Self::new(StatusCode::NOT_FOUND, "unknown-space", "Unknown space", detail)
+    }
+
+    pub(crate) fn empty_page() -> Self {
+        let what = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
+        Self::invalid(what.replacen("a key", "a page", 1))
+    }
+
+    pub(crate) fn no_override(limit: &str, key: Key<'_>) -> Self {
+        let whose = whose(key);
+        let detail = format!("{whose} has no override of the limit {limit:?}, or it has ended");
+        Self::new(StatusCode::NOT_FOUND, "no-override", "No override", detail)
+    }
+
+    pub(crate) fn no_reservation(limit: &str, key: Key<'_>, id: &str) -> Self {
+        let (whose, id) = (whose(key), id.chars().take(64).collect::<String>());
+        let detail =
+            format!("{whose} has no reservation {id:?} of the limit {limit:?}, or it has been forgotten");
+        Self::new(StatusCode::NOT_FOUND, "no-reservation", "No reservation", detail)
     }
 
     pub(crate) fn unknown_path(path: &str) -> Self {
@@ -61,14 +93,18 @@ impl Problem {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
     }
 
+    pub(crate) fn conflict(detail: String) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", "Conflict", detail)
+    }
+
     pub(crate) fn body_too_large(max_bytes: usize) -> Self {
         let detail = format!("the body is too large: at most {max_bytes} bytes are allowed");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
     }
 
-    pub(crate) fn content_type(given: &str) -> Self {
+    pub(crate) fn content_type(given: &str, allowed: &str) -> Self {
         let given: String = given.chars().take(100).collect();
-        let detail = format!("a body of type {given:?} is not allowed: application/json is");
+        let detail = format!("a body of type {given:?} is not allowed: {allowed}");
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
@@ -79,7 +115,10 @@ impl Problem {
 
     pub(crate) fn timeout(after: std::time::Duration) -> Self {
         let after = humantime::format_duration(after);
-        let detail = format!("the request was not complete after {after}");
+        Self::late(format!("the request was not complete after {after}"))
+    }
+
+    pub(crate) fn late(detail: String) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
     }
 
@@ -92,10 +131,16 @@ impl Problem {
     }
 }
 
+/// A key in a sentence.
+fn whose(key: Key<'_>) -> String {
+    answer::subject(key).map_or("everyone".to_owned(), |key| format!("the key {key:?}"))
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::Invalid => Self::invalid(error.to_string()),
+            ErrorKind::Conflict => Self::conflict(error.to_string()),
             ErrorKind::Unavailable => Self::unavailable(error.to_string()),
             // The reason is the operator's, and may tell about the inside.
             kind => {

@@ -1,17 +1,19 @@
 //! A decision as an HTTP response: status, header fields, body.
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use tidegate::Cost;
-use tidegate::limit::{Decision, Limit};
+use serde::Serialize;
+use tidegate::limit::{Decision, Limit, Quota, headers as text};
+use tidegate::{Cost, Key};
 
 use super::problem::PROBLEM_JSON;
 use crate::answer::Answer;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static RATELIMIT: HeaderName = HeaderName::from_static(text::RATELIMIT);
+static RATELIMIT_POLICY: HeaderName = HeaderName::from_static(text::RATELIMIT_POLICY);
 
 /// A limit, with what its answers have in common.
 #[derive(Debug)]
@@ -22,62 +24,76 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(limit: Limit) -> Self {
-        let policy = policy(&limit, limit.sliding().capacity());
+        let policy = policy(&limit, limit.algorithm().capacity());
         Self { limit, policy }
     }
 
     /// To a take: 200 or 429.
-    pub(super) fn to_take(&self, key: &str, cost: Cost, decision: &Decision) -> Response {
-        let answer = Answer::to_take(self.limit.name().as_str(), key, cost.get(), decision);
+    pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
+        let answer = Answer::to_take(self.limit.name().as_str(), key, cost, decision);
         let (status, media_type) = match decision.is_admitted() {
             true => (StatusCode::OK, JSON),
             false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
         };
-        let mut response = self.response(status, media_type, &answer, decision);
-        if let Some(wait) = decision.wait() {
-            // Rounded up, so that who waits that long is not refused again.
-            let seconds = wait.retry_after_ms.div_ceil(1000).max(1);
+        let mut response = respond(status, media_type, answer.to_json());
+        self.fields(response.headers_mut(), decision);
+        if let Some(seconds) = text::retry_after(decision) {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
 
     /// To a peek: it has been answered, whatever the outcome.
-    pub(super) fn to_peek(&self, key: &str, decision: &Decision) -> Response {
-        let answer = Answer::plain(self.limit.name().as_str(), key, Cost::ONE.get(), decision);
-        self.response(StatusCode::OK, JSON, &answer, decision)
-    }
-
-    fn response(
-        &self,
-        status: StatusCode,
-        media_type: HeaderValue,
-        answer: &Answer<'_>,
-        decision: &Decision,
-    ) -> Response {
-        let mut response = (status, answer.to_json()).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, media_type);
-        self.fields(headers, decision);
+    pub(super) fn to_peek(&self, key: Key<'_>, decision: &Decision) -> Response {
+        let answer = Answer::plain(self.limit.name().as_str(), key, Cost::ONE, decision);
+        let mut response = respond(StatusCode::OK, JSON, answer.to_json());
+        self.fields(response.headers_mut(), decision);
         response
     }
 
-    /// `RateLimit-Policy` and `RateLimit`, as draft 11 of the IETF writes them.
+    /// `RateLimit-Policy` and `RateLimit`.
     fn fields(&self, headers: &mut HeaderMap, decision: &Decision) {
         let quota = decision.quota();
-        let policy = match quota.capacity == self.limit.sliding().capacity() {
+        let policy = match quota.capacity == self.limit.algorithm().capacity() {
             true => self.policy.clone(),
             false => policy(&self.limit, quota.capacity),
         };
-        headers.insert(RATELIMIT_POLICY.clone(), policy);
-        let (name, reset) = (self.limit.name().as_str(), quota.reset_after_ms.div_ceil(1000));
-        headers.insert(RATELIMIT.clone(), value(format!("\"{name}\";r={};t={reset}", quota.remaining)));
+        headers.insert(&RATELIMIT_POLICY, policy);
+        headers.insert(&RATELIMIT, value(text::ratelimit(self.limit.name().as_str(), quota)));
     }
 }
 
+/// The fields of several limits, a member for each.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    policies: Vec<String>,
+    quotas: Vec<String>,
+}
+
+impl Fields {
+    pub(super) fn add(&mut self, limit: &str, quota: &Quota) {
+        self.policies.push(text::policy(limit, quota.capacity, quota.window_size_seconds));
+        self.quotas.push(text::ratelimit(limit, quota));
+    }
+
+    pub(super) fn insert_into(self, headers: &mut HeaderMap) {
+        headers.insert(&RATELIMIT_POLICY, value(self.policies.join(", ")));
+        headers.insert(&RATELIMIT, value(self.quotas.join(", ")));
+    }
+}
+
+pub(super) fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> Response {
+    (status, [(header::CONTENT_TYPE, media_type)], Body::from(body)).into_response()
+}
+
+/// Something other than a decision.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    // Strings and numbers: there is nothing that JSON cannot write.
+    respond(status, JSON, serde_json::to_vec(value).unwrap_or_default())
+}
+
 fn policy(limit: &Limit, capacity: u64) -> HeaderValue {
-    let (name, window) = (limit.name().as_str(), limit.sliding().window().as_seconds());
-    value(format!("\"{name}\";q={capacity};w={window}"))
+    value(text::policy(limit.name().as_str(), capacity, limit.algorithm().window_size_seconds()))
 }
 
 /// A name is letters, digits, `_` and `-`: always a header's value.

@@ -26,9 +26,9 @@ pub(super) fn apply(
         }
         let lower = if variable == STORE { "store__url".to_owned() } else { name.to_lowercase() };
         let mut path: Vec<_> = lower.split("__").collect();
-        let limit = spelt_as_configured(raw, &path);
-        if let Some(limit) = &limit {
-            path[1] = limit;
+        let name = spelt_as_configured(raw, &path);
+        if let Some(name) = &name {
+            path[1] = name;
         }
         raw.set(&path, value).map_err(|refused| match refused {
             Refused::Value(reason) => SettingsError(format!("`{variable}`: {reason}")),
@@ -49,14 +49,18 @@ fn variable_of(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "__").replace('-', "_").to_uppercase())
 }
 
-/// A variable's name has no `-`: a limit that is written with one is meant by `_`,
-/// unless another is written so.
+/// A variable's name has no `-`: a limit or a space that is written with one is meant
+/// by `_`, unless another is written so.
 fn spelt_as_configured(raw: &RawSettings, path: &[&str]) -> Option<String> {
-    let ["limits", name, ..] = path else { return None };
-    if raw.limits.contains_key(*name) {
+    let (known, name): (Vec<_>, _) = match path {
+        ["limits", name, ..] => (raw.limits.keys().collect(), *name),
+        ["hot", name, ..] => (raw.hot.keys().collect(), *name),
+        _ => return None,
+    };
+    if known.iter().any(|known| *known == name) {
         return None;
     }
-    raw.limits.keys().find(|known| known.replace('-', "_") == *name).cloned()
+    known.into_iter().find(|known| known.replace('-', "_") == name).cloned()
 }
 
 /// Beside a service called `tidegate`, Kubernetes gives every container

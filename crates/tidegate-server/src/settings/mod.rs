@@ -9,6 +9,8 @@
 mod environment;
 mod file;
 mod flags;
+mod hot;
+mod limit;
 mod names;
 mod parse;
 mod raw;
@@ -19,7 +21,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::limit::{LimitOptions, Sliding};
+use tidegate::clock::Clock;
+use tidegate::hot::{Hot, HotOptions};
+use tidegate::limit::{Algorithm, Limit, LimitOptions};
 use tidegate::store::StoreOptions;
 use tidegate::{Name, Tidegate};
 
@@ -34,6 +38,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// The limits; never none.
     pub limits: Vec<LimitSettings>,
+    /// The spaces of hot pages; never none.
+    pub hot: Vec<HotSettings>,
     /// Bounds on connections and requests.
     pub http: HttpSettings,
     /// What is said on standard error.
@@ -95,7 +101,13 @@ pub struct StoreSettings {
 impl StoreSettings {
     /// Opens the store. One that is away is no error.
     pub async fn open(&self) -> Result<Tidegate, SettingsError> {
+        self.open_by(Clock::system()).await
+    }
+
+    /// The same, with a clock of the caller's.
+    pub async fn open_by(&self, clock: Clock) -> Result<Tidegate, SettingsError> {
         let mut options = StoreOptions::default();
+        options.clock = clock;
         options.namespace = self.namespace.clone();
         options.partitions = self.partitions;
         options.deadline = self.deadline;
@@ -118,10 +130,36 @@ impl StoreSettings {
 pub struct LimitSettings {
     /// Its name.
     pub name: Name,
-    /// How much over what window.
-    pub sliding: Sliding,
+    /// What it counts by.
+    pub algorithm: Algorithm,
     /// What it does beside counting.
     pub options: LimitOptions,
+}
+
+impl LimitSettings {
+    /// The limit, on an open store.
+    pub fn open(&self, gate: &Tidegate) -> Result<Limit, SettingsError> {
+        let name = self.name.as_str();
+        gate.limit(name, self.algorithm, self.options.clone())
+            .map_err(|error| SettingsError(format!("`limits.{name}`: {error}")))
+    }
+}
+
+/// A space of hot pages.
+#[derive(Debug, Clone)]
+pub struct HotSettings {
+    /// Its name.
+    pub name: Name,
+    /// What it is bounded by.
+    pub options: HotOptions,
+}
+
+impl HotSettings {
+    /// The space, on an open store.
+    pub fn open(&self, gate: &Tidegate) -> Result<Hot, SettingsError> {
+        let name = self.name.as_str();
+        gate.hot(name, self.options.clone()).map_err(|error| SettingsError(format!("`hot.{name}`: {error}")))
+    }
 }
 
 /// Bounds on connections and requests.
@@ -133,7 +171,9 @@ pub struct HttpSettings {
     pub idle_timeout: Duration,
     /// How long a request may take, its body included.
     pub request_timeout: Duration,
-    /// The longest body of a request.
+    /// How long edits sent in bulk may take, however many.
+    pub bulk_timeout: Duration,
+    /// The longest body of a request other than that.
     pub max_body_bytes: usize,
     /// The most connections at a time; more wait to be accepted.
     pub max_connections: usize,
@@ -147,6 +187,7 @@ impl Default for HttpSettings {
             header_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(75),
             request_timeout: Duration::from_secs(10),
+            bulk_timeout: Duration::from_secs(600),
             max_body_bytes: 65_536,
             max_connections: 10_000,
             shutdown_deadline: Duration::from_secs(10),
@@ -219,8 +260,8 @@ impl Settings {
         validate::settings(raw)
     }
 
-    /// The setting that each path names, with what it is for. A limit's name is
-    /// written `NAME`.
+    /// The setting that each path names, with what it is for. The name of a limit or
+    /// a space is written `NAME`.
     pub fn list() -> Vec<(String, &'static str)> {
         raw::list()
     }

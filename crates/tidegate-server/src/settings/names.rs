@@ -6,6 +6,7 @@ use super::raw;
 pub(super) fn group(path: &str) -> String {
     let below = match path {
         "limits" => "limits.api.rate".to_owned(),
+        "hot" => "hot.pages.max_tracked".to_owned(),
         path => {
             let known = known_like(&path.split('.').collect::<Vec<_>>());
             let inside = format!("{path}.");
@@ -15,13 +16,15 @@ pub(super) fn group(path: &str) -> String {
     format!("that is a group of settings: name one of them, like `{below}`")
 }
 
-/// All paths, with the limit that `segments` name where one is named.
+/// All paths, with the limit or the space that `segments` name where one is named.
 pub(super) fn known_like(segments: &[&str]) -> Vec<String> {
-    let limit = match segments {
-        ["limits", name, ..] if !name.is_empty() => name,
-        _ => "api",
+    let named = |family: &str, default: &'static str| match segments {
+        [first, name, ..] if *first == family && !name.is_empty() => (*name).to_owned(),
+        _ => default.to_owned(),
     };
-    raw::list().into_iter().map(|(path, _)| path.replace("NAME", limit)).collect()
+    let (limit, space) = (named("limits", "api"), named("hot", "pages"));
+    let name_of = |path: &str| if path.starts_with("hot.") { space.clone() } else { limit.clone() };
+    raw::list().into_iter().map(|(path, _)| path.replace("NAME", &name_of(&path))).collect()
 }
 
 pub(super) fn did_you_mean(wrong: &str, known: Vec<String>) -> String {

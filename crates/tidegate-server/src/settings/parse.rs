@@ -4,7 +4,10 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::{AfterLoss, Key, Name, Rate, Share, limit::WhenFull};
+use tidegate::bounds::MAX_COUNT;
+use tidegate::hot;
+use tidegate::limit::{OnLapse, Period, WhenFull};
+use tidegate::{AfterLoss, Cost, Key, Name, Rate, Share};
 
 use super::names::nearest;
 use super::{Listen, LogFormat, StoreUrl};
@@ -27,7 +30,8 @@ fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, Strin
     Err(format!("{text:?} is not allowed: {} {}{hint}", and(&names), are(names.len())))
 }
 
-fn and(names: &[&str]) -> String {
+/// `a, b and c`.
+pub(super) fn and(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         names => names.concat(),
@@ -39,7 +43,11 @@ fn are(count: usize) -> &'static str {
 }
 
 fn whole<T: std::str::FromStr>(text: &str, most: &dyn std::fmt::Display) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text:?} is not allowed: whole numbers from 1 to {most} are"))
+    text.parse().map_err(|_| not_whole(text, most))
+}
+
+fn not_whole(text: &str, most: &dyn std::fmt::Display) -> String {
+    format!("{text:?} is not allowed: whole numbers from 1 to {most} are")
 }
 
 impl Parse for NonZeroU32 {
@@ -51,6 +59,14 @@ impl Parse for NonZeroU32 {
 impl Parse for NonZeroUsize {
     fn parse(text: &str) -> Result<Self, String> {
         whole(text, &usize::MAX)
+    }
+}
+
+/// Permits, at least one.
+impl Parse for Cost {
+    fn parse(text: &str) -> Result<Self, String> {
+        let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
+        permits.ok_or_else(|| not_whole(text, &MAX_COUNT))
     }
 }
 
@@ -98,15 +114,63 @@ impl Parse for Share {
     }
 }
 
-/// How a limit counts. More will follow.
+/// How a limit counts, by name; its numbers are settings of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum AlgorithmName {
     Sliding,
+    Suppressed,
+    Smooth,
+    Token,
+    Calendar,
 }
 
-impl Parse for Algorithm {
+impl AlgorithmName {
+    const ALL: [(&str, Self); 5] = [
+        ("sliding", Self::Sliding),
+        ("suppressed", Self::Suppressed),
+        ("smooth", Self::Smooth),
+        ("token", Self::Token),
+        ("calendar", Self::Calendar),
+    ];
+
+    pub(super) fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Parse for AlgorithmName {
     fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("sliding", Self::Sliding)])
+        choice(text, &Self::ALL)
+    }
+}
+
+impl Parse for Period {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[Self::Minute, Self::Hour, Self::Day].map(|period| (period.as_str(), period)))
+    }
+}
+
+/// Times the capacity of a suppressed limit: what is above that is all declined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HardLimitFactor(pub(crate) f64);
+
+impl Parse for HardLimitFactor {
+    fn parse(text: &str) -> Result<Self, String> {
+        let factor: Option<f64> = text.parse().ok();
+        let allowed = factor.filter(|factor| (1.0..=1000.0).contains(factor));
+        allowed.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
+    }
+}
+
+/// Permits that are never given out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SafetyBuffer(pub(crate) u64);
+
+impl Parse for SafetyBuffer {
+    fn parse(text: &str) -> Result<Self, String> {
+        let permits = text.parse().ok().filter(|permits| *permits <= MAX_COUNT);
+        let refused = || format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are");
+        permits.map(Self).ok_or_else(refused)
     }
 }
 
@@ -133,6 +197,29 @@ impl Parse for AfterLoss {
 impl Parse for WhenFull {
     fn parse(text: &str) -> Result<Self, String> {
         choice(text, &[("refuse", Self::Refuse), ("share", Self::Share)])
+    }
+}
+
+impl Parse for hot::WhenFull {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("reject", Self::Reject), ("replace_coldest", Self::ReplaceColdest)])
+    }
+}
+
+/// How many times faster is a spike.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpikeRatio(pub(crate) f64);
+
+impl Parse for SpikeRatio {
+    fn parse(text: &str) -> Result<Self, String> {
+        let ratio = text.parse().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
+        ratio.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
+    }
+}
+
+impl Parse for OnLapse {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("spend", Self::Spend), ("give_back", Self::GiveBack)])
     }
 }
 

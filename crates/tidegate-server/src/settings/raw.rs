@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidegate::limit::WhenFull;
-use tidegate::{AfterLoss, Name, Rate, Share};
+use tidegate::hot;
+use tidegate::limit::{OnLapse, Period, WhenFull};
+use tidegate::{AfterLoss, Cost, Name, Rate, Share};
 
-use super::parse::{Algorithm, OutageName, Parse, Prefix};
+use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
 use super::{Listen, LogFormat, StoreUrl};
 
 /// Why a setting could not be set.
@@ -47,6 +48,10 @@ impl<T> Default for Leaf<T> {
 }
 
 impl<T> Leaf<T> {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn or(self, default: T) -> T {
         self.0.unwrap_or(default)
     }
@@ -133,6 +138,8 @@ group!(RawSettings {
     store: RawStore,
     /// the limits by name; one called `api` if there are none
     limits: BTreeMap<String, RawLimit>,
+    /// the spaces of hot pages by name; one called `pages` if there are none
+    hot: BTreeMap<String, RawHot>,
     /// bounds on connections and requests
     http: RawHttp,
     /// what is said on standard error
@@ -157,19 +164,31 @@ group!(RawStore {
 });
 
 group!(RawLimit {
-    /// how to count: sliding (sliding)
-    algorithm: Leaf<Algorithm>,
+    /// how to count: sliding, suppressed, smooth, token or calendar (sliding)
+    algorithm: Leaf<AlgorithmName>,
     /// permits per /s, /m, /h or /d (5/s)
     rate: Leaf<Rate>,
     /// length of the window, whole seconds (60s)
     window: Leaf<Duration>,
     /// width of a bucket (a hundredth of the window)
     coalesce: Leaf<Duration>,
+    /// suppressed: above this times the capacity none pass, 1 to 1000 (1)
+    hard_limit_factor: Leaf<HardLimitFactor>,
+    /// token: permits at once (the number in the rate: 5/s has 5)
+    burst: Leaf<Cost>,
+    /// calendar: permits per period, the buffer included (5000)
+    limit: Leaf<Cost>,
+    /// calendar: minute, hour or day, in UTC (hour)
+    period: Leaf<Period>,
+    /// calendar: permits that are never given out, fewer than the limit (25)
+    safety_buffer: Leaf<SafetyBuffer>,
+    /// calendar: how long Redis keeps a counter, at least to its window's end (2h)
+    counter_ttl: Leaf<Duration>,
     /// while the store is away: open, closed or local (open)
     outage: Leaf<OutageName>,
     /// share of the limit for `outage: local`, above 0 up to 1
     local_share: Leaf<Share>,
-    /// number of servers; without local_share each gets an equal share
+    /// number of servers, for local_share (an equal share) and lease (8)
     nodes: Leaf<NonZeroU32>,
     /// after the store lost charges: admit or hold (admit)
     after_loss: Leaf<AfterLoss>,
@@ -177,8 +196,43 @@ group!(RawLimit {
     max_keys: Leaf<NonZeroUsize>,
     /// what a key beyond max_keys gets: refuse or share (refuse)
     when_full: Leaf<WhenFull>,
-    /// what its Redis keys start with (trypema)
+    /// what becomes of a reservation at its deadline: spend or give_back (spend)
+    on_lapse: Leaf<OnLapse>,
+    /// most ids of reservations that a key remembers (10000)
+    max_reservations: Leaf<NonZeroUsize>,
+    /// spend permits in this process, in blocks taken from Redis (false)
+    lease: Leaf<bool>,
+    /// how long a block may be held (a tenth of the window, at most 5s)
+    lease_duration: Leaf<Duration>,
+    /// what its Redis keys start with (trypema; token: tidegate, calendar: courtlistener)
     prefix: Leaf<Prefix>,
+});
+
+group!(RawHot {
+    /// most hot pages at a time (1000)
+    max_tracked: Leaf<NonZeroUsize>,
+    /// edits within the window that make a hot page trending (5)
+    promotion_threshold: Leaf<NonZeroU32>,
+    /// for how long an edit counts, whole seconds (1h)
+    window_duration: Leaf<Duration>,
+    /// most edits kept of a hot page, up to 4000: the newest (100)
+    max_members_per_page: Leaf<NonZeroUsize>,
+    /// edits within ten minutes that make a page hot, up to 100 (2)
+    hot_threshold: Leaf<NonZeroU32>,
+    /// how often pages whose window is empty are looked for (5m)
+    cleanup_interval: Leaf<Duration>,
+    /// what a page beyond max_tracked meets: reject or replace_coldest (reject)
+    when_full: Leaf<hot::WhenFull>,
+    /// how many times faster than before makes a page spiking, 1 to 1000 (3)
+    spike_ratio: Leaf<SpikeRatio>,
+    /// edits within five minutes below which no page is spiking (5)
+    spike_minimum: Leaf<NonZeroU32>,
+    /// most pages that are not hot whose edits are remembered (100000)
+    max_activity: Leaf<NonZeroUsize>,
+    /// most bytes that a space in this process uses (268435456)
+    max_bytes: Leaf<NonZeroUsize>,
+    /// over how many partitions pages are spread, up to 64; each has its part of the bounds (1)
+    partitions: Leaf<NonZeroU32>,
 });
 
 group!(RawHttp {
@@ -188,7 +242,9 @@ group!(RawHttp {
     idle_timeout: Leaf<Duration>,
     /// how long a request may take, its body included (10s)
     request_timeout: Leaf<Duration>,
-    /// longest request body (65536)
+    /// how long edits sent in bulk may take, however many (10m)
+    bulk_timeout: Leaf<Duration>,
+    /// longest request body, other than of edits in bulk (65536)
     max_body_bytes: Leaf<NonZeroUsize>,
     /// most connections at a time; more wait to be accepted (10000)
     max_connections: Leaf<NonZeroUsize>,
@@ -203,7 +259,7 @@ group!(RawLog {
     format: Leaf<LogFormat>,
 });
 
-/// Every setting with what it is for; a limit's name is `NAME`.
+/// Every setting with what it is for; the name of a limit or a space is `NAME`.
 pub(crate) fn list() -> Vec<(String, &'static str)> {
     let mut all = Vec::new();
     RawSettings::list("", "", &mut all);

@@ -4,15 +4,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate::limit::{LimitOptions, Sliding};
-use tidegate::{Name, Outage, Rate, Share};
-
-use super::parse::{Algorithm, OutageName};
-use super::raw::{RawHttp, RawLimit, RawLog, RawSettings, RawStore};
-use super::{
-    HttpSettings, LimitSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings,
-    StoreUrl,
-};
+use super::hot::hot;
+use super::limit::limit;
+use super::raw::{RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
+use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,10 +18,15 @@ pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
     if limits.is_empty() {
         limits.insert("api".to_owned(), RawLimit::default());
     }
+    let mut spaces = raw.hot;
+    if spaces.is_empty() {
+        spaces.insert("pages".to_owned(), RawHot::default());
+    }
     Ok(Settings {
         listen: raw.listen.or(Listen("127.0.0.1:8080".to_owned())),
         store: store(raw.store)?,
         limits: limits.into_iter().map(limit).collect::<Result<_, _>>()?,
+        hot: spaces.into_iter().map(hot).collect::<Result<_, _>>()?,
         http: http(raw.http)?,
         log: log(raw.log),
     })
@@ -46,49 +46,18 @@ fn store(raw: RawStore) -> Result<StoreSettings, SettingsError> {
     })
 }
 
-fn limit((name, raw): (String, RawLimit)) -> Result<LimitSettings, SettingsError> {
-    let refused = |error: tidegate::Error| SettingsError(format!("`limits.{name}`: {error}"));
-    let checked = Name::new(&name).map_err(|error| SettingsError(format!("`limits`: {error}")))?;
-    let Algorithm::Sliding = raw.algorithm.or(Algorithm::Sliding);
-    let mut sliding =
-        Sliding::new(raw.rate.or(Rate::per_second(5)), raw.window.or(MINUTE)).map_err(refused)?;
-    if let Some(coalesce) = raw.coalesce.0 {
-        sliding = sliding.with_coalesce(coalesce).map_err(refused)?;
-    }
-    let mut options = LimitOptions::default();
-    options.outage = match raw.outage.or(OutageName::Open) {
-        OutageName::Open => Outage::Open,
-        OutageName::Closed => Outage::Closed,
-        OutageName::Local => {
-            let share = raw.local_share.0.or(raw.nodes.0.map(Share::one_of));
-            Outage::Local(share.ok_or_else(|| {
-                SettingsError(format!(
-                    "`limits.{name}.outage`: `local` needs `local_share` (above 0, up to 1) or `nodes` (how many servers there are)"
-                ))
-            })?)
-        }
-    };
-    options.after_loss = raw.after_loss.or(options.after_loss);
-    if let Some(max_keys) = raw.max_keys.0 {
-        options.max_keys = max_keys.get();
-    }
-    options.when_full = raw.when_full.or(options.when_full);
-    if let Some(prefix) = raw.prefix.0 {
-        options.prefix = prefix.0;
-    }
-    Ok(LimitSettings { name: checked, sliding, options })
-}
-
 fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
     let default = HttpSettings::default();
     let header_timeout = raw.header_timeout.or(default.header_timeout);
     let idle_timeout = raw.idle_timeout.or(default.idle_timeout);
     let request_timeout = raw.request_timeout.or(default.request_timeout);
+    let bulk_timeout = raw.bulk_timeout.or(default.bulk_timeout);
     let shutdown_deadline = raw.shutdown_deadline.or(default.shutdown_deadline);
     Ok(HttpSettings {
         header_timeout: between("http.header_timeout", header_timeout, MILLISECOND, HOUR)?,
         idle_timeout: between("http.idle_timeout", idle_timeout, MILLISECOND, HOUR)?,
         request_timeout: between("http.request_timeout", request_timeout, MILLISECOND, HOUR)?,
+        bulk_timeout: between("http.bulk_timeout", bulk_timeout, MILLISECOND, 24 * HOUR)?,
         max_body_bytes: match raw.max_body_bytes.0 {
             Some(bytes) => at_most("http.max_body_bytes", bytes, 16 << 20)?,
             None => default.max_body_bytes,

@@ -182,6 +182,11 @@ async fn the_server_tells_about_itself() {
     let count = r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="store"} 1"#;
     assert!(metrics.body.contains(count), "{}", metrics.body);
     assert!(metrics.body.contains("\ntidegate_http_connections 0\n"), "{}", metrics.body);
+    for operation in ["take", "take_all", "peek", "refund", "reset", "override", "reservation", "list"] {
+        let taken = u8::from(operation == "take");
+        let count = format!("tidegate_http_request_seconds_count{{operation=\"{operation}\"}} {taken}\n");
+        assert!(metrics.body.contains(&count), "{}", metrics.body);
+    }
     // The format has one end, and nothing behind it.
     assert_eq!(metrics.body.matches("# EOF").count(), 1);
     assert!(metrics.body.ends_with("# EOF\n"));

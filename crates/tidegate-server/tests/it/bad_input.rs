@@ -30,7 +30,6 @@ async fn bodies_are_checked() {
         ("nonsense", "expected ident at line 1 column 2"),
         ("7", "invalid type: integer `7`, expected an object with key, cost and rate"),
         (r#"["a", 1, null]"#, "the body is an array: an object is expected"),
-        ("{}", "missing field `key` at line 1 column 2"),
         (r#"{"key":"a"} x"#, "trailing characters at line 1 column 13"),
         (r#"{"key":"a","key":"b"}"#, "duplicate field `key`"),
         (r#"{"key":1}"#, "invalid type: integer `1`, expected a string"),
@@ -77,6 +76,86 @@ async fn refunds_are_checked() {
 }
 
 #[tokio::test]
+async fn takes_from_several_limits_are_checked() {
+    let f = fixture().await;
+    let many: Vec<_> = (0..17).map(|_| r#"{"limit":"api"}"#).collect();
+    let many = format!(r#"{{"key":"a","limits":[{}]}}"#, many.join(","));
+    for (body, detail) in [
+        ("{}", "missing field `limits`"),
+        (r#"{"limits":{}}"#, "invalid type: map, expected a sequence"),
+        (r#"{"limits":[]}"#, "0 limits at once are not allowed: 1 to 16 are"),
+        (&many, "17 limits at once are not allowed: 1 to 16 are"),
+        (r#"{"limits":["api"]}"#, "invalid type: string \"api\", expected an object with limit and cost"),
+        (r#"{"limits":[{"cost":1}]}"#, "missing field `limit`"),
+        (r#"{"limits":[{"limit":"api","rate":"1/s"}]}"#, "unknown field `rate`, expected `limit` or `cost`"),
+        (r#"{"limits":[{"limit":"api","cost":0}]}"#, "a cost of 0 is not allowed"),
+        (
+            r#"{"limits":[{"limit":"api"},{"limit":"api"}]}"#,
+            "the limit \"api\" is named twice: add its costs",
+        ),
+        (r#"{"key":"","limits":[{"limit":"api"}]}"#, "a key must not be empty"),
+        (r#"{"key":"a","limit":[]}"#, "unknown field `limit`, expected `key` or `limits`"),
+    ] {
+        let answer = f.post("/v1/limits/take", body).await;
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+    let unknown = f.post("/v1/limits/take", r#"{"limits":[{"limit":"api"},{"limit":"nope"}]}"#).await;
+    assert_problem(&unknown, 404, "unknown-limit", "there is no limit \"nope\"; known are: api");
+    assert_eq!(f.get("/v1/limits/api/keys/a").await.json()["remaining"], 300);
+}
+
+#[tokio::test]
+async fn overrides_are_checked() {
+    let f = fixture().await;
+    for (body, detail) in [
+        ("", "EOF while parsing"),
+        ("{}", "missing field `rate`"),
+        (r#"{"rate":"5/s"}"#, "how long is missing: `lasting_ms`, or `lasting` like \"1h\""),
+        (r#"{"rate":"5/s","lasting_ms":1,"lasting":"1ms"}"#, "`lasting_ms` and `lasting` are the same"),
+        (r#"{"rate":"5/s","lasting":"soon"}"#, "`lasting`: \"soon\" is not a length of time"),
+        (r#"{"rate":"5/s","lasting_ms":-1}"#, "invalid value: integer `-1`, expected u64"),
+        (r#"{"rate":"5/s","lasting_ms":0}"#, "an override of 0ns is not allowed: 1 ms to 90 days are"),
+        (r#"{"rate":"5/s","lasting":"91d"}"#, "is not allowed: 1 ms to 90 days are"),
+        (r#"{"rate":"5/y","lasting":"1h"}"#, "\"5/y\" is not a rate"),
+        (r#"{"rate":"0/s","lasting":"1h"}"#, "0/s over 60 s is 0 permits"),
+        (r#"{"rate":"5/s","lasting":"1h","key":"a"}"#, "unknown field `key`"),
+    ] {
+        let answer = f.put("/v1/limits/api/keys/a/override", body).await;
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+    assert_eq!(f.get("/v1/limits/api/keys/a/override").await.status, 404);
+}
+
+#[tokio::test]
+async fn reservations_are_checked() {
+    let f = fixture().await;
+    let path = "/v1/limits/api/keys/a/reservations/r";
+    for (body, detail) in [
+        ("", "EOF while parsing"),
+        ("{}", "how long is missing"),
+        (r#"{"lasting_ms":0}"#, "a reservation of 0ns is not allowed: 1 ms to the window, 60000 ms, are"),
+        (r#"{"lasting":"61s"}"#, "a reservation of 61s is not allowed"),
+        (r#"{"lasting":"1s","cost":0}"#, "a cost of 0 is not allowed"),
+        (r#"{"lasting":"1s","costs":1}"#, "unknown field `costs`"),
+    ] {
+        assert_problem(&f.put(path, body).await, 400, "invalid-request", detail);
+    }
+    let long = format!("/v1/limits/api/keys/a/reservations/{}", "x".repeat(256));
+    for answer in [f.put(&long, r#"{"lasting":"1s"}"#).await, f.get(&long).await, f.delete(&long).await] {
+        let detail = "a reservation's id has 256 bytes: 1 to 255 are allowed";
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+    assert_eq!(f.put(path, r#"{"lasting":"1s"}"#).await.status, 201);
+    let commit = format!("{path}/commit");
+    let answer = f.post(&commit, r#"{"cost":1}"#).await;
+    assert_problem(&answer, 400, "invalid-request", "unknown field `cost`, there are no fields");
+    let request = Request::post(&commit).header("origin", "https://elsewhere.example");
+    let from_a_page = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
+    assert_problem(&from_a_page, 415, "unsupported-media-type", "application/json is");
+    assert_eq!(f.post(&commit, "{}").await.status, 200);
+}
+
+#[tokio::test]
 async fn an_unknown_limit_is_told_the_known_ones() {
     let f = fixture().await;
     for (method, path) in [
@@ -85,6 +164,15 @@ async fn an_unknown_limit_is_told_the_known_ones() {
         ("GET", "/v1/limits/nope/keys/a"),
         ("GET", "/v1/limits/nope/keys/"),
         ("DELETE", "/v1/limits/nope/keys/a"),
+        ("GET", "/v1/limits/nope/everyone"),
+        ("DELETE", "/v1/limits/nope/everyone"),
+        ("PUT", "/v1/limits/nope/keys/a/override"),
+        ("GET", "/v1/limits/nope/everyone/override"),
+        ("DELETE", "/v1/limits/nope/keys/a/override"),
+        ("PUT", "/v1/limits/nope/keys/a/reservations/r"),
+        ("GET", "/v1/limits/nope/keys/a/reservations/r"),
+        ("DELETE", "/v1/limits/nope/everyone/reservations/r"),
+        ("POST", "/v1/limits/nope/keys/a/reservations/r/commit"),
     ] {
         let answer = call(&f.app, method, path, "").await;
         assert_problem(&answer, 404, "unknown-limit", "there is no limit \"nope\"; known are: api");
@@ -105,12 +193,27 @@ async fn keys_in_paths_are_checked() {
             assert_problem(&answer, 400, "invalid-request", detail);
         }
     }
+    for path in ["/v1/limits/api/keys//override", "/v1/limits/api/keys//reservations/r"] {
+        for method in ["GET", "PUT", "DELETE"] {
+            let answer = call(&f.app, method, path, r#"{"rate":"1/s","lasting":"1s"}"#).await;
+            assert_problem(&answer, 400, "invalid-request", "a key must not be empty");
+        }
+    }
 }
 
 #[tokio::test]
 async fn unknown_paths_are_told_where_to_look() {
     let f = fixture().await;
-    for path in ["/nope", "/v1", "/v1/limits/", "/v1/limits/api", "/v1/limits/api/keys/a/b", "//"] {
+    for path in [
+        "/nope",
+        "/v1",
+        "/v1/limits/",
+        "/v1/limits/api",
+        "/v1/limits/api/keys/a/b",
+        "//",
+        "/v1/limits/api/keys/a/reservations/",
+        "/v1/limits/api/everyone/a",
+    ] {
         let answer = f.get(path).await;
         let detail = format!("there is nothing at {path:?}: / lists what there is");
         assert_problem(&answer, 404, "unknown-path", &detail);
@@ -124,6 +227,11 @@ async fn wrong_methods_are_told_the_right_ones() {
         ("GET", "/v1/limits/api/take", "POST"),
         ("DELETE", "/v1/limits/api/refund", "POST"),
         ("POST", "/v1/limits/api/keys/a", "GET,HEAD,DELETE"),
+        ("PUT", "/v1/limits/api/everyone", "GET,HEAD,DELETE"),
+        ("POST", "/v1/limits/api/keys/a/override", "PUT,GET,HEAD,DELETE"),
+        ("POST", "/v1/limits/api/keys/a/reservations/r", "PUT,GET,HEAD,DELETE"),
+        ("GET", "/v1/limits/api/everyone/reservations/r/commit", "POST"),
+        ("GET", "/v1/limits/take", "POST"),
         ("PUT", "/v1/limits", "GET,HEAD"),
         ("POST", "/metrics", "GET,HEAD"),
         ("POST", "/healthz", "GET,HEAD"),

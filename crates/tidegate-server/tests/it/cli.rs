@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::SOON;
 
 /// The binary, with nothing of this process's environment that it would read.
-fn tidegate(args: &[&str]) -> Command {
+pub(crate) fn tidegate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.env_clear().args(args).stdin(Stdio::null());
     command
@@ -25,7 +25,7 @@ fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 /// Exit code, standard output, standard error.
-fn run(mut command: Command) -> (i32, String, String) {
+pub(crate) fn run(mut command: Command) -> (i32, String, String) {
     let output = within(move || command.output().unwrap());
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
@@ -57,6 +57,31 @@ impl Server {
         self.url.strip_prefix("http://").unwrap()
     }
 
+    /// The whole answer to a GET.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let (address, path) = (self.address().to_owned(), path.to_owned());
+        within(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        })
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `tidegate hot`, against it.
+    pub(crate) fn hot(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = tidegate(&["hot"]);
+        command.args(args).args(["--server", &self.url]);
+        run(command)
+    }
+
     fn limit(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = tidegate(&["limit"]);
         command.args(args).args(["--server", &self.url]);
@@ -64,7 +89,7 @@ impl Server {
     }
 
     /// Sends a signal and waits: the exit code and the log.
-    fn signal(mut self, signal: &str) -> (Option<i32>, String) {
+    pub(crate) fn signal(mut self, signal: &str) -> (Option<i32>, String) {
         let kill = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         let mut err = self.child.stderr.take().unwrap();
@@ -91,17 +116,7 @@ fn the_first_line_is_the_address_and_it_answers_there() {
     let server = Server::start(&[]);
     let address = server.url.strip_prefix("http://127.0.0.1:").unwrap();
     assert_ne!(address.parse::<u16>().unwrap(), 0);
-    let answer = within({
-        let address = format!("127.0.0.1:{address}");
-        move || {
-            let mut stream = TcpStream::connect(address).unwrap();
-            let request = "GET /healthz HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        }
-    });
+    let answer = server.get("/healthz");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
 }
 
@@ -183,6 +198,147 @@ fn a_take_is_told_to_people_and_to_machines() {
     assert_eq!(server.limit(&["reset", "api", "x", "--json"]).1, "{\"reset\":true}\n");
 }
 
+/// Both ways to ask: a server, and (for as long as the command lives) a store.
+#[test]
+fn several_limits_are_taken_from_at_once() {
+    let limits = [
+        "--set",
+        "limits.second.rate=2/s",
+        "--set",
+        "limits.hour.rate=3/h",
+        "--set",
+        "limits.hour.window=1h",
+    ];
+    let server = Server::start(&limits);
+    let (code, out, err) = server.limit(&["take-all", "second=1,hour=2", "u"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], "admitted");
+    assert!(lines[1].starts_with("second: admitted: 119 of 120 left, all free again in "), "{out}");
+    assert!(lines[2].starts_with("hour: admitted: 1 of 3 left, all free again in 1h "), "{out}");
+    assert!(lines[2].contains(", receipt "), "{out}");
+
+    let (code, out, _) = server.limit(&["take-all", "second,hour=2", "u"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("rejected\nsecond: admitted: 119 of 120 left"), "{out}");
+    assert!(out.contains("\nhour: rejected: 1 of 3 left, 2 will fit in "), "{out}");
+    let (code, out, _) = server.limit(&["take-all", "second,hour=2", "u", "--json"]);
+    let refused: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &refused["violated-policies"]), (1, &json!(["hour"])));
+
+    let (code, _, err) = server.limit(&["take-all", "second,nope", "u"]);
+    assert_eq!(code, 2);
+    assert!(err.starts_with("tidegate: there is no limit \"nope\"; known are: hour, second"), "{err}");
+
+    let mut direct = tidegate(&["limit", "take-all", "second,hour", "--everyone", "--store", "memory:"]);
+    direct.args(limits);
+    let (code, out, _) = run(direct);
+    assert_eq!((code, out.lines().next()), (0, Some("admitted")));
+}
+
+#[test]
+fn overrides_are_set_seen_and_ended() {
+    let server = Server::start(&[]);
+    let (code, out, _) = server.limit(&["get-override", "api", "u"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (1, "the key \"u\" has no override of the limit \"api\", or it has ended\n")
+    );
+    let set = ["set-override", "api", "u", "--rate", "50/s", "--lasting", "1h"];
+    assert_eq!(server.limit(&set), (0, "50/s for another 1h\n".into(), "".into()));
+    let (code, out, _) = server.limit(&["get-override", "api", "u"]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("50/s for another "), "{out}");
+    let (_, out, _) = server.limit(&["get-override", "api", "u", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["rate"], "50/s");
+    let (_, out, _) = server.limit(&["peek", "api", "u"]);
+    assert_eq!(out, "admitted: 3000 of 3000 left\n");
+    assert_eq!(server.limit(&["clear-override", "api", "u"]), (0, "cleared\n".into(), "".into()));
+    assert_eq!(server.limit(&["clear-override", "api", "--everyone", "--json"]).1, "{\"cleared\":true}\n");
+    let (code, _, err) = server.limit(&["set-override", "api", "u", "--rate", "5/y", "--lasting", "1h"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("\"5/y\" is not a rate"), "{err}");
+    let (code, _, err) = server.limit(&["get-override", "api", ""]);
+    assert_eq!(code, 2);
+    assert!(err.contains("a key must not be empty"), "{err}");
+}
+
+#[test]
+fn reservations_are_made_and_settled() {
+    let server = Server::start(&["--set", "limits.api.rate=5/m"]);
+    let reserve = ["reserve", "api", "u", "order/17", "--cost", "3", "--lasting", "30s"];
+    assert_eq!(server.limit(&reserve), (0, "pending: 3, for another 30s\n".into(), "".into()));
+    let (code, out, _) = server.limit(&reserve);
+    assert_eq!(code, 0, "sent twice, held once");
+    assert!(out.starts_with("pending: 3, for another "), "{out}");
+    let (code, out, _) = server.limit(&["reserve", "api", "u", "b", "--cost", "3", "--lasting", "30s"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("rejected: 2 of 5 left, 3 will fit in "), "{out}");
+    let (code, out, _) =
+        server.limit(&["reserve", "api", "u", "order/17", "--cost", "4", "--lasting", "30s"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (1, "the reservation \"order/17\" is for 3 and cannot be for 4: use another id\n")
+    );
+    let (code, out, _) = server.limit(&["reservation", "api", "u", "order/17", "--json"]);
+    assert_eq!((code, &serde_json::from_str::<Value>(&out).unwrap()["state"]), (0, &json!("pending")));
+    assert_eq!(server.limit(&["commit", "api", "u", "order/17"]).1, "committed: 3\n");
+    let (code, out, _) = server.limit(&["release", "api", "u", "order/17"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (1, "the reservation \"order/17\" is committed: it can no longer be released\n")
+    );
+    let (code, out, _) = server.limit(&["commit", "api", "u", "other"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("the key \"u\" has no reservation \"other\" of the limit \"api\""), "{out}");
+
+    let everyone = |args: &[&str]| server.limit(&[args, &["--everyone"]].concat());
+    assert_eq!(everyone(&["reserve", "api", "r", "--lasting", "1s"]).0, 0);
+    assert_eq!(everyone(&["release", "api", "r"]), (0, "released: 1\n".into(), "".into()));
+}
+
+#[test]
+fn what_everyone_shares_needs_no_key() {
+    let server = Server::start(&["--set", "limits.api.rate=2/m"]);
+    let (code, out, _) = server.limit(&["take", "api", "--everyone"]);
+    assert_eq!(code, 0);
+    let receipt = out.lines().nth(1).unwrap().strip_prefix("receipt ").unwrap();
+    let (_, out, _) = server.limit(&["peek", "api", "--everyone", "--json"]);
+    let peeked: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&peeked["key"], &peeked["remaining"]), (&json!(null), &json!(1)));
+    let (code, out, _) = server.limit(&["refund", "api", receipt, "--everyone"]);
+    assert_eq!((code, out.as_str()), (0, "1 given back\n"));
+    assert_eq!(server.limit(&["reset", "api", "--everyone"]).1, "reset\n");
+}
+
+#[test]
+fn limits_are_listed() {
+    let server = Server::start(&[
+        "--set",
+        "limits.api.rate=5/s",
+        "--set",
+        "limits.burst.algorithm=token",
+        "--set",
+        "limits.rate_limit.algorithm=calendar",
+    ]);
+    let (code, out, _) = server.limit(&["list"]);
+    let expected = "api: sliding, 300 per 1m\nburst: token, 5 per 1s\nrate_limit: calendar, 4975 per 1h\n";
+    assert_eq!((code, out.as_str()), (0, expected));
+    let (_, out, _) = server.limit(&["list", "--json"]);
+    let listed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(listed["limits"][2]["safety_buffer"], 25);
+}
+
+#[test]
+fn chance_is_told_and_decides_the_exit_code() {
+    let server = Server::start(&["--set", "limits.api.algorithm=suppressed", "--set", "limits.api.rate=1/m"]);
+    assert_eq!(server.limit(&["take", "api", "u"]).0, 0);
+    let (code, out, _) = server.limit(&["take", "api", "u"]);
+    assert_eq!((code, out.as_str()), (1, "suppressed: held back, 100 % of calls are held back\n"));
+    let (code, out, _) = server.limit(&["take", "api", "u", "--json"]);
+    assert_eq!((code, &serde_json::from_str::<Value>(&out).unwrap()["is_allowed"]), (1, &json!(false)));
+}
+
 #[test]
 fn a_server_that_says_no_is_an_error() {
     let server = Server::start(&[]);
@@ -238,7 +394,7 @@ fn a_store_can_be_asked_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 26] = [
         &[],
         &["serve"],
         &["limit"],
@@ -246,6 +402,25 @@ fn every_help_has_an_example() {
         &["limit", "peek"],
         &["limit", "refund"],
         &["limit", "reset"],
+        &["limit", "take-all"],
+        &["limit", "set-override"],
+        &["limit", "get-override"],
+        &["limit", "clear-override"],
+        &["limit", "reserve"],
+        &["limit", "commit"],
+        &["limit", "release"],
+        &["limit", "reservation"],
+        &["limit", "list"],
+        &["hot"],
+        &["hot", "record"],
+        &["hot", "stats"],
+        &["hot", "list"],
+        &["hot", "window"],
+        &["hot", "watch"],
+        &["hot", "cleanup"],
+        &["hot", "spaces"],
+        &["hot", "replay"],
+        &["hot", "top"],
     ];
     for args in commands {
         for help in ["--help", "-h"] {
@@ -261,7 +436,7 @@ fn every_help_has_an_example() {
     assert!(
         run(tidegate(&["serve", "--help"]))
             .1
-            .contains("  limits.NAME.rate         permits per /s, /m, /h or /d (5/s)\n")
+            .contains("  limits.NAME.rate               permits per /s, /m, /h or /d (5/s)\n")
     );
 }
 
@@ -274,6 +449,11 @@ fn wrong_usage_exits_with_two() {
         (vec!["serve", "--listen", "8080"], "tidegate: `--listen`: \"8080\" is not an address"),
         (vec!["serve", "--set", "lisen=x"], "unknown setting `lisen`: did you mean `listen`?"),
         (vec!["limit", "take", "api"], "<KEY>"),
+        (vec!["limit", "take", "api", "u", "--everyone"], "cannot be used with"),
+        (vec!["limit", "take-all", "api=x", "u"], "a cost of \"x\" is not allowed: whole numbers are"),
+        (vec!["limit", "set-override", "api", "u", "--lasting", "1h"], "--rate <RATE>"),
+        (vec!["limit", "reserve", "api", "u", "r"], "--lasting <TIME>"),
+        (vec!["limit", "refund", "api", "u"], "<RECEIPT>"),
         (vec!["limit", "take", "api", "u", "--cost", "x"], "invalid value 'x' for '--cost <COST>'"),
         (vec!["limit", "take", "api", "u", "--set", "a=b"], "--store <URL>"),
         (

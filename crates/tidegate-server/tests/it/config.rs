@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::time::Duration;
 
+use tidegate::hot::HotOptions;
+use tidegate::limit::{Algorithm, Period};
 use tidegate_server::settings::{Flag, Settings, Sources};
 
 /// Sources with this file.
@@ -41,6 +44,8 @@ fn error(sources: &Sources) -> String {
 /// A setting, a value, and another setting without which it has no effect.
 type Sample = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
+const CALENDAR: Option<(&str, &str)> = Some(("limits.api.algorithm", "calendar"));
+
 /// A value for each setting, other than its default where there is another.
 const SAMPLES: &[Sample] = &[
     ("listen", "localhost:9000", None),
@@ -51,20 +56,43 @@ const SAMPLES: &[Sample] = &[
     ("store.connect_timeout", "1s", None),
     ("store.nodelay", "false", None),
     ("store.tls_ca", "/etc/ca.pem", None),
-    ("limits.api.algorithm", "sliding", None),
+    ("limits.api.algorithm", "token", None),
     ("limits.api.rate", "0.29/s", None),
     ("limits.api.window", "2m", None),
     ("limits.api.coalesce", "1s", None),
+    ("limits.api.hard_limit_factor", "1.5", Some(("limits.api.algorithm", "suppressed"))),
+    ("limits.api.burst", "7", Some(("limits.api.algorithm", "token"))),
+    ("limits.api.limit", "100", CALENDAR),
+    ("limits.api.period", "day", CALENDAR),
+    ("limits.api.safety_buffer", "0", CALENDAR),
+    ("limits.api.counter_ttl", "3h", CALENDAR),
     ("limits.api.outage", "closed", None),
     ("limits.api.local_share", "0.5", Some(("limits.api.outage", "local"))),
     ("limits.api.nodes", "4", Some(("limits.api.outage", "local"))),
     ("limits.api.after_loss", "hold", None),
     ("limits.api.max_keys", "10", None),
     ("limits.api.when_full", "share", None),
+    ("limits.api.on_lapse", "give_back", None),
+    ("limits.api.max_reservations", "10", None),
+    ("limits.api.lease", "true", None),
+    ("limits.api.lease_duration", "1s", Some(("limits.api.lease", "true"))),
     ("limits.api.prefix", "mine", None),
+    ("hot.pages.max_tracked", "10", None),
+    ("hot.pages.promotion_threshold", "7", None),
+    ("hot.pages.window_duration", "15m", None),
+    ("hot.pages.max_members_per_page", "50", None),
+    ("hot.pages.hot_threshold", "3", None),
+    ("hot.pages.cleanup_interval", "10m", None),
+    ("hot.pages.when_full", "replace_coldest", None),
+    ("hot.pages.spike_ratio", "2.5", None),
+    ("hot.pages.spike_minimum", "9", None),
+    ("hot.pages.max_activity", "100", None),
+    ("hot.pages.max_bytes", "1048576", None),
+    ("hot.pages.partitions", "4", None),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
+    ("http.bulk_timeout", "1s", None),
     ("http.max_body_bytes", "100", None),
     ("http.max_connections", "7", None),
     ("http.shutdown_deadline", "0s", None),
@@ -85,10 +113,10 @@ fn yaml(path: &str, value: &str) -> String {
 #[test]
 fn every_setting_can_be_set_by_file_environment_and_flag() {
     let sampled: Vec<_> = SAMPLES.iter().map(|(path, ..)| (*path).to_owned()).collect();
-    let known: Vec<_> = Settings::list().into_iter().map(|(path, _)| path.replace("NAME", "api")).collect();
+    let named = |path: &str| path.replace("hot.NAME", "hot.pages").replace("NAME", "api");
+    let known: Vec<_> = Settings::list().into_iter().map(|(path, _)| named(&path)).collect();
     assert_eq!(sampled, known);
 
-    let default = format!("{:?}", load(&Sources::default()));
     for (path, value, beside) in SAMPLES {
         let beside: Vec<_> = beside.iter().copied().collect();
         let by_flag = Sources {
@@ -96,9 +124,15 @@ fn every_setting_can_be_set_by_file_environment_and_flag() {
             ..Sources::default()
         };
         let by_flag = format!("{:?}", load(&by_flag));
-        if *path != "limits.api.algorithm" {
-            assert_ne!(by_flag, default, "{path}");
-        }
+        let without = Sources {
+            flags: beside
+                .iter()
+                .filter(|(p, _)| *p == "limits.api.algorithm")
+                .map(|(p, v)| set(p, v))
+                .collect(),
+            ..Sources::default()
+        };
+        assert_ne!(by_flag, format!("{:?}", load(&without)), "{path}");
 
         let mut by_environment = flags(&[]);
         for (path, value) in beside.iter().chain([&(*path, *value)]) {
@@ -126,7 +160,7 @@ fn defaults_yield_to_the_file_the_file_to_the_environment_and_that_to_flags() {
     sources.flags = vec![set("listen", "127.0.0.1:3")];
     assert_eq!(listen(&sources), "127.0.0.1:3");
     // Each setting for itself: the window is still the file's.
-    assert_eq!(load(&sources).limits[0].sliding.capacity(), 20);
+    assert_eq!(load(&sources).limits[0].algorithm.capacity(), 20);
 }
 
 #[test]
@@ -143,7 +177,7 @@ fn a_file_can_be_named_by_the_environment_and_the_flag_wins() {
 fn without_limits_there_is_one() {
     let settings = load(&Sources::default());
     let [limit] = settings.limits.as_slice() else { panic!("{settings:?}") };
-    assert_eq!((limit.name.as_str(), limit.sliding.capacity()), ("api", 300));
+    assert_eq!((limit.name.as_str(), limit.algorithm.capacity()), ("api", 300));
     for yaml in ["", "limits:\n", "# nothing\n", "limits: {}\n"] {
         let (_file, sources) = file(yaml);
         assert_eq!(load(&sources).limits[0].name.as_str(), "api", "{yaml:?}");
@@ -154,13 +188,32 @@ fn without_limits_there_is_one() {
 }
 
 #[test]
+fn without_spaces_there_is_one() {
+    let settings = load(&Sources::default());
+    let [space] = settings.hot.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((space.name.as_str(), &space.options), ("pages", &HotOptions::default()));
+    let other = load(&flags(&[("hot.links.max_tracked", "7")]));
+    assert_eq!(other.hot.len(), 1);
+    assert_eq!((other.hot[0].name.as_str(), other.hot[0].options.max_tracked), ("links", 7));
+}
+
+#[test]
+fn spaces_with_a_dash_are_found_by_the_environment() {
+    let (_file, mut sources) = file("hot: {my-pages: {max_tracked: 5}}");
+    sources.environment = variables(&[("TIDEGATE_HOT__MY_PAGES__MAX_TRACKED", "6")]);
+    let settings = load(&sources);
+    assert_eq!((settings.hot.len(), settings.hot[0].name.as_str()), (1, "my-pages"));
+    assert_eq!(settings.hot[0].options.max_tracked, 6);
+}
+
+#[test]
 fn the_environment_finds_limits_with_a_dash() {
     let (_file, mut sources) = file("limits: {per-minute: {rate: 1/s}}");
     sources.environment = variables(&[("TIDEGATE_LIMITS__PER_MINUTE__RATE", "2/s")]);
     let settings = load(&sources);
     assert_eq!(settings.limits.len(), 1);
     assert_eq!(settings.limits[0].name.as_str(), "per-minute");
-    assert_eq!(settings.limits[0].sliding.capacity(), 120);
+    assert_eq!(settings.limits[0].algorithm.capacity(), 120);
 }
 
 #[test]
@@ -189,6 +242,10 @@ fn an_unknown_setting_in_a_file_names_the_nearest_and_shows_the_line() {
         (
             "store:\n  deadlin: 1s\n",
             ":2: unknown setting `deadlin`: did you mean `deadline`?\n   2 |   deadlin: 1s",
+        ),
+        (
+            "hot:\n  pages:\n    max_tracekd: 1\n",
+            ":3: unknown setting `max_tracekd`: did you mean `max_tracked`?\n   3 |     max_tracekd: 1",
         ),
         (
             "limits:\n  api:\n    wnidow: 1m\n",
@@ -220,6 +277,22 @@ fn an_unknown_setting_elsewhere_names_the_nearest() {
             flags(&[("limits.login.wndow", "1s")]),
             "unknown setting `limits.login.wndow`: did you mean `limits.login.window`?",
         ),
+        (
+            flags(&[("hot.links.max_tracekd", "1")]),
+            "unknown setting `hot.links.max_tracekd`: did you mean `hot.links.max_tracked`?",
+        ),
+        (
+            environment(&[("TIDEGATE_HOT__LINKS__WHEN_FUL", "reject")]),
+            "unknown setting `TIDEGATE_HOT__LINKS__WHEN_FUL` in the environment: did you mean `TIDEGATE_HOT__LINKS__WHEN_FULL`?",
+        ),
+        (
+            flags(&[("hot", "1")]),
+            "`--set hot`: that is a group of settings: name one of them, like `hot.pages.max_tracked`",
+        ),
+        (
+            flags(&[("hot.links", "1")]),
+            "`--set hot.links`: that is a group of settings: name one of them, like `hot.links.max_tracked`",
+        ),
         (flags(&[("listen.port", "1")]), "unknown setting `listen.port`: did you mean `listen`?"),
         (
             flags(&[("store", "redis:")]),
@@ -250,11 +323,38 @@ fn a_wrong_value_is_told_what_is_allowed() {
             "opne",
             "\"opne\" is not allowed: open, closed and local are (did you mean `open`?)",
         ),
-        ("limits.api.algorithm", "token", "\"token\" is not allowed: sliding is"),
+        (
+            "limits.api.algorithm",
+            "tokn",
+            "\"tokn\" is not allowed: sliding, suppressed, smooth, token and calendar are (did you mean `token`?)",
+        ),
         ("limits.api.local_share", "2", "a share of 2 is not allowed: 0.000001 to 1 are"),
         ("limits.api.local_share", "half", "\"half\" is not a share"),
+        ("limits.api.hard_limit_factor", "0.9", "\"0.9\" is not allowed: numbers from 1 to 1000 are"),
+        ("limits.api.hard_limit_factor", "nan", "\"nan\" is not allowed: numbers from 1 to 1000 are"),
+        ("limits.api.burst", "0", "\"0\" is not allowed: whole numbers from 1 to 9007199254740991 are"),
+        ("limits.api.limit", "-1", "\"-1\" is not allowed: whole numbers from 1 to 9007199254740991 are"),
+        (
+            "limits.api.safety_buffer",
+            "x",
+            "\"x\" is not allowed: whole numbers from 0 to 9007199254740991 are",
+        ),
+        ("limits.api.period", "week", "\"week\" is not allowed: minute, hour and day are (did you mean"),
+        ("limits.api.counter_ttl", "2", "\"2\" is not a length of time"),
+        ("limits.api.on_lapse", "keep", "\"keep\" is not allowed: spend and give_back are"),
+        ("limits.api.max_reservations", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("limits.api.lease", "yes", "\"yes\" is not allowed: true and false are"),
         ("limits.api.prefix", "", "a prefix must not be empty"),
         ("limits.api.max_keys", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("hot.pages.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("hot.pages.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 to"),
+        ("hot.pages.window_duration", "15", "\"15\" is not a length of time"),
+        (
+            "hot.pages.when_full",
+            "replace",
+            "\"replace\" is not allowed: reject and replace_coldest are (did you mean",
+        ),
+        ("hot.pages.spike_ratio", "0.5", "\"0.5\" is not allowed: numbers from 1 to 1000 are"),
         ("log.level", "loud", "\"loud\" is not allowed: error, warn, info, debug and trace are"),
     ] {
         let start = format!("`--set {path}`: ");
@@ -288,9 +388,63 @@ fn values_that_do_not_fit_together_are_told_why() {
             "`limits.api`: 1/d over 60 s is 0 permits: 1 to 9007199254740991 are allowed",
         ),
         (
+            vec![("limits.api.algorithm", "calendar"), ("limits.api.limit", "25")],
+            "`limits.api.safety_buffer`: 25, the default, leaves nothing of a limit of 25: 0 to 24 are allowed",
+        ),
+        (
+            vec![
+                ("limits.api.algorithm", "calendar"),
+                ("limits.api.limit", "10"),
+                ("limits.api.safety_buffer", "11"),
+            ],
+            "`limits.api.safety_buffer`: 11 leaves nothing of a limit of 10: 0 to 9 are allowed",
+        ),
+        (
+            vec![("limits.api.algorithm", "calendar"), ("limits.api.counter_ttl", "32d")],
+            "`limits.api`: counters kept for 2764800s are not allowed: up to 31 days are",
+        ),
+        (
+            vec![("limits.api.algorithm", "token"), ("limits.api.rate", "0/s")],
+            "`limits.api`: 0/s with a burst of 1 is not allowed: it admits nothing, or too much",
+        ),
+        (vec![("limits.api.lease_duration", "1s")], "`limits.api.lease_duration`: needs `lease: true`"),
+        (
             vec![("limits.Api.rate", "1/s")],
             "`limits`: the name \"Api\" is not allowed: 1 to 64 of a-z, 0-9, _ and -, starting with a letter",
         ),
+        (
+            vec![("hot.Pages.max_tracked", "1")],
+            "`hot`: the name \"Pages\" is not allowed: 1 to 64 of a-z, 0-9, _ and -, starting with a letter",
+        ),
+        (
+            vec![("hot.pages.max_tracked", "1000001")],
+            "`hot.pages`: a max_tracked of 1000001 is not allowed: 1 to 1000000 are",
+        ),
+        (
+            vec![("hot.pages.hot_threshold", "101")],
+            "`hot.pages`: a hot_threshold of 101 is not allowed: 1 to 100 are",
+        ),
+        (
+            vec![("hot.pages.window_duration", "8d")],
+            "`hot.pages`: a window_duration in seconds of 691200 is not allowed: 1 to 604800 are",
+        ),
+        (
+            vec![("hot.pages.window_duration", "1500ms")],
+            "`hot.pages.window_duration`: 1s 500ms is not allowed: whole seconds are",
+        ),
+        (
+            vec![("hot.pages.max_members_per_page", "2"), ("hot.pages.hot_threshold", "3")],
+            "`hot.pages`: max_members_per_page of 2 is below hot_threshold, 3",
+        ),
+        (
+            vec![("hot.pages.max_bytes", "1000")],
+            "`hot.pages.max_bytes`: 1000 is not allowed: at least 1048576 are needed",
+        ),
+        (
+            vec![("hot.pages.partitions", "2"), ("hot.pages.max_tracked", "1")],
+            "`hot.pages`: each partition needs at least one page of max_tracked and max_activity",
+        ),
+        (vec![("http.bulk_timeout", "25h")], "`http.bulk_timeout`: 1day 1h is not allowed: 1ms to 1day are"),
         (vec![("http.request_timeout", "0s")], "`http.request_timeout`: 0s is not allowed: 1ms to 1h are"),
         (
             vec![("http.max_body_bytes", "16777217")],
@@ -299,6 +453,82 @@ fn values_that_do_not_fit_together_are_told_why() {
     ] {
         assert_eq!(error(&flags(&all)), message);
     }
+}
+
+#[test]
+fn a_setting_of_another_algorithm_is_told_whose_it_is() {
+    for (algorithm, setting, value, whose) in [
+        ("sliding", "hard_limit_factor", "2", "suppressed limits do"),
+        ("sliding", "burst", "2", "token limits do"),
+        ("sliding", "limit", "2", "calendar limits do"),
+        ("smooth", "hard_limit_factor", "2", "suppressed limits do"),
+        ("smooth", "lease", "true", "sliding and calendar limits do"),
+        ("suppressed", "on_lapse", "spend", "sliding and calendar limits do"),
+        ("token", "window", "60s", "sliding, suppressed and smooth limits do"),
+        ("token", "coalesce", "1s", "sliding, suppressed and smooth limits do"),
+        ("token", "max_reservations", "5", "sliding and calendar limits do"),
+        ("token", "lease_duration", "1s", "sliding and calendar limits do"),
+        ("calendar", "rate", "5/s", "sliding, suppressed, smooth and token limits do"),
+        ("calendar", "burst", "5", "token limits do"),
+        ("suppressed", "period", "day", "calendar limits do"),
+        ("suppressed", "safety_buffer", "1", "calendar limits do"),
+        ("suppressed", "counter_ttl", "1h", "calendar limits do"),
+    ] {
+        let path = format!("limits.api.{setting}");
+        let told = error(&flags(&[("limits.api.algorithm", algorithm), (&path, value)]));
+        let expected =
+            format!("`{path}`: {algorithm} limits have no such setting: {whose} (`limits.api.algorithm`)");
+        assert_eq!(told, expected);
+    }
+    // What says nothing is nobody's.
+    load(&flags(&[("limits.api.algorithm", "token"), ("limits.api.lease", "false")]));
+}
+
+#[test]
+fn every_algorithm_has_its_defaults() {
+    for (all, capacity, window) in [
+        (vec![("limits.api.algorithm", "sliding")], 300, 60),
+        (vec![("limits.api.algorithm", "suppressed")], 300, 60),
+        (vec![("limits.api.algorithm", "smooth")], 300, 60),
+        (vec![("limits.api.algorithm", "token")], 5, 1),
+        (vec![("limits.api.algorithm", "token"), ("limits.api.rate", "100/m")], 100, 60),
+        (vec![("limits.api.algorithm", "token"), ("limits.api.rate", "0.5/s")], 1, 2),
+        (vec![("limits.api.algorithm", "calendar")], 4975, 3600),
+        (vec![("limits.api.algorithm", "calendar"), ("limits.api.period", "minute")], 4975, 60),
+        (vec![("limits.api.algorithm", "calendar"), ("limits.api.limit", "100")], 75, 3600),
+    ] {
+        let settings = load(&flags(&all));
+        let algorithm = settings.limits[0].algorithm;
+        assert_eq!((algorithm.capacity(), algorithm.window_size_seconds()), (capacity, window), "{all:?}");
+    }
+    let suppressed = load(&flags(&[("limits.api.algorithm", "suppressed")])).limits[0].algorithm;
+    let Algorithm::Suppressed(suppressed) = suppressed else { panic!("{suppressed:?}") };
+    assert_eq!(suppressed.hard_capacity(), Some(300), "a hard limit factor of 1");
+}
+
+/// `CALL_LIMIT_PER_HOUR`, `COURTLISTENER_SAFETY_BUFFER` and `REDIS_COUNTER_TTL_HOURS`.
+#[test]
+fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
+    let settings = load(&environment(&[
+        ("TIDEGATE_LIMITS__RATE_LIMIT__ALGORITHM", "calendar"),
+        ("TIDEGATE_LIMITS__RATE_LIMIT__LIMIT", "1000"),
+        ("TIDEGATE_LIMITS__RATE_LIMIT__SAFETY_BUFFER", "10"),
+        ("TIDEGATE_LIMITS__RATE_LIMIT__COUNTER_TTL", "3h"),
+    ]));
+    let Algorithm::Calendar(calendar) = settings.limits[0].algorithm else { panic!("{settings:?}") };
+    assert_eq!((calendar.limit(), calendar.safety_buffer(), calendar.capacity()), (1000, 10, 990));
+    assert_eq!((calendar.counter_ttl(), calendar.period()), (Duration::from_secs(3 * 3600), Period::Hour));
+}
+
+#[test]
+fn leases_are_told_how_many_share() {
+    let lease = |all: &[(&str, &str)]| load(&flags(all)).limits[0].options.lease;
+    assert_eq!(lease(&[("limits.api.nodes", "4")]), None);
+    assert_eq!(lease(&[("limits.api.lease", "false")]), None);
+    assert_eq!(lease(&[("limits.api.lease", "true")]).unwrap().nodes.get(), 8);
+    let all = [("limits.api.lease", "true"), ("limits.api.nodes", "4"), ("limits.api.lease_duration", "2s")];
+    let lease = lease(&all).unwrap();
+    assert_eq!((lease.nodes.get(), lease.duration), (4, Some(Duration::from_secs(2))));
 }
 
 #[test]
@@ -324,9 +554,32 @@ fn a_password_is_not_shown() {
 
 #[test]
 fn the_files_to_start_from_are_right() {
-    for (name, limits) in [("minimal", 1), ("dev", 2), ("prod", 2)] {
+    for (name, limits) in [("minimal", 1), ("dev", 2), ("prod", 3)] {
         let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
         assert_eq!(load(&sources).limits.len(), limits, "{name}");
+    }
+}
+
+/// The values of the document that hot pages come from.
+#[test]
+fn the_files_to_start_from_have_hot_pages_as_they_were() {
+    for (name, tracked, trending, window, members, hot, cleanup) in [
+        ("dev", 1000, 5, 15, 100, 2, 5),
+        ("prod", 5000, 10, 30, 200, 3, 2),
+        ("minimal", 100, 3, 10, 50, 2, 10),
+    ] {
+        let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
+        let settings = load(&sources);
+        let [space] = settings.hot.as_slice() else { panic!("{name}: {settings:?}") };
+        let mut expected = HotOptions::default();
+        expected.max_tracked = tracked;
+        expected.promotion_threshold = trending;
+        expected.window_duration = Duration::from_secs(window * 60);
+        expected.max_members_per_page = members;
+        expected.hot_threshold = hot;
+        expected.cleanup_interval = Duration::from_secs(cleanup * 60);
+        assert_eq!((space.name.as_str(), &space.options), ("pages", &expected), "{name}");
     }
 }

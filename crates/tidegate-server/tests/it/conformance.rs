@@ -1,12 +1,18 @@
 //! The library's conformance suite, through the HTTP API: what a caller is told
 //! in JSON is what the library says, field by field.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
-use tidegate::limit::{Admitted, Decision, LimitOptions, Quota, Receipt, Rejected, Sliding, Source, Wait};
+use tidegate::limit::{
+    Admitted, Algorithm, Decision, LimitOptions, Override, Quota, Receipt, Rejected, Source, Suppression,
+    Wait,
+};
+use tidegate::random::Random;
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::{Face, Kit};
+use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit};
 use tidegate::{Error, Key, Rate, Result, Tidegate, limit_conformance};
 use tidegate_server::http::App;
 
@@ -15,65 +21,174 @@ use crate::support::{Answer, call};
 struct OverHttp;
 
 impl Kit for OverHttp {
-    type Face = Client;
+    type Gate = Server;
 
-    async fn fresh(&self, sliding: Sliding, clock: ManualClock) -> Client {
+    async fn fresh(&self, limits: &[(&str, Algorithm)], clock: ManualClock, seed: u64) -> Server {
         let mut options = StoreOptions::default();
         options.clock = clock.into();
+        options.random = Random::seeded(seed);
         let gate = Tidegate::open_with("memory:", options).await.unwrap();
-        let limit = gate.limit("api", sliding, LimitOptions::default()).unwrap();
-        Client(App::new(gate, [limit]))
+        let open = |(name, algorithm): &(&str, Algorithm)| {
+            gate.limit(name, *algorithm, LimitOptions::default()).unwrap()
+        };
+        let limits: Vec<_> = limits.iter().map(open).collect();
+        Server(App::new(gate, limits))
     }
 }
 
 #[derive(Clone)]
-struct Client(App);
+struct Server(App);
+
+impl Gate for Server {
+    type Face = Client;
+
+    fn limit(&self, name: &str) -> Client {
+        Client { app: self.0.clone(), limit: name.to_owned() }
+    }
+
+    async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
+        let limits: Vec<_> =
+            limits.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
+        let body = with_subject(key, json!({"limits": limits})).to_string();
+        let answer = call(&self.0, "POST", "/v1/limits/take", &body).await;
+        let body = checked(&answer)?;
+        let said: Vec<(String, Decision)> = body["limits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|said| (said["limit"].as_str().unwrap().to_owned(), decision(said)))
+            .collect();
+        let members = |of: fn(&str, &Quota) -> String| {
+            let members = said.iter().map(|(limit, decision)| of(limit, decision.quota()));
+            members.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(answer.header("ratelimit"), Some(&*members(ratelimit)));
+        assert_eq!(answer.header("ratelimit-policy"), Some(&*members(policy)));
+        let is_admitted = said.iter().all(|(_, decision)| decision.is_admitted());
+        assert_eq!(answer.status, status(is_admitted));
+        assert_eq!(body["outcome"], if is_admitted { "admitted" } else { "rejected" });
+        let refused = said.iter().filter(|(_, decision)| !decision.is_admitted());
+        let refused: Vec<_> = refused.map(|(limit, _)| limit.as_str()).collect();
+        if !is_admitted {
+            assert_eq!(body["violated-policies"], json!(refused));
+        }
+        Ok(said)
+    }
+}
+
+#[derive(Clone)]
+struct Client {
+    app: App,
+    limit: String,
+}
 
 impl Client {
     async fn post(&self, what: &str, body: Value) -> Answer {
-        call(&self.0, "POST", &format!("/v1/limits/api/{what}"), &body.to_string()).await
+        call(&self.app, "POST", &format!("/v1/limits/{}/{what}", self.limit), &body.to_string()).await
     }
 
-    async fn with_key(&self, method: &str, key: &str) -> Answer {
+    async fn with_key(&self, method: &str, key: &str, what: &str, body: &str) -> Answer {
         let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        call(&self.0, method, &format!("/v1/limits/api/keys/{encoded}"), "").await
+        let subject = if key == EVERYONE { "everyone".to_owned() } else { format!("keys/{encoded}") };
+        call(&self.app, method, &format!("/v1/limits/{}/{subject}{what}", self.limit), body).await
+    }
+
+    /// The decision in an answer, and its header fields.
+    fn decision(&self, answer: &Answer) -> Result<Decision> {
+        let decision = decision(&checked(answer)?);
+        let quota = decision.quota();
+        assert_eq!(answer.header("ratelimit"), Some(&*ratelimit(&self.limit, quota)));
+        assert_eq!(answer.header("ratelimit-policy"), Some(&*policy(&self.limit, quota)));
+        Ok(decision)
     }
 }
 
 impl Face for Client {
     async fn take(&self, key: &str, cost: u64, rate: Option<Rate>) -> Result<Decision> {
-        let mut body = json!({"key": key, "cost": cost});
+        let mut body = with_subject(key, json!({"cost": cost}));
         if let Some(rate) = rate {
             body["rate"] = rate.to_string().into();
         }
         let answer = self.post("take", body).await;
-        let decision = decision(&answer)?;
-        let expected = if decision.is_admitted() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-        assert_eq!(answer.status, expected);
+        let decision = self.decision(&answer)?;
+        assert_eq!(answer.status, status(decision.is_admitted()));
         let seconds = decision.wait().map(|wait| wait.retry_after_ms.div_ceil(1000).to_string());
         assert_eq!(answer.header("retry-after"), seconds.as_deref());
         Ok(decision)
     }
 
     async fn peek(&self, key: &str) -> Result<Decision> {
-        decision(&self.with_key("GET", key).await)
+        let answer = self.with_key("GET", key, "", "").await;
+        let decision = self.decision(&answer)?;
+        assert_eq!(answer.status, StatusCode::OK);
+        Ok(decision)
     }
 
     async fn refund(&self, key: &str, receipt: Receipt) -> Result<u64> {
-        let answer = self.post("refund", json!({"key": key, "receipt": receipt.to_string()})).await;
+        let answer = self.post("refund", with_subject(key, json!({"receipt": receipt.to_string()}))).await;
         Ok(checked(&answer)?["refunded"].as_u64().unwrap())
     }
 
     async fn reset(&self, key: &str) -> Result<()> {
-        assert_eq!(self.with_key("DELETE", key).await.status, StatusCode::NO_CONTENT);
-        Ok(())
+        done(&self.with_key("DELETE", key, "", "").await)
     }
+
+    async fn set_override(&self, key: &str, rate: Rate, lasting: Duration) -> Result<()> {
+        let body = json!({"rate": rate.to_string(), "lasting_ms": lasting.as_millis() as u64}).to_string();
+        checked(&self.with_key("PUT", key, "/override", &body).await).map(|_| ())
+    }
+
+    async fn get_override(&self, key: &str) -> Result<Option<Override>> {
+        let answer = self.with_key("GET", key, "/override", "").await;
+        if answer.status == StatusCode::NOT_FOUND {
+            assert_eq!(answer.json()["type"], "urn:tidegate:problem:no-override");
+            return Ok(None);
+        }
+        let body = checked(&answer)?;
+        let rate = body["rate"].as_str().unwrap().parse().unwrap();
+        let lasting = Duration::from_millis(body["lasting_ms"].as_u64().unwrap());
+        Ok(Some(Override { rate, lasting }))
+    }
+
+    async fn clear_override(&self, key: &str) -> Result<()> {
+        done(&self.with_key("DELETE", key, "/override", "").await)
+    }
+}
+
+fn status(is_admitted: bool) -> StatusCode {
+    if is_admitted { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
+}
+
+fn ratelimit(limit: &str, quota: &Quota) -> String {
+    format!("\"{limit}\";r={};t={}", quota.remaining, quota.reset_after_ms.div_ceil(1000))
+}
+
+fn policy(limit: &str, quota: &Quota) -> String {
+    format!("\"{limit}\";q={};w={}", quota.capacity, quota.window_size_seconds)
+}
+
+/// An answer without a body, or an error.
+fn done(answer: &Answer) -> Result<()> {
+    match answer.status {
+        StatusCode::NO_CONTENT => Ok(()),
+        _ => checked(answer).map(|body| panic!("{body}")),
+    }
+}
+
+/// A body with its subject, if it has one.
+fn with_subject(key: &str, mut body: Value) -> Value {
+    if key != EVERYONE {
+        body["key"] = key.into();
+    }
+    body
 }
 
 /// The body of an answer that is not an error.
 fn checked(answer: &Answer) -> Result<Value> {
-    if answer.status != StatusCode::OK && answer.status != StatusCode::TOO_MANY_REQUESTS {
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{answer:?}");
+    let answers = [StatusCode::OK, StatusCode::CREATED, StatusCode::TOO_MANY_REQUESTS];
+    if !answers.contains(&answer.status) {
+        let errors = [StatusCode::BAD_REQUEST, StatusCode::CONFLICT];
+        assert!(errors.contains(&answer.status), "{answer:?}");
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
         return Err(any_error());
     }
@@ -85,8 +200,7 @@ fn any_error() -> Error {
     Key::new("").unwrap_err()
 }
 
-fn decision(answer: &Answer) -> Result<Decision> {
-    let body = checked(answer)?;
+fn decision(body: &Value) -> Decision {
     let number = |field: &str| body[field].as_u64();
     let quota = Quota {
         capacity: number("capacity").unwrap(),
@@ -94,16 +208,12 @@ fn decision(answer: &Answer) -> Result<Decision> {
         reset_after_ms: number("reset_after_ms").unwrap(),
         window_size_seconds: number("window_size_seconds").unwrap(),
     };
-    let seconds = quota.reset_after_ms.div_ceil(1000);
-    assert_eq!(answer.header("ratelimit"), Some(&*format!("\"api\";r={};t={seconds}", quota.remaining)));
-    let policy = format!("\"api\";q={};w={}", quota.capacity, quota.window_size_seconds);
-    assert_eq!(answer.header("ratelimit-policy"), Some(&*policy));
     assert_eq!(body["source"], "store");
     let source = Source::Store;
-    Ok(match body["outcome"].as_str().unwrap() {
+    match body["outcome"].as_str().unwrap() {
         "admitted" => {
             let receipt = body["receipt"].as_str().map(|text| text.parse().unwrap());
-            Decision::Admitted(Admitted { receipt, quota, source })
+            Decision::Admitted(Admitted { receipt, quota, source, read_at: None })
         }
         "rejected" => {
             let wait = number("retry_after_ms").map(|retry_after_ms| Wait {
@@ -112,8 +222,13 @@ fn decision(answer: &Answer) -> Result<Decision> {
             });
             Decision::Rejected(Rejected { wait, quota, source })
         }
+        "suppressed" => {
+            let suppression_factor = body["suppression_factor"].as_f64().unwrap();
+            let is_allowed = body["is_allowed"].as_bool().unwrap();
+            Decision::Suppressed(Suppression { suppression_factor, is_allowed, quota, source })
+        }
         other => panic!("{other}"),
-    })
+    }
 }
 
 limit_conformance!(over_http, OverHttp);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate::clock::monotonic;
+use tidegate_server::http::App;
 use tidegate_server::serve::{Ended, run};
 use tidegate_server::settings::HttpSettings;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,43 +15,46 @@ use tokio::task::JoinHandle;
 use crate::support::{fixture, soon};
 
 /// A server of this test's own.
-struct Running {
+pub(crate) struct Running {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Ended>,
 }
 
 async fn start(settings: HttpSettings) -> Running {
+    start_with(settings, fixture().await.app).await
+}
+
+pub(crate) async fn start_with(settings: HttpSettings, app: App) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
-    let app = fixture().await.app;
     let ended =
         tokio::spawn(async move { run(listener, app, &settings, async { drop(stopped.await) }).await });
     Running { address, stop, ended }
 }
 
 impl Running {
-    async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client(soon(TcpStream::connect(self.address)).await.unwrap())
     }
 
-    async fn stop(self) -> Ended {
+    pub(crate) async fn stop(self) -> Ended {
         // It may have ended already.
         let _ = self.stop.send(());
         soon(self.ended).await.unwrap()
     }
 }
 
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    async fn send(&mut self, text: &str) {
+    pub(crate) async fn send(&mut self, text: &str) {
         soon(self.0.write_all(text.as_bytes())).await.unwrap();
     }
 
     /// Everything up to and including `end`.
-    async fn read_until(&mut self, end: &str) -> String {
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
             let byte = soon(self.0.read_u8()).await.unwrap_or_else(|_| panic!("ended: {text}"));
@@ -60,13 +64,13 @@ impl Client {
     }
 
     /// Everything up to the end; a reset is one too.
-    async fn read_to_end(&mut self) -> String {
+    pub(crate) async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = soon(self.0.read_to_end(&mut bytes)).await;
         String::from_utf8(bytes).unwrap()
     }
 
-    async fn healthz(&mut self) {
+    pub(crate) async fn healthz(&mut self) {
         self.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
         let answer = self.read_until("\r\n\r\nok").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");

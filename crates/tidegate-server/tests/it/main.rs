@@ -2,13 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod algorithms;
+mod all;
 mod api;
 mod bad_input;
 mod cli;
 mod config;
 mod conformance;
+mod hot;
+mod hot_bulk;
+mod hot_cli;
+mod hot_conformance;
+mod hot_events;
+mod hot_redis;
+mod hot_replay;
 mod lifecycle;
+mod on_redis;
 mod outage;
+mod overrides;
+mod reservations;
 mod support;
 mod timing;
 mod together;

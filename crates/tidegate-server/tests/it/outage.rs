@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::json;
+use tidegate::hot::HotOptions;
 use tidegate::limit::{LimitOptions, Sliding};
 use tidegate::store::StoreOptions;
 use tidegate::{Outage, Share, Tidegate};
 use tidegate_server::http::App;
 
-use crate::support::call;
+use crate::support::{bulk, call};
 
 /// A server that never answers, and limits on it, one for each policy.
 async fn away() -> (TcpListener, App) {
@@ -28,7 +29,8 @@ async fn away() -> (TcpListener, App) {
         options.outage = outage;
         gate.limit(name, sliding, options).unwrap()
     });
-    (silent, App::new(gate, limits))
+    let hot = gate.hot("pages", HotOptions::default()).unwrap();
+    (silent, App::new(gate, limits).with_hot([hot]))
 }
 
 #[tokio::test]
@@ -58,12 +60,56 @@ async fn each_policy_answers_in_its_way_and_says_so() {
 }
 
 #[tokio::test]
+async fn of_several_policies_the_one_that_refuses_decides() {
+    let (_silent, app) = away().await;
+    let take = async |limits: &[&str]| {
+        let limits: Vec<_> = limits.iter().map(|limit| json!({"limit": limit})).collect();
+        call(&app, "POST", "/v1/limits/take", &json!({"key": "a", "limits": limits}).to_string()).await
+    };
+    let admitted = take(&["open", "local"]).await;
+    assert_eq!(admitted.status, 200);
+    let limits = admitted.json()["limits"].clone();
+    assert_eq!([&limits[0]["source"], &limits[1]["source"]], ["policy", "local"]);
+    let refused = take(&["open", "closed", "local"]).await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, Some("1")));
+    assert_eq!(refused.json()["violated-policies"], json!(["closed"]));
+    assert_eq!(call(&app, "GET", "/v1/limits/local/keys/a", "").await.json()["remaining"], 74);
+}
+
+#[tokio::test]
 async fn what_has_no_policy_is_an_error_for_now() {
     let (_silent, app) = away().await;
-    for (method, path, body) in [("DELETE", "/v1/limits/open/keys/a", ""), ("GET", "/readyz", "")] {
+    let rate = r#"{"rate":"1/s","lasting":"1h"}"#;
+    for (method, path, body) in [
+        ("DELETE", "/v1/limits/open/keys/a", ""),
+        ("PUT", "/v1/limits/open/keys/a/override", rate),
+        ("GET", "/v1/limits/open/keys/a/override", ""),
+        ("DELETE", "/v1/limits/open/everyone/override", ""),
+        ("PUT", "/v1/limits/open/keys/a/reservations/r", r#"{"lasting":"1s"}"#),
+        ("POST", "/v1/limits/open/keys/a/reservations/r/commit", ""),
+        ("GET", "/v1/hot/pages", ""),
+        ("GET", "/v1/hot/pages/pages/a", ""),
+        ("GET", "/v1/hot/pages/pages/a/window", ""),
+        ("GET", "/v1/hot/pages/events", ""),
+        ("POST", "/v1/hot/pages/cleanup", ""),
+        ("GET", "/readyz", ""),
+    ] {
         let answer = call(&app, method, path, body).await;
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("1")), "{path}");
         assert_eq!(answer.json()["type"], "urn:tidegate:problem:store-unavailable");
     }
     assert_eq!(call(&app, "GET", "/healthz", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn edits_are_dropped_and_counted_as_such() {
+    let (_silent, app) = away().await;
+    let one = call(&app, "POST", "/v1/hot/pages/edits", r#"{"page":"a","id":"1"}"#).await;
+    assert_eq!((one.status.as_u16(), &one.json()["outcome"]), (200, &json!("dropped")));
+    let lines = (0..3).map(|id| format!("{{\"page\":\"a\",\"id\":\"{id}\"}}\n")).collect::<String>();
+    let many = bulk(&app, "/v1/hot/pages/edits", lines).await;
+    assert_eq!((many.status.as_u16(), &many.json()["good"]), (200, &json!(3)));
+    assert_eq!(many.json()["outcomes"]["dropped"], 3);
+    let metrics = app.gate().metrics();
+    assert!(metrics.contains("tidegate_hot_dropped_edits_total{space=\"pages\"} 4\n"), "{metrics}");
 }

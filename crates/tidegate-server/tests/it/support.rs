@@ -10,31 +10,73 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tidegate::Tidegate;
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{LimitOptions, Sliding};
+use tidegate::random::Random;
 use tidegate::store::StoreOptions;
 use tidegate_server::http::{App, router};
+use tidegate_server::settings::{Flag, Settings, Sources};
 use tower_service::Service as _;
 
-/// The start of a bucket of 600 ms.
-const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+/// The start of a bucket of 600 ms, and of an hour: 2027-01-15 08:00 UTC.
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A limit `api` of 300 per 60 s, in this process.
+/// Limits under test; unless told otherwise `api` of 300 per 60 s, in this process.
 pub(crate) struct Fixture {
     pub(crate) app: App,
     pub(crate) clock: ManualClock,
 }
 
 pub(crate) async fn fixture() -> Fixture {
-    let clock = ManualClock::at(START);
-    let mut options = StoreOptions::default();
-    options.clock = clock.clone().into();
-    let gate = Tidegate::open_with("memory:", options).await.unwrap();
-    let sliding = Sliding::new("5/s".parse().unwrap(), Duration::from_secs(60)).unwrap();
-    let limit = gate.limit("api", sliding, LimitOptions::default()).unwrap();
-    Fixture { app: App::new(gate, [limit]), clock }
+    serving(&[]).await
+}
+
+/// What these settings of limits say, each `NAME.SETTING=VALUE`.
+pub(crate) async fn serving(limits: &[&str]) -> Fixture {
+    serving_on("memory:", limits).await
+}
+
+pub(crate) async fn serving_on(url: &str, limits: &[&str]) -> Fixture {
+    Fixture::of(url, &settings("limits", limits), START).await
+}
+
+/// What these settings of spaces say, each `NAME.SETTING=VALUE`.
+pub(crate) async fn serving_hot(spaces: &[&str]) -> Fixture {
+    Fixture::of("memory:", &settings("hot", spaces), START).await
+}
+
+pub(crate) fn settings(family: &str, all: &[&str]) -> Settings {
+    let flags = all.iter().map(|one| {
+        let (path, value) = one.split_once('=').unwrap();
+        Flag { given_as: "--set", path: format!("{family}.{path}"), value: value.to_owned() }
+    });
+    Settings::load(&Sources { flags: flags.collect(), ..Sources::default() }).unwrap()
 }
 
 impl Fixture {
+    /// The limits of `settings`, on the store at `url` and a clock that starts at `start`.
+    pub(crate) async fn of(url: &str, settings: &Settings, start: Timestamp) -> Self {
+        let clock = ManualClock::at(start);
+        let mut options = StoreOptions::default();
+        options.clock = clock.clone().into();
+        options.random = Random::seeded(1);
+        options.deadline = SOON;
+        let gate = Tidegate::open_with(url, options).await.unwrap();
+        let limits: Vec<_> = settings.limits.iter().map(|limit| limit.open(&gate).unwrap()).collect();
+        let spaces: Vec<_> = settings.hot.iter().map(|space| space.open(&gate).unwrap()).collect();
+        Self { app: App::new(gate, limits).with_hot(spaces), clock }
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        call(&self.app, "POST", path, body).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+        call(&self.app, "PUT", path, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        call(&self.app, "DELETE", path, "").await
+    }
+
     pub(crate) async fn take(&self, body: &str) -> Answer {
         call(&self.app, "POST", "/v1/limits/api/take", body).await
     }
@@ -42,6 +84,12 @@ impl Fixture {
     pub(crate) async fn get(&self, path: &str) -> Answer {
         call(&self.app, "GET", path, "").await
     }
+}
+
+/// Edits in bulk.
+pub(crate) async fn bulk(app: &App, path: &str, lines: impl Into<Body>) -> Answer {
+    let request = Request::post(path).header("content-type", "application/x-ndjson");
+    send(router(app.clone()), request.body(lines.into()).unwrap()).await
 }
 
 /// A response, read to its end.

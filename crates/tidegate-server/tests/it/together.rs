@@ -6,10 +6,11 @@ use std::thread;
 
 use tidegate::testkit::RedisServer;
 
-use crate::cli::Server;
+use crate::cli::{Server, run, tidegate};
 
-/// Takes `count` times over one connection; how many were admitted.
-fn admitted(address: &str, key: &str, count: usize) -> usize {
+/// Takes `count` times over one connection; how many were admitted. All are decided
+/// by one of `sources`.
+fn admitted(address: &str, key: &str, count: usize, sources: &[&str]) -> usize {
     let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
     let body = format!("{{\"key\":\"{key}\"}}");
     let request = format!(
@@ -33,11 +34,22 @@ fn admitted(address: &str, key: &str, count: usize) -> usize {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
         let body = String::from_utf8(body).unwrap();
-        assert!(body.contains(r#""source":"store""#), "{body}");
+        assert!(sources.iter().any(|source| body.contains(&format!("\"source\":\"{source}\""))), "{body}");
         assert!(status == "200" || status == "429", "{status}: {body}");
         admitted += usize::from(status == "200");
     }
     admitted
+}
+
+/// Eight takers of 100 each on two servers; how many were admitted.
+fn eight_hundred(servers: &[Server], sources: &'static [&str]) -> usize {
+    let takers: Vec<_> = (0..8)
+        .map(|i| {
+            let address = servers[i % 2].address().to_owned();
+            thread::spawn(move || admitted(&address, "user_123", 100, sources))
+        })
+        .collect();
+    takers.into_iter().map(|taker| taker.join().unwrap()).sum()
 }
 
 #[test]
@@ -46,13 +58,36 @@ fn two_servers_on_one_redis_admit_exactly_the_capacity() {
     let deadline = ["--set", "store.deadline=10s"];
     let servers: Vec<_> =
         (0..2).map(|_| Server::start(&[&["--store", &redis.url()], &deadline[..]].concat())).collect();
-    let takers: Vec<_> = (0..8)
-        .map(|i| {
-            let address = servers[i % 2].address().to_owned();
-            thread::spawn(move || admitted(&address, "user_123", 100))
-        })
-        .collect();
-    let total: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-    assert_eq!(total, 300);
+    assert_eq!(eight_hundred(&servers, &["store"]), 300);
+    assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
+}
+
+#[test]
+fn servers_that_lease_give_back_what_they_did_not_spend() {
+    let redis = RedisServer::start();
+    let mut leased = vec!["--store", "", "--set", "store.deadline=10s", "--set", "limits.api.rate=1000/s"];
+    leased.extend(["--set", "limits.api.lease=true", "--set", "limits.api.nodes=2"]);
+    let url = redis.url();
+    leased[1] = &url;
+    let servers: Vec<_> = (0..2).map(|_| Server::start(&leased)).collect();
+    assert_eq!(eight_hundred(&servers, &["lease", "store"]), 800);
+    for server in servers {
+        let metrics = server.get("/metrics");
+        let counted = |outcome: &str| {
+            let row = format!(
+                "tidegate_limit_decisions_total{{limit=\"api\",outcome=\"{outcome}\",source=\"lease\"}} "
+            );
+            let (_, rest) = metrics.split_once(&row).expect(&metrics);
+            rest.split_once('\n').unwrap().0.parse::<u64>().unwrap()
+        };
+        assert!(counted("admitted") > 200, "{metrics}");
+        let (code, log) = server.signal("TERM");
+        assert_eq!(code, Some(0), "{log}");
+    }
+    let mut peek = tidegate(&["limit", "peek", "api", "user_123", "--json"]);
+    peek.args(&leased);
+    let (_, out, err) = run(peek);
+    let peeked: serde_json::Value = serde_json::from_str(&out).expect(&err);
+    assert_eq!((&peeked["capacity"], &peeked["remaining"]), (&60_000.into(), &59_200.into()), "{out}");
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }

@@ -1,0 +1,121 @@
+//! Whom a command asks: a server, or a store, which is a server without a socket.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use tower_service::Service as _;
+
+use super::args::Target;
+use super::client::{Begun, Server};
+use super::request::Asked;
+use crate::http::{App, router};
+use crate::settings::{Settings, Sources};
+
+/// One of the two, for as many questions as there are.
+pub(super) enum Asking {
+    Server(Server),
+    Store(App),
+}
+
+/// An answer as it comes.
+pub(super) enum Stream {
+    Server(Box<Begun>),
+    Store(Response<Body>),
+}
+
+impl Asking {
+    pub(super) async fn open(target: &Target) -> Result<Self, String> {
+        match target.direct() {
+            Some(sources) => Self::store(&sources).await,
+            None => Self::server(&target.server),
+        }
+    }
+
+    pub(super) fn server(url: &str) -> Result<Self, String> {
+        Server::parse(url).map(Self::Server)
+    }
+
+    pub(super) async fn store(sources: &Sources) -> Result<Self, String> {
+        let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
+        // One question is not worth a block of permits.
+        settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
+        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
+        // Who asks a store wants its answer, not that of an outage policy.
+        gate.store().check().map_err(|error| error.to_string())?;
+        let limits = settings.limits.iter().map(|limit| limit.open(&gate));
+        let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let spaces = settings.hot.iter().map(|space| space.open(&gate));
+        let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        Ok(Self::Store(App::new(gate, limits).with_hot(spaces)))
+    }
+
+    /// The whole answer.
+    pub(super) async fn send(&self, asked: Asked) -> Result<(StatusCode, Bytes), String> {
+        match self {
+            Self::Server(server) => server.send(asked).await,
+            Self::Store(app) => {
+                let response = answer(app, asked).await?;
+                let status = response.status();
+                let collected = response.into_body().collect().await.map_err(|error| error.to_string())?;
+                Ok((status, collected.to_bytes()))
+            }
+        }
+    }
+
+    /// An answer that has no end.
+    pub(super) async fn begin(&self, asked: Asked) -> Result<Stream, String> {
+        match self {
+            Self::Server(server) => Ok(Stream::Server(Box::new(server.begin(asked).await?))),
+            Self::Store(app) => Ok(Stream::Store(answer(app, asked).await?)),
+        }
+    }
+
+    /// What to say of an answer that is none.
+    pub(super) fn failure(&self, status: StatusCode, detail: Option<String>) -> String {
+        match (self, detail) {
+            (Self::Server(_), Some(detail)) => format!("{detail} ({status})"),
+            (Self::Server(server), None) => {
+                format!("{} answered {status}: is that a tidegate server?", server.as_str())
+            }
+            (Self::Store(_), detail) => detail.unwrap_or_else(|| status.to_string()),
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        if let Self::Store(app) = self {
+            app.gate().shutdown().await;
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Server(begun) => begun.response.status(),
+            Self::Store(response) => response.status(),
+        }
+    }
+
+    /// What comes next; none at its end, be it a broken one.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let frame = match self {
+                Self::Server(begun) => begun.response.body_mut().frame().await?.ok()?,
+                Self::Store(response) => response.body_mut().frame().await?.ok()?,
+            };
+            if let Ok(data) = frame.into_data() {
+                return Some(data);
+            }
+        }
+    }
+}
+
+async fn answer(app: &App, asked: Asked) -> Result<Response<Body>, String> {
+    let Asked { method, path, body, media_type } = asked;
+    let body = Body::from(body.unwrap_or_default());
+    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
+    let request = request.body(body).map_err(|error| error.to_string())?;
+    // A router does not fail: it answers.
+    let Ok(response) = router(app.clone()).call(request).await;
+    Ok(response)
+}

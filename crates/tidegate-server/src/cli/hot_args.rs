@@ -1,0 +1,208 @@
+//! What can be written behind `tidegate hot`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::args::{SettingsArgs, Target};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum HotCommand {
+    /// Record one edit
+    #[command(after_help = RECORD_EXAMPLES)]
+    Record {
+        /// The page, with its wiki if there are several
+        page: String,
+        /// Which edit it is: sent twice it counts once
+        #[arg(long)]
+        id: String,
+        /// Who made it
+        #[arg(long, default_value = "")]
+        editor: String,
+        /// By how many bytes the page grew
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+        byte_change: i64,
+        /// When: milliseconds since 1970 or RFC 3339; now unless told
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
+        #[command(flatten)]
+        of: Space,
+    },
+    /// See what is known of a page
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats {
+        /// The page
+        page: String,
+        #[command(flatten)]
+        of: Space,
+    },
+    /// See the hottest pages
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// How many at most, up to 1000
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+        #[command(flatten)]
+        of: Space,
+    },
+    /// See the edits in a page's window
+    #[command(after_help = WINDOW_EXAMPLES)]
+    Window {
+        /// The page
+        page: String,
+        /// From when on
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Until when, included
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+        #[command(flatten)]
+        of: Space,
+    },
+    /// Follow what happens: promoted, replaced, trending, spiking, cooled
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch {
+        /// From this event on, by its cursor; 0-0 is the oldest that is kept
+        #[arg(long, value_name = "CURSOR")]
+        after: Option<String>,
+        /// End after so many events
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+        #[command(flatten)]
+        of: Space,
+    },
+    /// Drop pages whose window is empty, now
+    #[command(after_help = CLEANUP_EXAMPLES)]
+    Cleanup {
+        #[command(flatten)]
+        of: Space,
+    },
+    /// See the spaces and what they are bounded by
+    #[command(after_help = SPACES_EXAMPLES)]
+    Spaces {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Feed a file of edits, by its own times or live, and show the hottest
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Watch the hottest pages in the terminal; q quits
+    #[command(after_help = TOP_EXAMPLES)]
+    Top {
+        /// Show it once, and end
+        #[arg(long)]
+        once: bool,
+        /// How many at most, up to 100
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+        /// How often it is drawn anew
+        #[arg(long, default_value = "1s", value_name = "TIME", value_parser = humantime::parse_duration)]
+        interval: std::time::Duration,
+        #[command(flatten)]
+        of: Space,
+    },
+}
+
+/// A space, and whom to ask about it.
+#[derive(Debug, Args)]
+pub(super) struct Space {
+    /// The space
+    #[arg(long, default_value = "pages")]
+    pub(super) space: String,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// A JSON object per line, gzip or not; - is standard input
+    pub(super) file: PathBuf,
+    /// The field with the page; several are joined. A field inside another is a.b
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', default_value = "page")]
+    pub(super) page_field: Vec<String>,
+    /// What several fields are joined with
+    #[arg(long, value_name = "TEXT", default_value = ":")]
+    pub(super) join: String,
+    /// The field with the time: milliseconds since 1970 or RFC 3339
+    #[arg(long, value_name = "FIELD", default_value = "time")]
+    pub(super) time_field: String,
+    /// The field with the editor
+    #[arg(long, value_name = "FIELD", default_value = "user")]
+    pub(super) editor_field: String,
+    /// The field with the bytes that the page grew by
+    #[arg(long, value_name = "FIELD", default_value = "delta")]
+    pub(super) delta_field: String,
+    /// The field with the edit's id [default: the number of the line]
+    #[arg(long, value_name = "FIELD")]
+    pub(super) id_field: Option<String>,
+    /// The space whose settings apply
+    #[arg(long, default_value = "pages")]
+    pub(super) space: String,
+    /// Where to: with the file's clock a namespace of its own there [default: memory:]
+    #[arg(long, value_name = "URL")]
+    pub(super) store: Option<String>,
+    /// The namespace on --store, which must be nobody else's [default: a new one]
+    #[arg(long, value_name = "NAME", requires = "store", conflicts_with = "rate")]
+    pub(super) namespace: Option<String>,
+    /// Live instead of by the file's clock: so many edits per second, as if made now
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) rate: Option<u32>,
+    /// The server to send to, with --rate [default: http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL", requires = "rate", conflicts_with = "store")]
+    pub(super) server: Option<String>,
+    /// How many of the hottest to show, up to 1000
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(super) top: u32,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) settings: SettingsArgs,
+}
+
+const RECORD_EXAMPLES: &str = "\
+Exit codes: 0 recorded, 1 rejected, too late or dropped, 2 wrong usage or no answer.
+
+Example:
+  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change -12";
+
+const STATS_EXAMPLES: &str = "\
+Exit codes: 0 it is hot, 1 it is not, 2 wrong usage or no answer.
+
+Example:
+  tidegate hot stats 'en:Tide gate' --json";
+
+const LIST_EXAMPLES: &str = "\
+Example:
+  tidegate hot list --limit 10";
+
+const WINDOW_EXAMPLES: &str = "\
+Example:
+  tidegate hot window 'en:Tide gate' --from 2026-11-15T12:00:00Z";
+
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  tidegate hot watch
+  tidegate hot watch --after 0-0 --count 10 --json";
+
+const CLEANUP_EXAMPLES: &str = "\
+Example:
+  tidegate hot cleanup --store redis://127.0.0.1:6379";
+
+const SPACES_EXAMPLES: &str = "\
+Example:
+  tidegate hot spaces --json";
+
+const REPLAY_EXAMPLES: &str = "\
+The file's own times drive the clock, so a day is replayed in seconds, in this process or
+on a Redis, in a namespace of its own whose keys end by themselves.
+
+Examples:
+  tidegate hot replay edits.json.gz --page-field channel,page --top 20
+  tidegate hot replay edits.jsonl --store redis://127.0.0.1:6379 --set hot.pages.window_duration=30m
+  zcat edits.gz | tidegate hot replay - --rate 500 --server http://127.0.0.1:8080";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  tidegate hot top
+  tidegate hot top --once --json --store redis://127.0.0.1:6379";

@@ -1,0 +1,108 @@
+//! By the file's own times, in a space that is nobody else's.
+
+use std::time::Duration;
+
+use tidegate::Name;
+use tidegate::Tidegate;
+use tidegate::clock::{Clock, ManualClock, Timestamp};
+use tidegate::hot::{Hot, Recorded};
+
+use super::super::hot_args::ReplayArgs;
+use super::fields::Mapped;
+use super::report::{Report, Row};
+use super::{Refused, Sink};
+use crate::settings::Settings;
+
+/// Nobody waits for a single edit: rather late than lost.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The longest that a space may go without looking after itself. The file's clock says
+/// when it does.
+const BY_HAND: Duration = Duration::from_secs(86_400);
+
+/// A space and the clock that it goes by.
+pub(super) struct Clocked {
+    gate: Tidegate,
+    hot: Hot,
+    clock: ManualClock,
+    cleanup_interval_ms: u64,
+    next_cleanup_ms: Option<u64>,
+    top: usize,
+    namespace: Option<String>,
+}
+
+impl Clocked {
+    pub(super) async fn open(args: &ReplayArgs) -> Result<Self, String> {
+        let url = args.store.as_deref().unwrap_or("memory:");
+        let mut settings =
+            Settings::load(&args.settings.sources_on(url)).map_err(|error| error.to_string())?;
+        let namespace = match &args.namespace {
+            Some(given) => given.clone(),
+            None => format!("replay-{}-{}", Clock::system().now().as_millis(), std::process::id()),
+        };
+        let checked = Name::new(&namespace).map_err(|error| format!("`--namespace`: {error}"))?;
+        settings.store.namespace = Some(checked);
+        settings.store.deadline = settings.store.deadline.max(DEADLINE);
+        let known: Vec<_> = settings.hot.iter().map(|space| space.name.as_str()).collect();
+        let space = settings.hot.iter().find(|space| space.name.as_str() == args.space);
+        let mut space = space
+            .cloned()
+            .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
+        let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
+        let clock = ManualClock::at(Timestamp::from_millis(0));
+        let gate = settings.store.open_by(clock.clone().into()).await.map_err(|error| error.to_string())?;
+        gate.store().check().map_err(|error| error.to_string())?;
+        let hot = space.open(&gate).map_err(|error| error.to_string())?;
+        Ok(Self {
+            gate,
+            hot,
+            clock,
+            cleanup_interval_ms: cleanup_interval.as_secs() * 1000,
+            next_cleanup_ms: None,
+            top: args.top as usize,
+            namespace: (settings.store.url.scheme() != "memory").then_some(namespace),
+        })
+    }
+
+    /// Moves the clock on, and cleans up if it is time.
+    async fn advance(&mut self, to: Timestamp) -> Result<(), String> {
+        let now_ms = to.as_millis().max(self.clock.now().as_millis());
+        self.clock.set(Timestamp::from_millis(now_ms));
+        let due_ms = *self.next_cleanup_ms.get_or_insert(now_ms + self.cleanup_interval_ms);
+        if due_ms <= now_ms {
+            self.hot.cleanup().await.map_err(|error| error.to_string())?;
+            self.next_cleanup_ms = Some(now_ms + self.cleanup_interval_ms);
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Clocked {
+    async fn edit(&mut self, edit: Mapped, report: &mut Report) -> Result<(), Refused> {
+        self.advance(edit.at).await.map_err(Refused::All)?;
+        let edit = edit.edit(Some(edit.at)).map_err(Refused::Line)?;
+        let recorded = self.hot.record(&edit).await.map_err(|error| Refused::All(error.to_string()))?;
+        if recorded == Recorded::Dropped {
+            // What follows would be wrong.
+            return Err(Refused::All("the store went away".to_owned()));
+        }
+        report.outcomes.count(&recorded);
+        Ok(())
+    }
+
+    async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
+        let told = |error: tidegate::Error| error.to_string();
+        let hottest = self.hot.list(self.top).await.map_err(told)?;
+        report.count = self.hot.count().await.map_err(told)?;
+        report.window_ms = self.hot.options().window_duration.as_secs() * 1000;
+        let row = |it: tidegate::hot::HotPage| Row {
+            page: it.page,
+            edits: it.edits,
+            last_seen_ms: it.last_seen.as_millis(),
+        };
+        report.pages = hottest.into_iter().map(row).collect();
+        report.namespace = self.namespace.take();
+        self.gate.shutdown().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! A file, or standard input, unpacked if it is packed.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use flate2::read::MultiGzDecoder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What every gzip file starts with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// What is read, and how far it has been, on a terminal.
+pub(super) struct Input {
+    pub(super) reader: Box<dyn Read>,
+    pub(super) bar: ProgressBar,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        // It draws on standard error, and nothing unless that is a terminal.
+        if path == Path::new("-") {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(style("{spinner} {bytes} ({bytes_per_sec})"));
+            return Self::of(io::stdin(), bar);
+        }
+        let file = File::open(path)?;
+        let bar = ProgressBar::new(file.metadata()?.len());
+        bar.set_style(style("{bar:40} {percent}% of {total_bytes}, {eta} left"));
+        Self::of(file, bar)
+    }
+
+    fn of(source: impl Read + 'static, bar: ProgressBar) -> io::Result<Self> {
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let mut source = bar.wrap_read(source);
+        let mut start = Vec::with_capacity(GZIP.len());
+        source.by_ref().take(GZIP.len() as u64).read_to_end(&mut start)?;
+        let is_packed = start == GZIP;
+        let whole = Cursor::new(start).chain(source);
+        let reader: Box<dyn Read> =
+            if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+        Ok(Self { reader, bar })
+    }
+}
+
+/// A template of ours is never wrong; a plain bar would do.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

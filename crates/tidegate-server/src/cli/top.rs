@@ -1,0 +1,182 @@
+//! `tidegate hot top`: the hottest pages, drawn anew until somebody has seen enough.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use console::{Term, style, truncate_str};
+use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use tidegate::clock::{Clock, Timestamp};
+use tokio::sync::mpsc;
+
+use super::ask::Asking;
+use super::hot::{path_of, print};
+use super::hot_args::Space;
+use super::hot_told::{Hottest, Ranked, Spaces, detail, printable, read};
+use super::request::Asked;
+
+pub(super) async fn run(of: &Space, once: bool, limit: u32, interval: Duration) -> Result<ExitCode, String> {
+    let asking = Asking::open(&of.target).await?;
+    let top = Top { asking, path: path_of(of), limit };
+    let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let shown = match once || of.target.json || !is_seen {
+        true => top.once(of.target.json).await,
+        false => top.live(interval.max(Duration::from_millis(100))).await,
+    };
+    top.asking.close().await;
+    shown.map(|()| ExitCode::SUCCESS)
+}
+
+struct Top {
+    asking: Asking,
+    path: String,
+    limit: u32,
+}
+
+impl Top {
+    async fn ask(&self, path: String) -> Result<axum::body::Bytes, String> {
+        let (status, answer) = self.asking.send(Asked::get(path)).await?;
+        match status.is_success() {
+            true => Ok(answer),
+            false => Err(self.asking.failure(status, detail(&answer))),
+        }
+    }
+
+    async fn hottest(&self, limit: u32) -> Result<axum::body::Bytes, String> {
+        self.ask(format!("{}?limit={limit}&stats=true", self.path)).await
+    }
+
+    async fn once(&self, json: bool) -> Result<(), String> {
+        let answer = self.hottest(self.limit).await?;
+        if json {
+            return print(&String::from_utf8_lossy(&answer));
+        }
+        let told: Hottest = read(&answer)?;
+        print(&table(&told, None, now(), usize::MAX).join("\n"))
+    }
+
+    async fn live(&self, interval: Duration) -> Result<(), String> {
+        let spaces: Spaces = read(&self.ask("/v1/hot".to_owned()).await?)?;
+        let term = Term::stdout();
+        let _screen = Screen::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
+        let mut keys = keys();
+        let mut ticks = tokio::time::interval(interval);
+        loop {
+            tokio::select! {
+                key = keys.recv() => match key {
+                    Some(b'q' | b'Q' | 3 | 27) | None => return Ok(()),
+                    Some(_) => continue,
+                },
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = ticks.tick() => {}
+            }
+            let (rows, columns) = term.size();
+            let fits = u32::from(rows).saturating_sub(4).clamp(1, 100).min(self.limit);
+            let lines = match self.hottest(fits).await.and_then(|answer| read::<Hottest>(&answer)) {
+                Ok(told) => {
+                    let most =
+                        spaces.spaces.iter().find(|it| it.space == told.space).map(|it| it.max_tracked);
+                    table(&told, most, now(), usize::from(columns))
+                }
+                // It may be back with the next.
+                Err(error) => vec![printable(&error)],
+            };
+            draw(&lines).map_err(|error| format!("cannot draw: {error}"))?;
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+/// Over what was there: no flicker.
+fn draw(lines: &[String]) -> std::io::Result<()> {
+    let mut text = String::from("\x1b[H");
+    for line in lines {
+        text += line;
+        text += "\x1b[K\r\n";
+    }
+    text += "\x1b[J";
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// A head and a line for each page, none wider than `width`.
+fn table(told: &Hottest, most: Option<u64>, now: Timestamp, width: usize) -> Vec<String> {
+    let window = humantime::format_duration(Duration::from_millis(told.window_ms));
+    let of = most.map(|most| format!(" of {most}")).unwrap_or_default();
+    let keys = if most.is_some() { "   q quits" } else { "" };
+    let mut lines = vec![
+        format!("{}: {}{of} hot, edits of the last {window}{keys}", told.space, told.count),
+        String::new(),
+        style("edits  5 min  editors  latest           page").bold().to_string(),
+    ];
+    lines.extend(told.pages.iter().map(|page| row(page, now)));
+    match width {
+        usize::MAX => lines,
+        width => lines.iter().map(|line| truncate_str(line, width, "…").into_owned()).collect(),
+    }
+}
+
+fn row(it: &Ranked, now: Timestamp) -> String {
+    let (lately, editors, is_trending, is_spiking) = match &it.stats {
+        Some(stats) => {
+            (stats.edits_last_5_minutes, stats.unique_editors, stats.is_trending, stats.is_spiking)
+        }
+        None => (0, 0, false, false),
+    };
+    let mark = match (is_spiking, is_trending) {
+        (true, _) => style(" spiking ").red().to_string(),
+        (_, true) => style("trending ").yellow().to_string(),
+        _ => "         ".to_owned(),
+    };
+    let ago_s = now.as_millis().saturating_sub(it.last_seen_ms) / 1000;
+    let ago = humantime::format_duration(Duration::from_secs(ago_s)).to_string();
+    // The two largest units are enough.
+    let ago: Vec<_> = ago.split(' ').take(2).collect();
+    let ago = format!("{} ago", ago.join(" "));
+    format!("{:>5}  {lately:>5}  {editors:>7}  {ago:<15}  {mark}{}", it.edits, printable(&it.page))
+}
+
+/// Keys as they are pressed. The thread ends with the process.
+fn keys() -> mpsc::Receiver<u8> {
+    let (pressed, keys) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
+            if pressed.blocking_send(byte).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+/// A screen of our own, without echo. What was there before comes back with the end.
+struct Screen {
+    before: Termios,
+}
+
+impl Screen {
+    fn enter() -> std::io::Result<Self> {
+        let before = termios::tcgetattr(std::io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet)?;
+        let screen = Self { before };
+        let mut out = std::io::stdout().lock();
+        out.write_all(b"\x1b[?1049h\x1b[?25l")?;
+        out.flush()?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nothing to be done if the terminal has gone.
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(b"\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
+        let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,52 @@
+//! Several limits at once.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use tidegate::limit::AllDecision;
+use tidegate::{Cost, Key};
+
+use super::App;
+use super::ask::TakeAll;
+use super::body;
+use super::limits::Answered;
+use super::metrics::Operation;
+use super::problem::{PROBLEM_JSON, Problem};
+use super::reply::{Fields, JSON, respond};
+use crate::answer::AllAnswer;
+
+pub(super) async fn take_all(State(app): State<App>, headers: HeaderMap, body: Body) -> Answered {
+    let _timed = app.metrics().timed(Operation::TakeAll);
+    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
+    let ask: TakeAll<'_> = body::parse(&bytes)?;
+    let named = ask.limits.iter().map(|one| Ok((&app.limit(&one.limit)?.limit, one.cost())));
+    let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
+    let key = ask.key()?;
+    let decision = app.gate().take_all(key, &limits).await?;
+    let cost = |name: &str| {
+        let asked = limits.iter().find(|(limit, _)| limit.name().as_str() == name);
+        asked.map_or(Cost::ONE, |(_, cost)| *cost)
+    };
+    Ok(answer(key, &decision, cost))
+}
+
+fn answer(key: Key<'_>, decision: &AllDecision, cost: impl Fn(&str) -> Cost) -> Response {
+    let body = AllAnswer::new(key, decision, cost).to_json();
+    let (status, media_type) = match decision.is_admitted() {
+        true => (StatusCode::OK, JSON),
+        false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
+    };
+    let mut fields = Fields::default();
+    for (name, decision) in decision.decisions() {
+        fields.add(name.as_str(), decision.quota());
+    }
+    let mut response = respond(status, media_type, body);
+    let headers = response.headers_mut();
+    fields.insert_into(headers);
+    if let Some(retry_after_ms) = decision.retry_after_ms() {
+        // Rounded up, so that who waits that long is not refused again.
+        headers.insert(header::RETRY_AFTER, retry_after_ms.div_ceil(1000).max(1).into());
+    }
+    response
+}

@@ -1,0 +1,46 @@
+//! Hot pages: a file each for what comes in, one by one ([`edits`]) or in bulk
+//! ([`bulk`]), what is asked ([`pages`]), and what happens ([`events`]).
+
+mod ask;
+mod bulk;
+mod edits;
+mod events;
+mod pages;
+mod told;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+
+pub(crate) use self::bulk::is_bulk;
+pub(crate) use self::events::Endless;
+use super::App;
+use super::limits::Answered;
+use super::path::{Found, decoded};
+use super::problem::Problem;
+use super::reply::json;
+
+/// The routes.
+pub(super) fn routes(router: Router<App>) -> Router<App> {
+    router
+        .route("/v1/hot", get(spaces))
+        .route("/v1/hot/{space}", get(pages::list))
+        .route("/v1/hot/{space}/edits", post(edits::record))
+        .route("/v1/hot/{space}/events", get(events::watch))
+        .route("/v1/hot/{space}/cleanup", post(pages::cleanup))
+        .route("/v1/hot/{space}/pages/{page}", get(pages::stats))
+        .route("/v1/hot/{space}/pages/{page}/window", get(pages::window))
+        // No router matches an empty page; it deserves a better answer than 404.
+        .route("/v1/hot/{space}/pages/", get(no_page))
+        .route("/v1/hot/{space}/pages//window", get(no_page))
+}
+
+async fn spaces(State(app): State<App>) -> Response {
+    json(axum::http::StatusCode::OK, &told::Spaces::of(app.spaces()))
+}
+
+async fn no_page(State(app): State<App>, path: Found<String>) -> Answered {
+    app.space(&decoded(path)?)?;
+    Err(Problem::empty_page())
+}

@@ -1,0 +1,124 @@
+//! Reservations as resources: made, then committed or released. Every request may
+//! be sent twice.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::Serialize;
+use tidegate::Key;
+use tidegate::limit::{Reservation, ReservationState, Reserve};
+
+use super::App;
+use super::ask;
+use super::body;
+use super::limits::Answered;
+use super::metrics::Operation;
+use super::path::{Found, Named, decoded};
+use super::problem::Problem;
+use super::reply::json;
+use crate::answer;
+
+pub(super) async fn reserve(
+    State(app): State<App>,
+    path: Found<Named>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let _timed = app.metrics().timed(Operation::Reservation);
+    let named = decoded(path)?;
+    let served = app.limit(&named.subject.limit)?;
+    let key = named.subject.key()?;
+    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
+    let ask: ask::Reserve<'_> = body::parse(&bytes)?;
+    let cost = ask.cost();
+    match served.limit.reserve(key, &named.id, cost, ask.lasting()?).await? {
+        Reserve::Held(held) => {
+            let status = if held.is_new { StatusCode::CREATED } else { StatusCode::OK };
+            Ok(told(status, &named, key, &held))
+        }
+        Reserve::Ended(ended) => Err(Problem::conflict(format!(
+            "the reservation {:?} is {}: nothing is held; use another id",
+            named.id,
+            ended.state.as_str()
+        ))),
+        Reserve::Refused(decision) => Ok(served.to_take(key, cost, &decision)),
+    }
+}
+
+pub(super) async fn get(State(app): State<App>, path: Found<Named>) -> Answered {
+    let _timed = app.metrics().timed(Operation::Reservation);
+    let named = decoded(path)?;
+    let limit = &app.limit(&named.subject.limit)?.limit;
+    let key = named.subject.key()?;
+    let found = limit.reservation(key, &named.id).await?.ok_or_else(|| unknown(&named, key))?;
+    Ok(told(StatusCode::OK, &named, key, &found))
+}
+
+pub(super) async fn commit(
+    State(app): State<App>,
+    path: Found<Named>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let _timed = app.metrics().timed(Operation::Reservation);
+    let named = decoded(path)?;
+    let limit = &app.limit(&named.subject.limit)?.limit;
+    let key = named.subject.key()?;
+    // There is nothing to say; but who sends it must be allowed to.
+    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
+    if !bytes.is_empty() {
+        body::parse::<ask::Nothing>(&bytes)?;
+    }
+    let found = limit.commit(key, &named.id).await?;
+    settled(&named, key, found, ReservationState::Committed)
+}
+
+pub(super) async fn release(State(app): State<App>, path: Found<Named>) -> Answered {
+    let _timed = app.metrics().timed(Operation::Reservation);
+    let named = decoded(path)?;
+    let limit = &app.limit(&named.subject.limit)?.limit;
+    let key = named.subject.key()?;
+    let found = limit.release(key, &named.id).await?;
+    settled(&named, key, found, ReservationState::Released)
+}
+
+/// As it was to be, or a conflict with what it is.
+fn settled(named: &Named, key: Key<'_>, found: Option<Reservation>, wanted: ReservationState) -> Answered {
+    let found = found.ok_or_else(|| unknown(named, key))?;
+    match found.state == wanted {
+        true => Ok(told(StatusCode::OK, named, key, &found)),
+        false => Err(Problem::conflict(format!(
+            "the reservation {:?} is {}: it can no longer be {}",
+            named.id,
+            found.state.as_str(),
+            wanted.as_str()
+        ))),
+    }
+}
+
+fn unknown(named: &Named, key: Key<'_>) -> Problem {
+    Problem::no_reservation(&named.subject.limit, key, &named.id)
+}
+
+fn told(status: StatusCode, named: &Named, key: Key<'_>, found: &Reservation) -> Response {
+    #[derive(Serialize)]
+    struct Told<'a> {
+        limit: &'a str,
+        key: Option<&'a str>,
+        id: &'a str,
+        cost: u64,
+        state: &'static str,
+        expires_in_ms: u64,
+    }
+    let Reservation { cost, state, expires_in_ms, .. } = *found;
+    let told = Told {
+        limit: &named.subject.limit,
+        key: answer::subject(key),
+        id: &named.id,
+        cost,
+        state: state.as_str(),
+        expires_in_ms,
+    };
+    json(status, &told)
+}

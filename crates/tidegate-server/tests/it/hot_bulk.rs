@@ -1,0 +1,198 @@
+//! Edits in bulk: counted, explained where they are bad, and never all in memory.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use serde_json::json;
+use tidegate::clock::monotonic;
+use tidegate_server::settings::HttpSettings;
+
+use crate::lifecycle::start_with;
+use crate::support::{START, bulk, serving_hot};
+
+const PATH: &str = "/v1/hot/pages/edits";
+
+#[tokio::test]
+async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
+    let f = serving_hot(&["pages.max_tracked=1"]).await;
+    let lines = [
+        r#"{"page":"a","id":"1","editor":"alice"}"#.to_owned(),
+        String::new(),
+        "not json".to_owned(),
+        r#"{"page":"a","id":"2","byte_change":-5,"at":"2027-01-15T07:59:59Z"}"#.to_owned() + "\r",
+        r#"["a","1"]"#.to_owned(),
+        r#"{"page":"a","id":"2"}"#.to_owned(),
+        r#"{"page":"","id":"3"}"#.to_owned(),
+        r#"{"page":"a","id":"3","user":"x"}"#.to_owned(),
+        format!(r#"{{"page":"a","id":"4","editor":"{}"}}"#, "x".repeat(9000)),
+        r#"{"page":"b","id":"1"}"#.to_owned(),
+        r#"{"page":"b","id":"2"}"#.to_owned(),
+        format!(r#"{{"page":"a","id":"5","at":{}}}"#, START.as_millis() - 4_000_000),
+        r#"{"page":"a","id":"6"}"#.to_owned(),
+    ];
+    let answer = bulk(&f.app, PATH, lines.join("\n")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.json(),
+        json!({
+            "space": "pages", "lines": 13, "good": 7, "bad": 5,
+            "outcomes": {"remembered": 2, "promoted": 1, "added": 1, "rejected": 1, "duplicate": 1,
+                "too_late": 1, "dropped": 0},
+            "bad_lines": [
+                {"line": 3, "detail": "expected ident at column 2"},
+                {"line": 5, "detail": "it is an array: an object is expected"},
+                {"line": 7, "detail": "a key must not be empty: 1 to 255 bytes are allowed"},
+                {"line": 8, "detail": "unknown field `user`, expected one of `page`, `id`, `editor`, `byte_change`, `at` at column 27"},
+                {"line": 9, "detail": "it has more than 8192 bytes"},
+            ],
+        })
+    );
+    let empty = bulk(&f.app, PATH, "").await.json();
+    assert_eq!((&empty["lines"], &empty["good"], &empty["bad"]), (&json!(0), &json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn only_the_first_few_bad_lines_are_explained() {
+    let f = serving_hot(&[]).await;
+    let answer = bulk(&f.app, PATH, "x\n".repeat(500)).await.json();
+    assert_eq!((&answer["bad"], answer["bad_lines"].as_array().unwrap().len()), (&json!(500), 10));
+}
+
+/// Lines are made as they are asked for, and compared with those recorded by then: the
+/// difference is all that can be in memory.
+#[tokio::test]
+async fn a_hundred_thousand_lines_are_never_all_in_memory() {
+    const LINES: u64 = 100_000;
+    const PER_PIECE: u64 = 100;
+    let f = serving_hot(&["pages.max_tracked=1"]).await;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let pieces = {
+        let (gate, ahead) = (f.app.gate().clone(), ahead.clone());
+        stream::unfold(0, move |from| {
+            // Every edit of a page that is not hot counts as activity.
+            let metrics = gate.metrics();
+            let row = "\nactivity_counter_total{space=\"pages\"} ";
+            let recorded = metrics.split_once(row).unwrap().1.split('\n').next().unwrap().parse::<u64>();
+            ahead.fetch_max(from - recorded.unwrap(), Ordering::Relaxed);
+            let to = (from + PER_PIECE).min(LINES);
+            let line = |n: u64| format!("{{\"page\":\"p{n}\",\"id\":\"{n}\",\"editor\":\"u{}\"}}\n", n % 7);
+            let piece: String = (from..to).map(line).collect();
+            std::future::ready((from < LINES).then(|| (Ok::<_, Infallible>(Bytes::from(piece)), to)))
+        })
+    };
+    let begun = monotonic();
+    let answer = bulk(&f.app, PATH, Body::from_stream(pieces)).await;
+    let (took, ahead) = (begun.elapsed(), ahead.load(Ordering::Relaxed));
+    let json = answer.json();
+    assert_eq!((&json["lines"], &json["good"], &json["bad"]), (&json!(LINES), &json!(LINES), &json!(0)));
+    println!("{LINES} lines in {took:?}, {ahead} of them ahead at most");
+    assert!(ahead <= 1000, "{ahead}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+/// The memory of the process, not a promise about it: ten times the lines, and hardly
+/// more memory.
+#[test]
+fn a_server_grows_by_its_pages_and_not_by_the_lines_it_is_sent() {
+    use std::io::{Read as _, Write as _};
+
+    let server = crate::cli::Server::start(&["--set", "hot.pages.max_tracked=100"]);
+    let resident_kb = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let feed = |from: u64, lines: u64| {
+        let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+        stream
+            .write_all(
+                b"POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+                  content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n",
+            )
+            .unwrap();
+        for start in (from..from + lines).step_by(500) {
+            let line =
+                |n: u64| format!("{{\"page\":\"p{}\",\"id\":\"{n}\",\"editor\":\"u{}\"}}\n", n % 100, n % 7);
+            let piece: String = (start..start + 500).map(line).collect();
+            stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(&format!("\"good\":{lines},\"bad\":0")), "{answer}");
+    };
+    feed(0, 20_000);
+    let before = resident_kb();
+    feed(20_000, 200_000);
+    let after = resident_kb();
+    println!("{before} kB after 20,000 lines, {after} kB after 220,000");
+    assert!(after < before + 8 * 1024, "{before} kB, then {after} kB");
+}
+
+/// The bounds on other bodies and other requests are passed many times over.
+#[tokio::test]
+async fn neither_the_bound_on_bodies_nor_that_on_requests_is_for_bulk() {
+    let f = serving_hot(&[]).await;
+    let settings = HttpSettings {
+        request_timeout: Duration::from_secs(1),
+        max_body_bytes: 100,
+        ..HttpSettings::default()
+    };
+    let running = start_with(settings, f.app.clone()).await;
+    let mut client = running.connect().await;
+    client
+        .send(
+            "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+             transfer-encoding: chunked\r\n\r\n",
+        )
+        .await;
+    // Longer than a request may take, and never silent for so long.
+    let begun = monotonic();
+    let mut lines = 0;
+    while begun.elapsed() < Duration::from_millis(1500) {
+        let line = |id: u32| format!("{{\"page\":\"a\",\"id\":\"{id}\"}}\n");
+        let piece: String = (lines..lines + 100).map(line).collect();
+        client.send(&format!("{:x}\r\n{piece}\r\n", piece.len())).await;
+        lines += 100;
+    }
+    client.send("0\r\n\r\n").await;
+    let answer = client.read_until("\"bad_lines\":[]}").await;
+    assert!(answer.contains(&format!("\"good\":{lines},\"bad\":0")), "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn bulk_has_a_time_of_its_own_and_what_came_before_counts() {
+    let f = serving_hot(&[]).await;
+    let soon = Duration::from_millis(200);
+    for (settings, detail) in [
+        (
+            HttpSettings { bulk_timeout: soon, ..HttpSettings::default() },
+            "the request was not complete after 200ms, after 1 good and 0 bad lines, which count",
+        ),
+        (
+            HttpSettings { request_timeout: soon, ..HttpSettings::default() },
+            "nothing has come for 200ms, after 1 good and 0 bad lines, which count",
+        ),
+    ] {
+        let running = start_with(settings, f.app.clone()).await;
+        let mut client = running.connect().await;
+        let line = r#"{"page":"a","id":"1"}"#;
+        client
+            .send(&format!(
+                "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+                 content-length: 1000\r\n\r\n{line}\n"
+            ))
+            .await;
+        let answer = client.read_to_end().await;
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+        assert!(answer.contains(detail), "{answer}");
+        running.stop().await;
+    }
+    let recorded = f.post(PATH, r#"{"page":"a","id":"1"}"#).await.json();
+    assert_eq!(recorded["outcome"], "duplicate", "it has been recorded");
+}
