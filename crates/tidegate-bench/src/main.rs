@@ -5,15 +5,20 @@
 //! missed goal is a line that says `short`, not a failure.
 //!
 //! ```text
-//! cargo run --release -p tidegate-bench -- limit [--quick] [--json FILE]
+//! cargo run --release -p tidegate-bench -- limit|hot [--quick] [--only NAME] [--json FILE]
 //! ```
 
 mod cpu;
 mod heap;
+mod hot;
+mod http_client;
 mod limit;
+mod peers;
 mod redis_server;
 mod report;
 mod rounds;
+mod server;
+mod until;
 
 use std::fs::File;
 use std::io::Write as _;
@@ -35,20 +40,29 @@ static HEAP: heap::Counting = heap::Counting;
 struct Args {
     /// What to measure.
     area: Area,
-    /// Fewer and shorter rounds: all of it within 40 seconds.
+    /// Fewer and shorter rounds: all of it within two minutes.
     #[arg(long)]
     quick: bool,
+    /// Only figures whose names start like this: `limit.http`.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
     /// Write the figures to this file as well, as a JSON list.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// For `hot`, a day of Wikipedia's edits as JSON lines, gzip understood; made up
+    /// unless given.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Area {
     /// Every area.
     All,
-    /// Rate limits, in this process and on Redis.
+    /// Rate limits, in this process, on Redis and over HTTP.
     Limit,
+    /// Hot pages, in this process and on Redis.
+    Hot,
 }
 
 fn main() -> ExitCode {
@@ -71,9 +85,13 @@ fn run(args: &Args) -> Result<()> {
         None => None,
     };
     let effort = Effort::new(args.quick);
-    let figures: Vec<Figure> = match args.area {
-        Area::All | Area::Limit => limit::figures(effort)?,
-    };
+    let mut figures: Vec<Figure> = Vec::new();
+    if matches!(args.area, Area::All | Area::Limit) {
+        figures.extend(limit::figures(effort, &args.only)?);
+    }
+    if matches!(args.area, Area::All | Area::Hot) {
+        figures.extend(hot::figures(effort, &args.only, args.trace.as_deref())?);
+    }
     print!("{}", report::table(&figures));
     if let Some(mut json) = json {
         serde_json::to_writer_pretty(&mut json, &figures)?;

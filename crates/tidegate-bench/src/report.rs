@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 
 use serde::{Serialize, Serializer};
 
-/// What a figure should be. It is about the ratio where there is a peer, and
-/// about our own value where there is none.
+/// What a figure should be. It is about the ratio where there is a peer, unless it
+/// is said to be our own, and about our own value where there is none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// This or less.
@@ -66,6 +66,11 @@ impl Figure {
         }
     }
 
+    /// Whether its name starts like this.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.figure.starts_with(name)
+    }
+
     /// The same, beside a peer.
     pub(crate) fn beside(mut self, peer_name: &'static str, peer: f64) -> Self {
         (self.peer, self.peer_name) = (Some(peer), Some(peer_name));
@@ -76,6 +81,13 @@ impl Figure {
     /// The same, with a goal; without one it is only reported.
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
         self.ok = Some(goal.is_met_by(self.ratio.unwrap_or(self.ours)));
+        self.goal = Some(goal);
+        self
+    }
+
+    /// The same, with a goal for our own value, whatever the peer's is.
+    pub(crate) fn own_goal(mut self, goal: Goal) -> Self {
+        self.ok = Some(goal.is_met_by(self.ours));
         self.goal = Some(goal);
         self
     }

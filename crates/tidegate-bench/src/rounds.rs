@@ -13,7 +13,7 @@ use tidegate::clock::monotonic;
 pub(crate) struct Effort {
     /// Rounds that count.
     pub(crate) rounds: usize,
-    /// Whether all of it has to end within 40 seconds.
+    /// Whether all of it has to end within two minutes.
     pub(crate) quick: bool,
 }
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-use super::takers::Taker;
+use super::takers::{DEADLINE, Taker};
 
 const SCRIPT: &str = include_str!("gcra.lua");
 
@@ -21,7 +22,8 @@ pub(super) struct Gcra {
 impl Gcra {
     pub(super) async fn open(url: &str, keys: &[String]) -> Result<Self> {
         let client = redis::Client::open(url)?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let sha: String = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(SCRIPT)

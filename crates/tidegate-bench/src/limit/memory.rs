@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use governor::{DefaultKeyedRateLimiter, Quota};
 use tidegate::clock::monotonic;
-use tidegate::limit::{InProcess, Sliding};
+use tidegate::limit::{Algorithm, InProcess, Sliding, Token};
 use tidegate::{Cost, Key};
 
 use super::keys::{keys, mixed};
-use super::{GOVERNOR, generous, parts};
+use super::{GOVERNOR, generous, generous_token, parts};
 use crate::progress;
 use crate::report::{Figure, Goal};
 use crate::rounds::{Effort, alternate, ns_each, time};
@@ -23,11 +23,17 @@ const MANY: usize = 100_000;
 pub(super) fn figures(effort: Effort) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     progress("limit.memory: one hot key");
-    let hot = hot_allow(effort)?;
+    let hot = hot_allow(effort, generous()?)?;
     figures.push(versus("limit.memory.hot_allow_ns", hot).goal(Goal::AtMost(1.0)));
-    let reject = hot_reject(effort)?;
+    let ten_an_hour = Sliding::new("10/h".parse()?, Duration::from_secs(3600))?;
+    let reject = hot_reject(effort, ten_an_hour)?;
     figures.push(versus("limit.memory.hot_reject_ns", reject).goal(Goal::AtMost(1.0)));
     figures.extend(parts::figures(effort, hot[0])?);
+    progress("limit.token: one hot key");
+    let hot = hot_allow(effort, generous_token()?)?;
+    figures.push(versus("limit.token.hot_ns", hot).goal(Goal::AtMost(1.0)));
+    let reject = hot_reject(effort, Token::new("1/h".parse()?, Cost::ONE)?)?;
+    figures.push(versus("limit.token.hot_reject_ns", reject));
     progress("limit.memory: 100,000 keys");
     figures.extend(many_keys(effort)?);
     Ok(figures)
@@ -65,10 +71,10 @@ fn warm_up(mut work: impl FnMut()) -> Result<()> {
     Ok(())
 }
 
-fn hot_allow(effort: Effort) -> Result<[f64; 2]> {
+fn hot_allow(effort: Effort, ours: impl Into<Algorithm>) -> Result<[f64; 2]> {
     let operations = effort.pick(500_000, 1_000_000);
     let key = "user_123456".to_owned();
-    let (ours, peer) = (InProcess::new(generous()?), generous_governor()?);
+    let (ours, peer) = (InProcess::new(ours), generous_governor()?);
     warm_up(|| _ = (take(&ours, &key), check(&peer, &key)))?;
     let mut wrong = 0_usize;
     let mut wrong_peer = 0_usize;
@@ -83,11 +89,10 @@ fn hot_allow(effort: Effort) -> Result<[f64; 2]> {
     Ok(medians)
 }
 
-fn hot_reject(effort: Effort) -> Result<[f64; 2]> {
+fn hot_reject(effort: Effort, ours: impl Into<Algorithm>) -> Result<[f64; 2]> {
     let operations = effort.pick(500_000, 1_000_000);
     let key = "user_123456".to_owned();
-    let ten_an_hour = Sliding::new("10/h".parse()?, Duration::from_secs(3600))?;
-    let ours = InProcess::new(ten_an_hour);
+    let ours = InProcess::new(ours);
     let one = NonZeroU32::new(1).context("not zero")?;
     let peer = DefaultKeyedRateLimiter::keyed(Quota::per_hour(one));
     while take(&ours, &key) {}

@@ -1,10 +1,14 @@
-//! The area `limit`: sliding limits in this process beside governor, and on
-//! Redis beside trypema and a bare script.
+//! The area `limit`: in this process beside governor, on Redis beside trypema and
+//! a bare script, over HTTP beside throttlecrab-server, and leases beside trypema's
+//! hybrid.
 
 mod gcra;
 mod growth;
+mod http;
 mod keys;
+mod lease;
 mod memory;
+mod nodes;
 mod parts;
 mod redis;
 mod size;
@@ -12,46 +16,68 @@ mod takers;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use tidegate::limit::Sliding;
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::Result;
+use tidegate::limit::{Sliding, Token};
+use tidegate::{Cost, Rate};
 
+use crate::progress;
 use crate::redis_server::RedisServer;
 use crate::report::Figure;
 use crate::rounds::Effort;
+use crate::until::until_told;
 
 const GOVERNOR: &str = "governor";
+const TRYPEMA: &str = "trypema";
+const TRYPEMA_HYBRID: &str = "trypema hybrid";
 
-/// All figures of the area.
-pub(crate) fn figures(effort: Effort) -> Result<Vec<Figure>> {
-    let mut figures = memory::figures(effort)?;
-    figures.extend(size::figures(effort)?);
+/// Of every suppressed limit: far enough that some pass and some do not.
+const HARD_LIMIT_FACTOR: f64 = 100.0;
+
+/// The figures of the area, or those of the groups that `only` names.
+pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
+    // A group is asked for by its own name, by a shorter or by a longer one.
+    let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
+    let mut figures = Vec::new();
+    if wants("limit.memory") || wants("limit.token") {
+        figures.extend(memory::figures(effort)?);
+    }
+    if wants("limit.memory") {
+        figures.extend(size::figures(effort)?);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    figures.extend(runtime.block_on(on_redis(effort))?);
+    figures.extend(runtime.block_on(until_told(with_servers(effort, wants)))?);
+    figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }
 
-/// The figures that need a server. It stops with this future, so a signal only
-/// has to end that.
-async fn on_redis(effort: Effort) -> Result<Vec<Figure>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let measure = async {
-        let server = RedisServer::start()?;
-        let mut figures = redis::figures(&server, effort).await?;
-        figures.extend(growth::figures(&server, effort).await?);
-        Ok(figures)
-    };
-    tokio::select! {
-        figures = measure => figures,
-        _ = terminate.recv() => bail!("terminated"),
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("cannot listen to Ctrl-C")?;
-            bail!("interrupted")
+/// The figures that need servers, which stop with this future.
+async fn with_servers(effort: Effort, wants: impl Fn(&str) -> bool) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    if ["limit.redis", "limit.suppressed", "limit.token", "limit.calendar"].into_iter().any(&wants) {
+        figures.extend(redis::figures(&RedisServer::start()?, effort).await?);
+    }
+    if wants("limit.redis") {
+        figures.extend(growth::figures(&RedisServer::start()?, effort).await?);
+    }
+    if wants("limit.lease") {
+        figures.extend(lease::figures(effort).await?);
+    }
+    if wants("limit.http") {
+        // It takes a peer that has to be built, from the network: not everyone can.
+        match http::figures(effort).await {
+            Ok(measured) => figures.extend(measured),
+            Err(error) => progress(&format!("limit.http is left out: {error:#}")),
         }
     }
+    Ok(figures)
 }
 
 /// Some 250 thousand million permits a minute: everything is admitted.
 fn generous() -> Result<Sliding> {
-    Ok(Sliding::new(tidegate::Rate::per_second(u32::MAX), Duration::from_secs(60))?)
+    Ok(Sliding::new(Rate::per_second(u32::MAX), Duration::from_secs(60))?)
+}
+
+/// A thousand million permits a second and as many at once, like the peer's.
+fn generous_token() -> Result<Token> {
+    Ok(Token::new(Rate::per_second(1_000_000_000), Cost::new(1_000_000_000)?)?)
 }

@@ -1,65 +1,118 @@
-//! Takes per second on Redis: 64 tasks, one connection, everything admitted; and
-//! what a take costs the server and this process.
+//! Takes per second on Redis: 64 tasks, one connection; and what a take costs the
+//! server and this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use tidegate::limit::LimitOptions;
+use tidegate::Rate;
+use tidegate::bounds::MAX_COUNT;
+use tidegate::limit::{Algorithm, Calendar, Limit, LimitOptions, Period, Sliding, Suppressed};
 use tidegate::store::StoreOptions;
 
 use super::gcra::Gcra;
-use super::generous;
 use super::keys::{keys, mixed};
 use super::takers::{Ours, TASKS, Taker, Trypema, drive, open};
+use super::{HARD_LIMIT_FACTOR, TRYPEMA, generous, generous_token};
 use crate::redis_server::RedisServer;
 use crate::report::{Figure, Goal};
 use crate::rounds::{Effort, Samples};
 use crate::{cpu, progress};
 
-const TRYPEMA: &str = "trypema";
 const GCRA: &str = "bare GCRA script";
+const TRYPEMA_SUPPRESSED: &str = "trypema suppressed";
 const KEYS: usize = 1_000;
+
+/// A key is asked for more often than this even on a slow machine.
+const SLOW_PER_SECOND: u32 = 1;
 
 pub(super) async fn figures(server: &RedisServer, effort: Effort) -> Result<Vec<Figure>> {
     progress("limit.redis: takes per second");
-    let (keys, sliding) = (keys(KEYS), generous()?);
     let gate = open(&server.url(), StoreOptions::default()).await?;
-    let limit = gate.limit("bench", sliding, LimitOptions::default())?;
-    let (window, bucket) = (sliding.window(), sliding.coalesce());
-    let window = std::time::Duration::from_millis(window.as_millis());
-    let trypema = Trypema::open(&server.url(), &keys, window, bucket).await?;
-    let gcra = Gcra::open(&server.url(), &keys).await?;
-    let ours = Ours::new(&limit, keys);
-    let order: Arc<[u32]> = mixed(TASKS * effort.pick(300, 600), KEYS).into();
+    let limit = |name: &str, algorithm: Algorithm| -> Result<Limit> {
+        Ok(gate.limit(name, algorithm, LimitOptions::default())?)
+    };
+    let (names, sliding) = (keys(KEYS), generous()?);
+    let (window, bucket) = (Duration::from_millis(sliding.window().as_millis()), sliding.coalesce());
+    let suppressed = Suppressed::new(sliding, HARD_LIMIT_FACTOR)?;
+    let suppressing = Sliding::new(Rate::per_second(SLOW_PER_SECOND), window)?;
+    let suppressing = Suppressed::new(suppressing, HARD_LIMIT_FACTOR)?;
+    let calendar = Calendar::new(MAX_COUNT, Period::Hour)?;
+    let ours = |limit: Limit| Ours::new(&limit, names.clone());
+    let others: Vec<String> = names.iter().map(|name| format!("above_{name}")).collect();
+    let trypema = Trypema::open(&server.url(), &names, window, bucket).await?;
+    let contenders = [
+        Contender::Ours(ours(limit("sliding", sliding.into())?)),
+        Contender::Trypema(trypema.clone()),
+        Contender::Gcra(Gcra::open(&server.url(), &names).await?),
+        Contender::Ours(ours(limit("suppressed", suppressed.into())?)),
+        Contender::Trypema(trypema.suppressed()),
+        Contender::Ours(ours(limit("suppressing", suppressing.into())?).by_chance()),
+        Contender::Trypema(trypema.suppressing(SLOW_PER_SECOND, &others)?),
+        Contender::Ours(ours(limit("token", generous_token()?.into())?)),
+        Contender::Ours(ours(limit("calendar", calendar.into())?)),
+    ];
+    let seen = take_turns(server, effort, &contenders).await?;
+    gate.shutdown().await;
+    let [ours, trypema, gcra, suppressed, their_suppressed, suppressing, their_suppressing, token, calendar] =
+        seen;
+    let figure = |name: &str, unit, at: usize, ours: [f64; 3], peer_name, peer: [f64; 3]| {
+        Figure::ours(name, unit, ours[at]).beside(peer_name, peer[at])
+    };
+    let ops = |name: &str, ours, peer_name, peer| figure(name, "ops/s", 0, ours, peer_name, peer);
+    let twice = Goal::AtLeast(2.0);
+    Ok(vec![
+        ops("limit.redis.ops", ours, TRYPEMA, trypema).goal(twice),
+        ops("limit.redis.vs_gcra_script", ours, GCRA, gcra).goal(Goal::AtLeast(0.75)),
+        figure("limit.redis.part.server_us", "µs", 1, ours, GCRA, gcra),
+        figure("limit.redis.part.client_us", "µs", 2, ours, GCRA, gcra),
+        figure("limit.redis.part.server_us.trypema", "µs", 1, ours, TRYPEMA, trypema),
+        figure("limit.redis.part.client_us.trypema", "µs", 2, ours, TRYPEMA, trypema),
+        ops("limit.suppressed.redis_ops", suppressed, TRYPEMA_SUPPRESSED, their_suppressed).goal(twice),
+        ops("limit.suppressed.redis_ops.above", suppressing, TRYPEMA_SUPPRESSED, their_suppressing)
+            .goal(twice),
+        ops("limit.token.redis_ops", token, GCRA, gcra),
+        ops("limit.calendar.redis_ops", calendar, TRYPEMA, trypema),
+    ])
+}
 
-    let mut turns: [Samples<3>; 3] = std::array::from_fn(|_| Samples::new());
+/// Who takes turns.
+#[derive(Clone)]
+enum Contender {
+    Ours(Ours),
+    Trypema(Trypema),
+    Gcra(Gcra),
+}
+
+impl Taker for Contender {
+    async fn take(&self, at: usize) -> Result<()> {
+        match self {
+            Self::Ours(taker) => taker.take(at).await,
+            Self::Trypema(taker) => taker.take(at).await,
+            Self::Gcra(taker) => taker.take(at).await,
+        }
+    }
+}
+
+/// The medians of each contender: see [`take_turn`].
+async fn take_turns<const N: usize>(
+    server: &RedisServer,
+    effort: Effort,
+    contenders: &[Contender; N],
+) -> Result<[[f64; 3]; N]> {
+    let order: Arc<[u32]> = mixed(TASKS * effort.pick(150, 600), KEYS).into();
+    let mut turns: [Samples<3>; N] = std::array::from_fn(|_| Samples::new());
     for round in 0..=effort.rounds {
-        for turn in 0..3 {
+        for turn in 0..N {
             // Nobody always follows the same neighbour.
-            let who = (turn + round) % 3;
-            let seen = match who {
-                0 => take_turn(server, &ours, &order).await?,
-                1 => take_turn(server, &trypema, &order).await?,
-                _ => take_turn(server, &gcra, &order).await?,
-            };
+            let who = (turn + round) % N;
+            let seen = take_turn(server, &contenders[who], &order).await?;
             if round > 0 {
                 turns[who].push(seen);
             }
         }
     }
-    gate.shutdown().await;
-    let [ours, trypema, gcra] = turns.map(Samples::medians);
-    let figure = |name, unit, peer_name, peer: &[f64; 3], at: usize| {
-        Figure::ours(name, unit, ours[at]).beside(peer_name, peer[at])
-    };
-    Ok(vec![
-        figure("limit.redis.ops", "ops/s", TRYPEMA, &trypema, 0).goal(Goal::AtLeast(2.0)),
-        figure("limit.redis.vs_gcra_script", "ops/s", GCRA, &gcra, 0).goal(Goal::AtLeast(0.75)),
-        figure("limit.redis.part.server_us", "µs", GCRA, &gcra, 1),
-        figure("limit.redis.part.client_us", "µs", GCRA, &gcra, 2),
-        figure("limit.redis.part.server_us.trypema", "µs", TRYPEMA, &trypema, 1),
-        figure("limit.redis.part.client_us.trypema", "µs", TRYPEMA, &trypema, 2),
-    ])
+    Ok(turns.map(Samples::medians))
 }
 
 /// Takes per second, and microseconds of processor time per take: the server's
