@@ -115,6 +115,7 @@ const MAX_BLOCKS: usize = 4;
 pub(super) struct Leases {
     size: Size,
     algorithm: Algorithm,
+    window_size_seconds: u64,
     store: Arc<OnRedis>,
     shards: Box<[Mutex<Shard>]>,
     hasher: foldhash::fast::RandomState,
@@ -193,13 +194,12 @@ impl Block {
 
 /// What a call finds.
 enum Found {
-    Decided(Decision),
+    /// And whether the next block is to be asked for.
+    Decided(Decision, bool),
     /// The store is being asked.
     Wait(Arc<Notify>),
     /// The store is to be asked.
     Ask(Arc<Notify>),
-    /// Decided, and the next block is to be asked for.
-    Refill(Decision),
     /// Nothing can be held.
     Nothing,
     /// The store did not answer.
@@ -253,20 +253,47 @@ impl Leases {
         };
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         let shards = (0..(cores * 16).next_power_of_two()).map(|_| Mutex::default()).collect();
+        let window_size_seconds = algorithm.window_size_seconds();
         let (hasher, counts) = (foldhash::fast::RandomState::default(), Counts::default());
-        Ok(Some(Arc::new(Self { size, algorithm, store, shards, hasher, random, counts })))
+        Ok(Some(Arc::new(Self {
+            size,
+            algorithm,
+            window_size_seconds,
+            store,
+            shards,
+            hasher,
+            random,
+            counts,
+        })))
     }
 
-    /// Takes from what this node holds, or gets something to hold.
+    /// Takes from what this node holds, without waiting: most takes end here.
+    #[inline]
+    pub(super) fn try_take(self: &Arc<Self>, key: Key<'_>, cost: u64) -> Option<Decision> {
+        let mut guard = self.shard(key.as_str()).lock();
+        let shard = &mut *guard;
+        let now = self.now();
+        let spending = shard.keys.get_mut(key.as_str())?;
+        let (decision, is_due) = spending.take(now, cost, self.window_size_seconds)?;
+        shard.admitted += 1;
+        if is_due {
+            drop(guard);
+            self.ask_for_more(key);
+        }
+        Some(decision)
+    }
+
+    /// Gets something to hold, and takes from it.
     pub(super) async fn take(self: &Arc<Self>, key: Key<'_>, cost: u64) -> Taken {
         if cost > self.size.most {
             return Taken::AskTheStore;
         }
         for has_waited in [false, true] {
             let answered = match self.look(key, cost, has_waited) {
-                Found::Decided(decision) => return Taken::Decided(decision),
-                Found::Refill(decision) => {
-                    self.ask_for_more(key);
+                Found::Decided(decision, is_due) => {
+                    if is_due {
+                        self.ask_for_more(key);
+                    }
                     return Taken::Decided(decision);
                 }
                 Found::Wait(answered) => answered,
@@ -326,32 +353,26 @@ impl Leases {
         let Some(spending) = shard.keys.get_mut(key.as_str()) else {
             return self.first(shard, key, now, cost);
         };
-        let Some(decision) = spending.spend(now, cost, &self.algorithm) else {
-            if spending.dry_until > now {
-                shard.rejected += 1;
-                return Found::Decided(spending.refuse(now, cost, &self.algorithm));
-            }
-            return match &spending.refilling {
-                Some(answered) => Found::Wait(answered.clone()),
-                // The store has not answered: it is asked directly for a while, which
-                // it answers at once or not at all.
-                None if spending.failed_until > now => Found::Away,
-                // It has been asked, and there was not enough.
-                None if has_waited => Found::Nothing,
-                None => {
-                    spending.needed = spending.needed.max(cost);
-                    Found::Ask(spending.refilling.insert(Arc::default()).clone())
-                }
-            };
-        };
-        shard.admitted += 1;
-        let is_low = spending.left(now) <= spending.block / 2 && spending.dry_until <= now;
-        let is_spent = spending.blocks.iter().any(|block| block.left == 0 && block.spent() > block.reported);
-        if (is_low || is_spent) && spending.refilling.is_none() && spending.failed_until <= now {
-            spending.refilling = Some(Arc::default());
-            return Found::Refill(decision);
+        if let Some((decision, is_due)) = spending.take(now, cost, self.window_size_seconds) {
+            shard.admitted += 1;
+            return Found::Decided(decision, is_due);
         }
-        Found::Decided(decision)
+        if spending.dry_until > now {
+            shard.rejected += 1;
+            return Found::Decided(spending.refuse(now, cost, self.window_size_seconds), false);
+        }
+        match &spending.refilling {
+            Some(answered) => Found::Wait(answered.clone()),
+            // The store has not answered: it is asked directly for a while, which it
+            // answers at once or not at all.
+            None if spending.failed_until > now => Found::Away,
+            // It has been asked, and there was not enough.
+            None if has_waited => Found::Nothing,
+            None => {
+                spending.needed = spending.needed.max(cost);
+                Found::Ask(spending.refilling.insert(Arc::default()).clone())
+            }
+        }
     }
 
     fn first(&self, shard: &mut Shard, key: Key<'_>, now: Duration, cost: u64) -> Found {
@@ -568,31 +589,41 @@ impl Spending {
         self.blocks.iter().filter(|block| block.ends > now).map(|block| block.left).sum()
     }
 
-    /// Spends from one block: permits of two may end at different times, and none
-    /// may be spent in part.
-    fn spend(&mut self, now: Duration, cost: u64, algorithm: &Algorithm) -> Option<Decision> {
+    /// Spends from one block: permits of two may end at different times, and none may be
+    /// spent in part. With it, whether the store is to be asked; that is noted then.
+    #[inline]
+    fn take(&mut self, now: Duration, cost: u64, window_size_seconds: u64) -> Option<(Decision, bool)> {
         let block = self.blocks.iter_mut().find(|block| block.ends > now && block.left >= cost)?;
         block.left -= cost;
+        let is_spent = block.left == 0;
         self.spent += cost;
-        let quota = self.quota(now, algorithm);
-        Some(Decision::Admitted(Admitted { receipt: None, quota, source: Source::Lease, read_at: Some(now) }))
+        let left = self.left(now);
+        let is_low = left <= self.block / 2 && self.dry_until <= now;
+        let is_due = (is_low || is_spent) && self.refilling.is_none() && self.failed_until <= now;
+        if is_due {
+            self.refilling = Some(Arc::default());
+        }
+        let quota = self.quota(now, left, window_size_seconds);
+        let (source, read_at) = (Source::Lease, Some(now));
+        Some((Decision::Admitted(Admitted { receipt: None, quota, source, read_at }), is_due))
     }
 
-    fn refuse(&self, now: Duration, cost: u64, algorithm: &Algorithm) -> Decision {
+    fn refuse(&self, now: Duration, cost: u64, window_size_seconds: u64) -> Decision {
         let retry_after_ms = (self.dry_until - now).as_nanos().div_ceil(1_000_000) as u64;
         let wait = Wait { retry_after_ms, remaining_after_waiting: cost.min(self.capacity) };
-        let quota = self.quota(now, algorithm);
+        let quota = self.quota(now, self.left(now), window_size_seconds);
         let wait = (cost <= self.capacity).then_some(wait);
         Decision::Rejected(Rejected { wait, quota, source: Source::Lease })
     }
 
     /// As of the last time the store was asked.
-    fn quota(&self, now: Duration, algorithm: &Algorithm) -> Quota {
+    #[inline]
+    fn quota(&self, now: Duration, left: u64, window_size_seconds: u64) -> Quota {
         Quota {
             capacity: self.capacity,
-            remaining: self.store_free + self.left(now),
+            remaining: self.store_free + left,
             reset_after_ms: self.reset_at.saturating_sub(now).as_millis() as u64,
-            window_size_seconds: algorithm.window_size_seconds(),
+            window_size_seconds,
         }
     }
 

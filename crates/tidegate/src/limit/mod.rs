@@ -234,6 +234,9 @@ impl Limit {
             Backend::Memory(limit) => limit.take(key, cost),
             Backend::Redis(limit) => {
                 if let Some(leases) = &self.core.leases {
+                    if let Some(decision) = leases.try_take(key, cost.get()) {
+                        return Ok(decision);
+                    }
                     match leases.take(key, cost.get()).await {
                         Taken::Decided(decision) => return Ok(decision),
                         Taken::AskTheStore => {}
