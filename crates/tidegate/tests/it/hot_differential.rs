@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::{Edit, HotOptions, WhenFull};
+use tidegate::testkit::RedisServer;
 use tidegate::testkit::hot::HotModel;
 use tidegate::{Key, Tidegate};
 
@@ -170,4 +171,16 @@ fn the_cluster_agrees_with_the_model() {
         &On { url: CLUSTER.url(), options: |options| options.partitions = Some(3) },
         (budget() / 40).max(1),
     );
+}
+
+/// Whatever happens, indices that are emptied and made anew included.
+#[test]
+fn random_histories_leave_no_key_without_an_end() {
+    let server = RedisServer::start();
+    check(&On::url(server.url()), (budget() / 20).max(1));
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.connection()).unwrap();
+    for family in ["activity:", "hot:window:", "hot:editors:", "hot:rank", "hot:activities", "hot:events"] {
+        assert!(keys.iter().any(|key| key.contains(family)), "no key of {family}");
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
