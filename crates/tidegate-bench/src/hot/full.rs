@@ -107,6 +107,9 @@ pub(super) async fn on_redis(effort: Effort) -> Result<Vec<Figure>> {
             .goal(Goal::AtMost(MOST_MB)),
     ];
     figures.extend(operations(effort, &hot, &clock, &pages).await?);
+    // Windows that have been full for a while, edits coming and going.
+    let each = (used(&mut connection).await? - before) / pages.len() as f64;
+    figures.push(Figure::ours("hot.bytes_per_page.later", "B", each));
     gate.shutdown().await;
     Ok(figures)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tidegate::clock::monotonic;
 use tokio::sync::Mutex;
@@ -52,9 +53,11 @@ impl Seed {
     /// Over `connections` connections to a server.
     pub(super) async fn open(url: &str, connections: usize, settings: Settings) -> Result<Self> {
         let client = redis::Client::open(url)?;
+        // A machine that is busy with something else is no failure of the seed's.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
         let mut opened = Vec::new();
         for _ in 0..connections {
-            opened.push(client.get_multiplexed_async_connection().await?);
+            opened.push(client.get_multiplexed_async_connection_with_config(&patient).await?);
         }
         Ok(Self { connections: opened.into(), settings, count: Arc::default() })
     }

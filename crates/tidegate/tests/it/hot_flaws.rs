@@ -341,6 +341,12 @@ async fn h11_one_cleanup_reaches_everything_that_is_over() {
         assert_eq!(space.metric("tidegate_hot_activities"), 0, "{on}: of activity that is over none is left");
         assert_eq!(space.stats("b ends 3").await.edits_last_hour, 2, "{on}");
         assert_eq!(space.hot.cleanup().await.unwrap(), 0, "{on}");
+        // Pages alone.
+        space.fill(&pages("d ends", 890), 2).await;
+        space.set(START_MS + 2 * HOUR);
+        assert_eq!(space.hot.cleanup().await.unwrap(), 101 + 890, "{on}");
+        assert_eq!((space.metric("hot_pages_tracked"), space.metric("cleanup_runs_total")), (0, 3), "{on}");
+        space.fill(&pages("e stays", 101), 2).await;
         if on == "redis" {
             let mut connection = server.connection();
             let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
