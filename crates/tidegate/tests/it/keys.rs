@@ -13,7 +13,7 @@ use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, ErrorKind, Key, Name, Tidegate};
 
 use crate::differential;
-use crate::kit::{CLUSTER, On};
+use crate::kit::{CLUSTER, On, REDIS};
 
 #[tokio::test]
 async fn every_key_has_an_end() {
@@ -470,4 +470,19 @@ async fn one_name_is_one_limit() {
     let mut other = LimitOptions::default();
     other.outage = tidegate::Outage::Closed;
     assert_eq!(gate.limit("api", sliding(5, 60, 600), other).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Limits of two stores cannot be charged in one step, and are not.
+#[tokio::test]
+async fn limits_of_two_stores_are_not_taken_together() {
+    let other = RedisServer::start();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let here = On::url(REDIS.url()).open(clock.clone(), 1).await;
+    let there = On::url(other.url()).open(clock, 1).await;
+    let first = here.limit("first", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+    let second = there.limit("second", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+    let key = Key::new("k").unwrap();
+    let both = here.take_all(key, &[(&first, Cost::ONE), (&second, Cost::ONE)]).await;
+    assert_eq!(both.unwrap_err().kind(), tidegate::ErrorKind::Invalid);
+    assert_eq!(first.peek(key).await.unwrap().quota().remaining, 10);
 }

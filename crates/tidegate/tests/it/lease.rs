@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tidegate::clock::{ManualClock, Timestamp, since_boot};
+use tidegate::clock::{ManualClock, Timestamp, monotonic, since_boot};
 use tidegate::limit::{
     Algorithm, Calendar, Decision, LeaseOptions, Limit, LimitOptions, Period, Sliding, Source,
 };
@@ -117,6 +117,24 @@ fn signal(node: &Node, name: &str) {
 /// Needs the machine for itself.
 mod timing {
     use super::*;
+
+    /// Whoever waits for a block in vain does not wait for the store once more.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_take_waits_for_one_deadline() {
+        let server = RedisServer::start();
+        let proxy = FaultProxy::start(server.port()).await;
+        let gate = Tidegate::open(&proxy.url()).await.unwrap();
+        let mut options = LimitOptions::default();
+        options.outage = Outage::Closed;
+        options.lease = Some(LeaseOptions::default());
+        let limit = gate.limit("api", sliding(1_000_000, 60, 600), options).unwrap();
+        assert_eq!(take(&limit, 1).await.source(), Source::Lease);
+        proxy.set(Fault::HalfOpen);
+        let started = monotonic();
+        let decision = limit.take(Key::new("another").unwrap(), Cost::ONE).await.unwrap();
+        assert_eq!(decision.source(), Source::Policy);
+        assert!(started.elapsed() < Duration::from_millis(150), "{:?}", started.elapsed());
+    }
 
     /// Eight processes that ask for twenty times the limit; one is killed, one is stopped
     /// for `stopped` and goes on.
@@ -455,6 +473,46 @@ async fn under_faults_nodes_never_exceed_the_limit() {
         let most = fullest.fullest_window(999);
         assert!(most <= u64::from(CAPACITY), "seed {seed}: {most} of {CAPACITY}");
         assert!(by_lease > 0 && most > u64::from(CAPACITY) / 2, "seed {seed}: {by_lease} by lease, {most}");
+    }
+}
+
+/// Blocks are as large as what is asked for at once.
+#[tokio::test]
+async fn large_costs_are_leased_too() {
+    let server = RedisServer::start();
+    for cost in [17, 33, 100] {
+        let nodes = Nodes::new(server.url(), sliding(1_000_000, 60, 600));
+        let (_gate, limit) = nodes.start(Some(Duration::from_secs(6))).await;
+        let before = scripts_run(&server).await;
+        let mut by_lease = 0;
+        for _ in 0..200 {
+            let decision = take(&limit, cost).await;
+            assert!(decision.is_admitted());
+            by_lease += u32::from(decision.source() == Source::Lease);
+        }
+        let asked = scripts_run(&server).await - before;
+        assert!(by_lease >= 140 && asked < 150, "cost {cost}: {by_lease} by lease, {asked} scripts");
+    }
+}
+
+/// What is done on a dry node itself is seen by its next take.
+#[tokio::test]
+async fn a_dry_node_sees_its_own_reset_and_override() {
+    for is_reset in [true, false] {
+        let nodes = Nodes::new(REDIS.url(), sliding(1000, 1, 10));
+        let (_other, direct) = nodes.start(None).await;
+        assert!(take(&direct, 1000).await.is_admitted());
+        let (_gate, limit) = nodes.start(Some(Duration::from_millis(100))).await;
+        let key = Key::new("k").unwrap();
+        assert!(!take(&limit, 1).await.is_admitted());
+        match is_reset {
+            true => limit.reset(key).await.unwrap(),
+            false => {
+                let rate = "2000/s".parse().unwrap();
+                limit.set_override(key, rate, Duration::from_secs(60)).await.unwrap();
+            }
+        }
+        assert!(take(&limit, 1).await.is_admitted(), "reset {is_reset}");
     }
 }
 

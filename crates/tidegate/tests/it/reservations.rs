@@ -1,5 +1,6 @@
 //! Reservations: held once, spent or given back once, whatever is sent twice.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -261,6 +262,37 @@ async fn a_hundred_thousand_ids_stay_within_the_cap() {
     assert_eq!(ids, 10_000);
     assert!(bytes <= 300 * 10_000, "{bytes} bytes");
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// A commit is one step: nobody else gets what is held meanwhile.
+#[test]
+fn a_commit_leaves_no_gap() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let s = runtime.block_on(Case::new(&On::url("memory:"), hourly(10), |options| {
+        options.on_lapse = OnLapse::GiveBack;
+    }));
+    let here = s.limit.in_process().unwrap();
+    let ten = Cost::new(10).unwrap();
+    for i in 0..1000 {
+        let name = format!("k{i}");
+        let key = Key::new(&name).unwrap();
+        let held = runtime.block_on(s.limit.reserve(key, "a", ten, Duration::from_secs(1))).unwrap();
+        assert!(matches!(held, Reserve::Held(_)));
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                let mut admitted = false;
+                while !is_done.load(Ordering::Relaxed) {
+                    admitted |= here.take(key, ten).unwrap().is_admitted();
+                }
+                admitted
+            });
+            let done = runtime.block_on(s.limit.commit(key, "a")).unwrap().unwrap();
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(done.state, Committed);
+            assert!(!taker.join().unwrap(), "20 of 10");
+        });
+    }
 }
 
 /// A reset voids reservations: what comes after it neither revives nor frees anything.

@@ -2,7 +2,7 @@
 //! windows' keys to send along; the store's clock decides.
 
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Limit, LimitOptions, Period};
+use tidegate::limit::{Limit, LimitOptions, Period, Reserve};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::limit::{calendar, sliding};
 use tidegate::testkit::{RedisServer, unique};
@@ -136,4 +136,27 @@ async fn a_wrong_clock_is_found_out_once() {
         s.wrong.take(key, Cost::ONE).await.unwrap();
     }
     assert_eq!(scripts() - before, 20);
+}
+
+/// A reservation that reaches into the next hour is settled in both, whatever the
+/// client's clock shows.
+#[tokio::test]
+async fn a_reservation_across_the_hour_is_settled_in_both_hours() {
+    let key = Key::new("k").unwrap();
+    for (minutes, is_commit) in MINUTES.into_iter().flat_map(|it| [(it, true), (it, false)]) {
+        let s = Skewed::new(&REDIS.url(), Period::Hour).await;
+        s.at(120_000, minutes);
+        let lasting = std::time::Duration::from_millis(3_590_000);
+        let reserved = s.right.reserve(key, "a", Cost::new(10).unwrap(), lasting).await.unwrap();
+        assert!(matches!(reserved, Reserve::Held(_)));
+        let settled = match is_commit {
+            true => s.wrong.commit(key, "a").await,
+            false => s.wrong.release(key, "a").await,
+        };
+        assert!(settled.unwrap().is_some());
+        let remaining = async || s.right.peek(key).await.unwrap().quota().remaining;
+        assert_eq!(remaining().await, if is_commit { 0 } else { 10 }, "{minutes} min, commit {is_commit}");
+        s.at(3_600_000, minutes);
+        assert_eq!(remaining().await, 10, "{minutes} min, commit {is_commit}");
+    }
 }
