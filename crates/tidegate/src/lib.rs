@@ -12,7 +12,9 @@
 //! - [`clock`], [`random`]: time and chance, and how a test sets them.
 //! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
 //!
-//! This crate knows nothing of HTTP, of configuration files or of a command line.
+//! This crate knows nothing of configuration files or of a command line, and of HTTP
+//! only what a decision is told by: `limit::headers`, and with the feature `tower` a
+//! layer.
 
 pub mod bounds;
 pub mod clock;

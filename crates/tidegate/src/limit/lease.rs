@@ -154,9 +154,10 @@ struct Spending {
     is_watched: bool,
     /// Somebody is asking the store, and tells when the answer is there.
     refilling: Option<Arc<Notify>>,
-    /// What to ask for next, and what somebody waits for.
+    /// What to ask for next.
     block: u64,
-    needed: u64,
+    /// The most that was asked for at once lately.
+    largest: u64,
     /// What was spent since the last refill, and when that was.
     spent: u64,
     refilled: Duration,
@@ -357,6 +358,7 @@ impl Leases {
             shard.admitted += 1;
             return Found::Decided(decision, is_due);
         }
+        spending.largest = spending.largest.max(cost);
         if spending.dry_until > now {
             shard.rejected += 1;
             return Found::Decided(spending.refuse(now, cost, self.window_size_seconds), false);
@@ -368,10 +370,7 @@ impl Leases {
             None if spending.failed_until > now => Found::Away,
             // It has been asked, and there was not enough.
             None if has_waited => Found::Nothing,
-            None => {
-                spending.needed = spending.needed.max(cost);
-                Found::Ask(spending.refilling.insert(Arc::default()).clone())
-            }
+            None => Found::Ask(spending.refilling.insert(Arc::default()).clone()),
         }
     }
 
@@ -387,7 +386,7 @@ impl Leases {
             is_watched: false,
             refilling: Some(answered.clone()),
             block: FIRST_BLOCK.max(cost).min(self.size.most),
-            needed: cost,
+            largest: cost,
             spent: 0,
             refilled: now,
             store_free: 0,
@@ -597,6 +596,7 @@ impl Spending {
         block.left -= cost;
         let is_spent = block.left == 0;
         self.spent += cost;
+        self.largest = self.largest.max(cost);
         let left = self.left(now);
         let is_low = left <= self.block / 2 && self.dry_until <= now;
         let is_due = (is_low || is_spent) && self.refilling.is_none() && self.failed_until <= now;
@@ -648,8 +648,10 @@ impl Spending {
             .clamp(self.block / 2, self.block * 4)
             .clamp(FIRST_BLOCK.min(size.most), size.most);
         (self.spent, self.refilled) = (0, now);
-        let needed = std::mem::take(&mut self.needed);
-        let wanted = if is_dry || self.blocks.len() >= MAX_BLOCKS { 0 } else { self.block.max(needed) };
+        // Enough for a few of the largest, so that a block is not all rest.
+        let least = self.largest.saturating_mul(4).min(size.most);
+        self.largest = self.largest.div_ceil(2);
+        let wanted = if is_dry || self.blocks.len() >= MAX_BLOCKS { 0 } else { self.block.max(least) };
         Plan { wanted, reports }
     }
 
