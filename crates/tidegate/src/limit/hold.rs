@@ -73,7 +73,7 @@ impl Holder for At<'_, Sliding> {
         let (grid, now_ms) = (self.counted.rule.grid(), self.now_ms());
         let is_lent = on_lapse == OnLapse::GiveBack;
         self.if_it_fits(now_ms, cost, true, |usage| {
-            Some(Place { at: usage.hold(&grid, now_ms, cost, lasting_ms, is_lent), spans: false })
+            Some(Place { at: usage.hold(grid, now_ms, cost, lasting_ms, is_lent), spans: false })
         })
     }
 
@@ -82,7 +82,7 @@ impl Holder for At<'_, Sliding> {
         let settled = self
             .counted
             .table
-            .get(self.key.as_str(), |usage| usage.settle(&grid, self.now_ms(), place.at, cost, cost));
+            .get(self.key.as_str(), |usage| usage.settle(grid, self.now_ms(), place.at, cost, cost));
         settled == Some(cost) || self.charge_anew(cost)
     }
 
@@ -90,7 +90,7 @@ impl Holder for At<'_, Sliding> {
         let grid = self.counted.rule.grid();
         self.counted
             .table
-            .get(self.key.as_str(), |usage| usage.settle(&grid, self.now_ms(), held.place.at, held.cost, 0));
+            .get(self.key.as_str(), |usage| usage.settle(grid, self.now_ms(), held.place.at, held.cost, 0));
     }
 }
 

@@ -12,9 +12,11 @@
 //! background while there is still something left. When there is nothing to be had,
 //! the store says until when, and it is not asked before.
 
+mod options;
+mod spending;
+
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,90 +27,22 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub use self::options::LeaseOptions;
+use self::options::Size;
+use self::spending::{Block, FIRST_BLOCK, MAX_BLOCKS, Plan, Spending};
+pub(super) use self::spending::{Grant, Report};
 use super::algorithm::Algorithm;
-use super::decision::{Admitted, Decision, Quota, Rejected, Source, Wait};
+use super::decision::Decision;
 use super::redis::OnRedis;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
-
-/// How a limit is leased.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeaseOptions {
-    /// How long a lease lasts: a tenth of the window unless set, at most 5 s. Longer
-    /// ones survive longer outages and leave more unused when a node dies.
-    pub duration: Option<Duration>,
-    /// How many nodes share the limit, about. One that is too small to be shared is
-    /// asked for each permit.
-    pub nodes: NonZeroU32,
-}
-
-impl Default for LeaseOptions {
-    fn default() -> Self {
-        Self { duration: None, nodes: NonZeroU32::new(8).unwrap_or(NonZeroU32::MIN) }
-    }
-}
-
-/// A lease of a limit on its key: how long, and how much at a time.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    duration: Duration,
-    /// How far two clocks may drift apart meanwhile.
-    margin: Duration,
-    most: u64,
-}
-
-impl LeaseOptions {
-    /// How long permits may be spent after they were set aside.
-    pub(super) fn longest(&self, algorithm: &Algorithm) -> Result<Duration> {
-        Ok(self.size(algorithm)?.map_or(Duration::ZERO, |size| size.duration))
-    }
-
-    /// None if the limit is too small to be shared.
-    fn size(&self, algorithm: &Algorithm) -> Result<Option<Size>> {
-        let window_ms = match algorithm {
-            Algorithm::Sliding(sliding) => sliding.window().as_millis(),
-            Algorithm::Calendar(calendar) => calendar.period().as_millis(),
-            Algorithm::Suppressed(_) | Algorithm::Token(_) => {
-                return Err(Error::invalid(format!(
-                    "a {} limit cannot be leased: sliding and calendar limits can",
-                    algorithm.name()
-                )));
-            }
-        };
-        let default = Duration::from_millis((window_ms / 10).min(5000));
-        let duration = self.duration.unwrap_or(default);
-        let window = Duration::from_millis(window_ms);
-        if !(Duration::from_millis(20)..=window).contains(&duration) {
-            return Err(Error::invalid(format!(
-                "a lease of {duration:?} is not allowed: 20 ms to the window, {window:?}, are"
-            )));
-        }
-        let nodes = u64::from(self.nodes.get());
-        let blocks = window_ms / (duration.as_millis() as u64).max(1);
-        let least = 100 * nodes * blocks.max(1);
-        let margin = duration / 100 + Duration::from_millis(1);
-        let most = (algorithm.capacity() / (2 * nodes)).max(1);
-        let size = Size { duration, margin, most };
-        Ok((algorithm.capacity() >= least).then_some(size))
-    }
-}
-
-/// The first block of a key.
-const FIRST_BLOCK: u64 = 16;
 
 /// The most keys that are leased at a time; others are asked for each permit.
 const MAX_KEYS: usize = 100_000;
 
-/// For how long a key is taken to be dry at most.
-const LONGEST_DRY: Duration = Duration::from_secs(60);
-
 /// How long the store is left alone after it did not answer.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Blocks that a key holds at a time.
-const MAX_BLOCKS: usize = 4;
 
 /// What this node holds of a limit.
 #[derive(Debug)]
@@ -140,57 +74,12 @@ pub(super) struct Counts {
     pub(super) size: AtomicU64,
 }
 
-/// What this node holds for a key.
-#[derive(Debug)]
-struct Spending {
-    /// The oldest first.
-    blocks: VecDeque<Block>,
-    /// Nothing is to be had before this; zero if that is not known.
-    dry_until: Duration,
-    /// The store did not answer, or has no more leases to give: it is not asked for
-    /// blocks before this.
-    failed_until: Duration,
-    /// A task is there to forget the key.
-    is_watched: bool,
-    /// Somebody is asking the store, and tells when the answer is there.
-    refilling: Option<Arc<Notify>>,
-    /// What to ask for next.
-    block: u64,
-    /// The most that was asked for at once lately.
-    largest: u64,
-    /// What was spent since the last refill, and when that was.
-    spent: u64,
-    refilled: Duration,
-    /// What the store had left, and until when all of it is free.
-    store_free: u64,
-    reset_at: Duration,
-    capacity: u64,
-}
-
-#[derive(Debug)]
-struct Block {
-    id: CompactString,
-    ends: Duration,
-    granted: u64,
-    left: u64,
-    /// Spent as far as the store has been told.
-    reported: u64,
-    /// Returned, as told.
-    returned: u64,
-}
-
 /// How long a key's task has to look after it.
 enum Until {
     /// A block, and how much was in it.
     Ended(Duration, u64),
     /// Nothing, unless somebody asks for the key.
     Idle,
-}
-
-impl Block {
-    fn spent(&self) -> u64 {
-        self.granted - self.left - self.returned
-    }
 }
 
 /// What a call finds.
@@ -215,26 +104,6 @@ pub(super) enum Taken {
     AskTheStore,
     /// Nobody: the store has been waited for.
     Away,
-}
-
-/// What became of a block, as the store is told.
-#[derive(Debug, Clone)]
-pub(super) struct Report {
-    pub(super) id: CompactString,
-    pub(super) spent: u64,
-    pub(super) returned: u64,
-}
-
-/// What the store says.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Grant {
-    pub(super) granted: u64,
-    pub(super) lasting_ms: u64,
-    pub(super) capacity: u64,
-    pub(super) free: u64,
-    pub(super) reset_after_ms: u64,
-    /// Until something is to be had, if nothing was.
-    pub(super) dry_ms: u64,
 }
 
 impl Leases {
@@ -562,120 +431,5 @@ impl Leases {
     pub(super) fn tallies(&self) -> (u64, u64) {
         let shards = self.shards.iter().map(Mutex::lock);
         shards.fold((0, 0), |sum, shard| (sum.0 + shard.admitted, sum.1 + shard.rejected))
-    }
-}
-
-/// What to tell the store and what to ask it for.
-struct Plan {
-    wanted: u64,
-    reports: Vec<Report>,
-}
-
-impl Block {
-    /// Nothing more is spent of it.
-    fn ended(mut self) -> Self {
-        self.returned += std::mem::take(&mut self.left);
-        self
-    }
-
-    fn report(&self) -> Report {
-        Report { id: self.id.clone(), spent: self.spent(), returned: self.returned }
-    }
-}
-
-impl Spending {
-    fn left(&self, now: Duration) -> u64 {
-        self.blocks.iter().filter(|block| block.ends > now).map(|block| block.left).sum()
-    }
-
-    /// Spends from one block: permits of two may end at different times, and none may be
-    /// spent in part. With it, whether the store is to be asked; that is noted then.
-    #[inline]
-    fn take(&mut self, now: Duration, cost: u64, window_size_seconds: u64) -> Option<(Decision, bool)> {
-        let block = self.blocks.iter_mut().find(|block| block.ends > now && block.left >= cost)?;
-        block.left -= cost;
-        let is_spent = block.left == 0;
-        self.spent += cost;
-        self.largest = self.largest.max(cost);
-        let left = self.left(now);
-        let is_low = left <= self.block / 2 && self.dry_until <= now;
-        let is_due = (is_low || is_spent) && self.refilling.is_none() && self.failed_until <= now;
-        if is_due {
-            self.refilling = Some(Arc::default());
-        }
-        let quota = self.quota(now, left, window_size_seconds);
-        let (source, read_at) = (Source::Lease, Some(now));
-        Some((Decision::Admitted(Admitted { receipt: None, quota, source, read_at }), is_due))
-    }
-
-    fn refuse(&self, now: Duration, cost: u64, window_size_seconds: u64) -> Decision {
-        let retry_after_ms = (self.dry_until - now).as_nanos().div_ceil(1_000_000) as u64;
-        let wait = Wait { retry_after_ms, remaining_after_waiting: cost.min(self.capacity) };
-        let quota = self.quota(now, self.left(now), window_size_seconds);
-        let wait = (cost <= self.capacity).then_some(wait);
-        Decision::Rejected(Rejected { wait, quota, source: Source::Lease })
-    }
-
-    /// As of the last time the store was asked.
-    #[inline]
-    fn quota(&self, now: Duration, left: u64, window_size_seconds: u64) -> Quota {
-        Quota {
-            capacity: self.capacity,
-            remaining: self.store_free + left,
-            reset_after_ms: self.reset_at.saturating_sub(now).as_millis() as u64,
-            window_size_seconds,
-        }
-    }
-
-    fn plan(&mut self, now: Duration, size: Size) -> Plan {
-        // What is over is told first, then what is nearest to it.
-        let mut reports = Vec::new();
-        for block in &mut self.blocks {
-            if block.ends <= now {
-                block.returned += std::mem::take(&mut block.left);
-            }
-            if reports.len() < 2 && (block.spent() > block.reported || block.left == 0) {
-                reports.push(block.report());
-            }
-        }
-        let is_dry = self.dry_until > now;
-        // A block shall last for a sixteenth of a lease: what it holds counts as spent
-        // that much too late at most, once it is reported.
-        let elapsed = now.saturating_sub(self.refilled).as_secs_f64().max(1e-6);
-        let rate = self.spent as f64 / elapsed;
-        let lasting = rate * size.duration.as_secs_f64() / 16.0;
-        self.block = (lasting as u64)
-            .clamp(self.block / 2, self.block * 4)
-            .clamp(FIRST_BLOCK.min(size.most), size.most);
-        (self.spent, self.refilled) = (0, now);
-        // Enough for a few of the largest, so that a block is not all rest.
-        let least = self.largest.saturating_mul(4).min(size.most);
-        self.largest = self.largest.div_ceil(2);
-        let wanted = if is_dry || self.blocks.len() >= MAX_BLOCKS { 0 } else { self.block.max(least) };
-        Plan { wanted, reports }
-    }
-
-    /// The store has heard this; what was returned by it.
-    fn told(&mut self, reports: &[Report]) -> u64 {
-        let mut returned = 0;
-        for report in reports {
-            if let Some(block) = self.blocks.iter_mut().find(|block| block.id == report.id) {
-                block.reported = report.spent;
-                returned += report.returned;
-            }
-        }
-        self.blocks.retain(|block| block.left > 0 || block.spent() > block.reported);
-        returned
-    }
-
-    fn learn(&mut self, asked: Duration, grant: &Grant) {
-        self.capacity = grant.capacity;
-        self.store_free = grant.free;
-        self.reset_at = asked + Duration::from_millis(grant.reset_after_ms);
-        // No longer than that: a reset or an override elsewhere is seen after it.
-        self.dry_until = match Duration::from_millis(grant.dry_ms) {
-            Duration::ZERO => Duration::ZERO,
-            dry => asked + dry.min(LONGEST_DRY),
-        };
     }
 }

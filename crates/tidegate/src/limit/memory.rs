@@ -81,13 +81,14 @@ impl<R: Rule> Counted<R> {
         Self { rule, table: Table::new(max_keys, slack_ms), overflow: Mutex::default() }
     }
 
-    /// Charges if it fits; what to say, and to whom.
+    /// Charges if it fits; what to say, and to whom. `ask` is made where it is used:
+    /// what a closure holds is written to memory first.
     #[inline(always)]
-    fn take(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Lookup<(Verdict, u32)> {
+    fn take(&self, key: Key<'_>, now: Timestamp, ask: impl FnOnce() -> Ask) -> Lookup<(Verdict, u32)> {
         let Self { rule, table, .. } = self;
         let now_ms = now.as_millis();
-        let take = |state: &mut R::State, subject: u32, tally: &mut Tally<'_>| {
-            let verdict = rule.take(state, now_ms, ask);
+        let take = move |state: &mut R::State, subject: u32, tally: &mut Tally<'_>| {
+            let verdict = rule.take(state, now_ms, ask());
             let admitted = verdict.is_admitted();
             *tally.admitted += u64::from(admitted);
             *tally.rejected += u64::from(!admitted);
@@ -178,18 +179,16 @@ impl InProcess {
 
     /// What nearly all takes are. Not through [`ask`](Self::ask): there all algorithms
     /// share a function, and the largest of them sets its cost.
-    #[inline(always)]
+    #[inline(never)]
     fn take_plain<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, cost: u64) -> Result<Decision> {
-        let Shared { clock, random, .. } = &*self.shared;
+        let Shared { clock, overrides, window_size_seconds, .. } = &*self.shared;
         let now = clock.now();
-        let draw = if R::DRAWS { random.draw() } else { 0.0 };
-        let ask = Ask { cost, terms: counted.rule.terms(), remember: false, draw };
-        let ask = self.by_override(key, now, ask);
+        let own = counted.rule.terms();
+        let terms = if overrides.len() == 0 { own } else { self.overridden(key, now).unwrap_or(own) };
+        let ask = move || Ask { cost, terms, remember: false, draw: 0.0 };
         match counted.take(key, now, ask) {
-            Lookup::Found((verdict, subject)) => {
-                verdict.answer(cost, subject, self.shared.window_size_seconds)
-            }
-            Lookup::Full => Ok(self.beyond_the_cap(counted, now, ask, true)),
+            Lookup::Found((verdict, subject)) => verdict.answer(cost, subject, *window_size_seconds),
+            Lookup::Full => Ok(self.beyond_the_cap(counted, now, ask(), true)),
         }
     }
 
@@ -219,20 +218,18 @@ impl InProcess {
     fn by_override(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Ask {
         match self.shared.overrides.len() {
             0 => ask,
-            _ => Ask { terms: self.overridden(key, now, ask).unwrap_or(ask.terms), ..ask },
+            _ if ask.remember => ask,
+            _ => Ask { terms: self.overridden(key, now).unwrap_or(ask.terms), ..ask },
         }
     }
 
     #[inline(never)]
-    fn overridden(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Option<Terms> {
-        if ask.remember {
-            return None;
-        }
+    fn overridden(&self, key: Key<'_>, now: Timestamp) -> Option<Terms> {
         self.shared.overrides.get(key.as_str(), |found| found.terms_at(now)).flatten()
     }
 
     fn take_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
-        match counted.take(key, now, ask) {
+        match counted.take(key, now, move || ask) {
             Lookup::Found((verdict, subject)) => {
                 verdict.dress(ask.cost, subject, self.shared.window_size_seconds)
             }

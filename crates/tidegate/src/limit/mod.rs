@@ -32,6 +32,7 @@ mod algorithm;
 mod all;
 mod calendar;
 mod decision;
+mod divisor;
 pub mod headers;
 mod hold;
 #[cfg(feature = "tower")]

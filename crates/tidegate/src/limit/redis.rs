@@ -598,10 +598,10 @@ fn reply(value: &Value) -> Result<Reply> {
     for (number, item) in numbers.iter_mut().zip(items) {
         *number = match item {
             Value::Int(it) => *it as u64,
-            // The one number that is not whole.
-            Value::BulkString(text) => {
-                let factor = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-                factor.ok_or_else(|| unexpected(value))?.to_bits()
+            // The one number that is not whole, as it is in memory.
+            Value::BulkString(packed) => {
+                let bits = packed.first_chunk().filter(|_| packed.len() == 8);
+                u64::from_le_bytes(*bits.ok_or_else(|| unexpected(value))?)
             }
             _ => return Err(unexpected(value)),
         };

@@ -21,9 +21,6 @@ pub(super) trait Rule: Debug + Copy {
     /// Whether a take that was refused is recorded too.
     const RECORDS_ALL: bool = false;
 
-    /// Whether chance decides.
-    const DRAWS: bool = false;
-
     /// What a key is judged by unless something else is asked for.
     fn terms(&self) -> Terms;
 
@@ -65,19 +62,19 @@ impl Rule for Sliding {
 
     #[inline(always)]
     fn take(&self, state: &mut Usage, now_ms: u64, ask: Ask) -> Verdict {
-        state.take(&self.grid(), now_ms, ask)
+        state.take(self.grid(), now_ms, ask)
     }
 
     fn peek(&self, state: &Usage, now_ms: u64, ask: Ask) -> Verdict {
-        state.peek(&self.grid(), now_ms, ask)
+        state.peek(self.grid(), now_ms, ask)
     }
 
     fn remembered(&self, state: &Usage, now_ms: u64) -> Option<Terms> {
-        state.remembered(&self.grid(), now_ms)
+        state.remembered(self.grid(), now_ms)
     }
 
     fn refund(&self, state: &mut Usage, now_ms: u64, receipt: Receipt) -> u64 {
-        state.refund(&self.grid(), now_ms, receipt)
+        state.refund(self.grid(), now_ms, receipt)
     }
 
     fn reset(&self, state: &mut Usage, _: u64) {
@@ -89,11 +86,11 @@ impl Entry for Usage {
     type Context = Sliding;
 
     fn end_ms(&self, rule: &Sliding) -> u64 {
-        self.end_of_life_ms(&rule.grid())
+        self.end_of_life_ms(rule.grid())
     }
 
     fn is_absurd(&self, rule: &Sliding, now_ms: u64) -> bool {
-        Self::is_absurd(self, &rule.grid(), now_ms)
+        Self::is_absurd(self, rule.grid(), now_ms)
     }
 }
 
@@ -101,8 +98,6 @@ impl Rule for Suppressed {
     type State = Offered;
 
     const RECORDS_ALL: bool = true;
-
-    const DRAWS: bool = true;
 
     #[inline]
     fn terms(&self) -> Terms {

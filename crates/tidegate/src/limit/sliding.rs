@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::divisor::Divisor;
 use crate::bounds::{Rate, Window};
 use crate::error::{Error, Result};
 
@@ -74,8 +75,8 @@ impl Sliding {
     }
 
     #[inline]
-    pub(super) fn grid(&self) -> Grid {
-        self.grid
+    pub(super) fn grid(&self) -> &Grid {
+        &self.grid
     }
 
     /// What scripts are told.
@@ -92,29 +93,23 @@ pub(super) struct Grid {
     /// A key whose newest bucket starts further ahead of the clock than this is
     /// from a clock that was wrong: it starts over.
     pub(super) absurd_ms: u64,
-    /// `2^64 / coalesce_ms`, rounded up: dividing by multiplying takes 2 ns off
-    /// each call.
-    reciprocal: u64,
+    /// How long a bucket counts, from its start.
+    life_ms: u64,
+    by_coalesce: Divisor,
 }
 
 impl Grid {
     fn new(window: Window, coalesce_ms: u64) -> Self {
         let window_ms = window.as_millis();
         let coalesce_ms = coalesce_ms.max(1);
-        let reciprocal = (u64::MAX / coalesce_ms).wrapping_add(1);
-        Self { window_ms, coalesce_ms, absurd_ms: window_ms.max(60_000), reciprocal }
+        let (absurd_ms, life_ms) = (window_ms.max(60_000), coalesce_ms + window_ms);
+        Self { window_ms, coalesce_ms, absurd_ms, life_ms, by_coalesce: Divisor::new(coalesce_ms) }
     }
 
     /// The bucket that `now_ms` falls into.
     #[inline]
     pub(super) fn bucket(&self, now_ms: u64) -> u64 {
-        // Exact for all times below 2^48 ms, the year 10889; see the test.
-        if now_ms >> 48 != 0 || self.coalesce_ms == 1 {
-            return now_ms / self.coalesce_ms;
-        }
-        let estimate = ((u128::from(now_ms) * u128::from(self.reciprocal)) >> 64) as u64;
-        // The reciprocal is rounded up, so the estimate can only be one too large.
-        estimate - u64::from(estimate * self.coalesce_ms > now_ms)
+        self.by_coalesce.floor(now_ms)
     }
 
     /// The first millisecond of a bucket.
@@ -132,40 +127,13 @@ impl Grid {
     /// The first millisecond at which a bucket no longer counts.
     #[inline]
     pub(super) fn end_of_life_ms(&self, bucket: u64) -> u64 {
-        (bucket + 1) * self.coalesce_ms + self.window_ms
+        self.start_ms(bucket) + self.life_ms
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn grid(seconds: u64, coalesce_ms: u64) -> Grid {
-        Grid::new(Window::new(Duration::from_secs(seconds)).unwrap(), coalesce_ms)
-    }
-
-    #[test]
-    fn bucket_numbers_are_quotients() {
-        let mut random = 88_172_645_463_325_252_u64;
-        for coalesce_ms in [1, 2, 3, 7, 10, 600, 1000, 26_784, 2_678_400_000] {
-            let grid = grid(60, coalesce_ms);
-            for i in 0..20_000_u64 {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                for now in [
-                    i,
-                    i * coalesce_ms,
-                    (i * coalesce_ms).saturating_sub(1),
-                    random,
-                    random >> 16,
-                    random >> 24,
-                ] {
-                    assert_eq!(grid.bucket(now), now / coalesce_ms, "{now} / {coalesce_ms}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn coalescing_stays_between_a_128th_and_the_whole_window() {

@@ -2,11 +2,13 @@
 -- Every call is recorded, the declined ones too.
 --
 -- A key is one hash:
---   h         the header, eight doubles: coalesce_ms, newest bucket, what was
---             offered and what was declined in it, the sums of both over all
---             buckets, the first number an older bucket may have, spare
---   s         four doubles: the suppression factor last computed and when (ms), the
---             soft and the hard limit of the last take_with (or 0)
+--   h         the header: coalesce_ms, how far below the newest bucket the first
+--             number is that an older bucket may have, 1 if there is an `s` that
+--             counts, the newest bucket, when the suppression factor was last
+--             computed (ms); then as doubles the factor (below 0: none), what was
+--             offered and what was declined in the newest bucket, the sums of both
+--             over all buckets
+--   s         the soft and the hard limit of the last take_with, two doubles
 --   <number>  offered and declined in an older bucket, two doubles
 -- A bucket counts until its end + window.
 --
@@ -16,7 +18,11 @@ local function suppressed(at, now_us, slack_ms)
   local now_ms = math.floor(now_us / 1000)
   local window_ms, coalesce_ms, absurd_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local smooth, cache_ms = ARGV[at + 4] == '1', tonumber(ARGV[at + 5])
-  local HEADER, STATE, BUCKET = '<dddddddd', '<dddd', '<dd'
+  local HEADER, PAIR, HGET, HSET = '<I4HBI6I6ddddd', '<dd', 'HGET', 'HSET'
+  local call, pack, read, floor, max = redis.call, struct.pack, struct.unpack, math.floor, math.max
+  local bucket_now = floor(now_ms / coalesce_ms)
+  -- Buckets from this number on still count.
+  local first_live = floor((now_ms - window_ms) / coalesce_ms)
   local rule = { keys = 1, own = 4, window_ms = window_ms, absurd_ms = absurd_ms, records_refusals = true }
 
   local function end_of_life(bucket)
@@ -29,39 +35,40 @@ local function suppressed(at, now_us, slack_ms)
     if from > to then return 0, 0 end
     local numbers = {}
     for number = from, to do numbers[number - from + 1] = number end
-    for _, bucket in ipairs(redis.call('HMGET', key, unpack(numbers))) do
+    for _, bucket in ipairs(call('HMGET', key, unpack(numbers))) do
       if bucket then
-        local o, d = struct.unpack(BUCKET, bucket)
+        local o, d = read(PAIR, bucket)
         offered, declined = offered + o, declined + d
       end
     end
     return offered, declined
   end
 
-  local function look(key)
-    local stored = redis.call('HMGET', key, 'h', 's')
-    local w = { newest = math.floor(now_ms / coalesce_ms), offered = 0, declined = 0, total = 0, total_declined = 0,
-      factor = -1, factor_at = 0, soft = 0, hard = 0, instant = now_ms, stored = stored[1] and true }
-    if not stored[1] then
+  local function look(key, stored)
+    local w = { newest = bucket_now, offered = 0, declined = 0, total = 0, total_declined = 0,
+      factor = -1, factor_at = 0, kept = 0, instant = now_ms, stored = stored and true }
+    if not stored then
       w.tail, w.first = w.newest, w.newest
       return w
     end
-    local grid, newest, offered, declined, total, total_declined, tail = struct.unpack(HEADER, stored[1])
+    local grid, below, kept, newest, factor_at, factor, offered, declined, total, total_declined =
+      read(HEADER, stored)
+    local tail = newest - below
     if grid ~= coalesce_ms then
       -- Written on another grid: all of it counts as of its newest moment.
-      newest = math.floor(((newest + 1) * grid - 1) / coalesce_ms)
+      newest = floor(((newest + 1) * grid - 1) / coalesce_ms)
       offered, declined, tail, w.rewrite = total, total_declined, newest, true
     end
     local absurd = newest * coalesce_ms > now_ms + absurd_ms
-    w.instant = absurd and now_ms or math.max(now_ms, newest * coalesce_ms)
+    w.instant = absurd and now_ms or max(now_ms, newest * coalesce_ms)
     if absurd or end_of_life(newest) <= w.instant then
-      w.newest = math.floor(w.instant / coalesce_ms)
+      w.newest = floor(w.instant / coalesce_ms)
       w.tail, w.first, w.rewrite = w.newest, w.newest, true
       return w
     end
     w.newest, w.offered, w.declined, w.total, w.total_declined, w.tail = newest, offered, declined, total, total_declined, tail
-    w.factor, w.factor_at, w.soft, w.hard = struct.unpack(STATE, stored[2])
-    w.first = math.max(math.min(math.floor((w.instant - window_ms) / coalesce_ms), newest), tail)
+    w.factor, w.factor_at, w.kept = factor, factor_at, kept
+    w.first = max(math.min(floor((w.instant - window_ms) / coalesce_ms), newest), tail)
     if w.first > tail then
       local o, d = sums(key, tail, w.first - 1)
       w.total, w.total_declined = w.total - o, w.total_declined - d
@@ -72,116 +79,144 @@ local function suppressed(at, now_us, slack_ms)
   end
 
   -- What was offered in buckets that began in the last second.
-  local function last_second(key, w)
-    local from = math.max(math.floor((w.instant - 1000) / coalesce_ms) + 1, w.first)
-    local offered = sums(key, from, w.newest - 1)
-    return from <= w.newest and offered + w.offered or offered
-  end
-
-  local function hard_factor(key, w, soft, hard)
-    local accepted = w.total - w.total_declined
-    if w.total >= hard then return 1 end
-    if accepted < soft then return 0 end
-    if accepted == soft and soft == hard then return 1 end
-    local window_s = window_ms / 1000
-    return 1 - (soft / window_s) / math.max(w.total / window_s, last_second(key, w))
+  local function last_second(key, instant, first, newest, in_newest)
+    local from = max(floor((instant - 1000) / coalesce_ms) + 1, first)
+    local offered = sums(key, from, newest - 1)
+    return from <= newest and offered + in_newest or offered
   end
 
   -- One minus the share of calls that makes the admitted ones meet the limit: what
   -- was offered, and how far off what was admitted is.
-  local function smooth_factor(w, cost, soft)
-    local oldest_ms = math.floor((w.instant - window_ms) / coalesce_ms) * coalesce_ms
-    local target = soft * ((w.instant - oldest_ms) / window_ms)
-    local offered, accepted = w.total + cost, w.total - w.total_declined
+  local function smooth_factor(instant, offered, accepted, cost, soft)
+    local oldest_ms = floor((instant - window_ms) / coalesce_ms) * coalesce_ms
+    local target = soft * ((instant - oldest_ms) / window_ms)
     if offered <= target then return 0 end
-    local fair, lean = target / offered, target / math.max(accepted, 1)
+    local fair, lean = target / offered, target / max(accepted, 1)
     -- What is asked for at once may be more than the limit.
-    local most = math.max(fair, (target - accepted) / cost)
-    return math.max(1 - math.min(fair * lean * lean * lean, most), 0)
+    local most = max(fair, (target - accepted) / cost)
+    return max(1 - math.min(fair * lean * lean * lean, most), 0)
   end
 
-  local function quota(w, soft)
-    local accepted = w.total - w.total_declined
-    return math.max(soft - accepted, 0), w.total == 0 and 0 or end_of_life(w.newest) - now_ms
-  end
-
-  -- Whether a cost passes; `is_certain` if no chance was involved.
-  local function decide(key, w, cost, soft, hard, draw)
+  -- Whether a cost passes, whether no chance was involved, and the factor with the
+  -- time it is of. In numbers, not a table: most calls need none.
+  local function decide(key, instant, first, newest, offered, total, accepted, factor, factor_at, cost, soft, hard, draw)
     if smooth then
-      w.factor = smooth_factor(w, cost, soft)
-      return w.factor == 0 or draw < 1 - w.factor, w.factor == 0, w.factor
+      factor = smooth_factor(instant, total + cost, accepted, cost, soft)
+      return factor == 0 or draw < 1 - factor, factor == 0, factor, factor_at
     end
-    local forecast = w.total - w.total_declined + cost
+    local forecast = accepted + cost
     if forecast == hard then
-      w.factor, w.factor_at = 1, w.instant
-      return true, true, 0
+      return true, true, 1, instant
     elseif forecast <= soft then
-      return true, true, 0
+      return true, true, factor, factor_at
     elseif forecast > hard then
-      w.factor, w.factor_at = 1, w.instant
-    elseif w.factor < 0 or w.instant - w.factor_at >= cache_ms then
-      w.factor, w.factor_at = hard_factor(key, w, soft, hard), w.instant
+      factor, factor_at = 1, instant
+    elseif factor < 0 or instant - factor_at >= cache_ms then
+      factor_at = instant
+      if total >= hard then
+        factor = 1
+      elseif accepted < soft then
+        factor = 0
+      elseif accepted == soft and soft == hard then
+        factor = 1
+      else
+        local window_s = window_ms / 1000
+        factor = 1 - (soft / window_s) / max(total / window_s, last_second(key, instant, first, newest, offered))
+      end
     end
-    return draw < 1 - w.factor, false, w.factor
+    return draw < 1 - factor, false, factor, factor_at
+  end
+
+  local function answer(is_certain, factor, passes, soft, remaining, reset_after)
+    if is_certain then return { 1, soft, remaining, reset_after } end
+    return { 5, soft, remaining, reset_after, pack('<d', factor), passes and 1 or 0 }
+  end
+
+  local function judge(key, w, cost, soft, hard, draw)
+    local accepted = w.total - w.total_declined
+    w.passes, w.is_certain, w.factor, w.factor_at = decide(key, w.instant, w.first, w.newest, w.offered, w.total, accepted,
+      w.factor, w.factor_at, cost, soft, hard, draw)
+    local reset_after = w.total == 0 and 0 or end_of_life(w.newest) - now_ms
+    return w, answer(w.is_certain, w.factor, w.passes, soft, max(soft - accepted, 0), reset_after)
   end
 
   function rule.judge(k, cost, soft, hard, draw)
-    local w = look(KEYS[k])
-    local is_certain, factor
-    w.passes, is_certain, factor = decide(KEYS[k], w, cost, soft, hard, draw)
-    local remaining, reset_after = quota(w, soft)
-    if is_certain then return w, { 1, soft, remaining, reset_after } end
-    return w, { 5, soft, remaining, reset_after, string.format('%.17g', factor), w.passes and 1 or 0 }
+    return judge(KEYS[k], look(KEYS[k], call(HGET, KEYS[k], 'h')), cost, soft, hard, draw)
+  end
+
+  -- What is counted of a cost: so that sums stay exact, of what is declined only up
+  -- to 2^52.
+  local function counted(passes, cost, total)
+    return passes and cost or math.min(cost, max(4503599627370496 - total, 0))
   end
 
   function rule.charge(k, w, cost, soft, hard, remember)
     local key = KEYS[k]
     local born = not w.stored or w.rewrite or w.instant > now_ms
     if w.rewrite then
-      redis.call('UNLINK', key)
+      call('UNLINK', key)
     elseif w.first > w.tail then
       local numbers = {}
       for number = w.tail, w.first - 1 do numbers[number - w.tail + 1] = number end
-      redis.call('HDEL', key, unpack(numbers))
+      call('HDEL', key, unpack(numbers))
     end
     w.tail = w.first
-    local bucket, finished = math.floor(w.instant / coalesce_ms), nil
+    local bucket, finished = floor(w.instant / coalesce_ms), nil
     if bucket ~= w.newest then
       born = true
-      if w.offered > 0 then finished = w.newest end
-      if not finished and w.tail >= w.newest then w.tail = bucket end
+      if w.offered > 0 then
+        finished = pack(PAIR, w.offered, w.declined)
+      elseif w.tail >= w.newest then
+        w.tail = bucket
+      end
     end
-    -- So that sums stay exact, what is declined is counted only up to 2^52.
-    if not w.passes then cost = math.min(cost, math.max(4503599627370496 - w.total, 0)) end
+    cost = counted(w.passes, cost, w.total)
     local declined = w.passes and 0 or cost
     w.total, w.total_declined = w.total + cost, w.total_declined + declined
-    local state = struct.pack(STATE, w.factor, w.factor_at, remember and soft or 0, remember and hard or 0)
+    local before = w.newest
+    if bucket ~= before then w.newest, w.offered, w.declined = bucket, 0, 0 end
+    local header = pack(HEADER, coalesce_ms, bucket - w.tail, remember and 1 or 0, bucket, w.factor_at, w.factor,
+      w.offered + cost, w.declined + declined, w.total, w.total_declined)
+    if remember then call(HSET, key, 's', pack(PAIR, soft, hard)) end
     if finished then
-      local header = struct.pack(HEADER, coalesce_ms, bucket, cost, declined, w.total, w.total_declined, w.tail, 0)
-      redis.call('HSET', key, 'h', header, 's', state, int(finished), struct.pack(BUCKET, w.offered, w.declined))
+      call(HSET, key, 'h', header, int(before), finished)
     else
-      if bucket ~= w.newest then w.offered, w.declined = 0, 0 end
-      local header = struct.pack(HEADER, coalesce_ms, bucket, w.offered + cost, w.declined + declined, w.total,
-        w.total_declined, w.tail, 0)
-      redis.call('HSET', key, 'h', header, 's', state)
+      call(HSET, key, 'h', header)
     end
-    w.newest = bucket
+    local end_ms = end_of_life(bucket)
     if born then
-      local rest_ms = math.min(math.max(end_of_life(bucket) - now_ms, 0), absurd_ms + coalesce_ms + window_ms)
-      redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
+      local rest_ms = math.min(max(end_ms - now_ms, 0), absurd_ms + coalesce_ms + window_ms)
+      call('PEXPIRE', key, int(rest_ms + slack_ms))
     end
-    return quota(w, soft)
+    return max(soft - w.total + w.total_declined, 0), w.total == 0 and 0 or end_ms - now_ms
   end
 
+  -- Both; in short for a further call in the bucket of this moment.
   function rule.take(k, cost, soft, hard, remember, draw)
-    local w, reply = rule.judge(k, cost, soft, hard, draw)
+    local key = KEYS[k]
+    local stored = call(HGET, key, 'h')
+    if stored and not remember then
+      local grid, below, _, newest, factor_at, factor, offered, declined, total, total_declined = read(HEADER, stored)
+      if newest == bucket_now and grid == coalesce_ms and newest - below >= first_live then
+        local passes, is_certain
+        passes, is_certain, factor, factor_at = decide(key, now_ms, newest - below, newest, offered, total,
+          total - total_declined, factor, factor_at, cost, soft, hard, draw)
+        cost = counted(passes, cost, total)
+        total = total + cost
+        if not passes then declined, total_declined = declined + cost, total_declined + cost end
+        call(HSET, key, 'h', pack(HEADER, grid, below, 0, newest, factor_at, factor, offered + cost, declined, total,
+          total_declined))
+        return answer(is_certain, factor, passes, soft, max(soft - total + total_declined, 0), end_of_life(newest) - now_ms)
+      end
+    end
+    local w, reply = judge(key, look(key, stored), cost, soft, hard, draw)
     reply[3], reply[4] = rule.charge(k, w, cost, soft, hard, remember)
     return reply
   end
 
   function rule.remembered(k)
-    local w = look(KEYS[k])
-    if w.soft ~= 0 then return w.soft, w.hard end
+    local w = look(KEYS[k], call(HGET, KEYS[k], 'h'))
+    if w.kept == 1 then return read(PAIR, call(HGET, KEYS[k], 's')) end
   end
 
   function rule.refund()
@@ -189,7 +224,7 @@ local function suppressed(at, now_us, slack_ms)
   end
 
   function rule.reset(k)
-    return redis.call('UNLINK', KEYS[k])
+    return call('UNLINK', KEYS[k])
   end
 
   return rule

@@ -111,7 +111,7 @@ impl Suppressed {
 
     /// What scripts are told.
     pub(super) fn numbers(&self) -> [u64; 5] {
-        let Grid { window_ms, coalesce_ms, absurd_ms, .. } = self.sliding.grid();
+        let Grid { window_ms, coalesce_ms, absurd_ms, .. } = *self.sliding.grid();
         [window_ms, coalesce_ms, absurd_ms, u64::from(self.is_smooth()), CACHE_MS]
     }
 }
@@ -208,14 +208,14 @@ impl Offered {
     }
 
     pub(super) fn peek(&self, rule: &Suppressed, now_ms: u64, ask: Ask) -> Verdict {
-        let mut live = self.live(&rule.sliding.grid(), now_ms);
+        let mut live = self.live(rule.sliding.grid(), now_ms);
         let (_, verdict) = self.decide(rule, now_ms, ask, &mut live);
         verdict
     }
 
     pub(super) fn take(&mut self, rule: &Suppressed, now_ms: u64, ask: Ask) -> Verdict {
         let grid = rule.sliding.grid();
-        let mut live = self.live(&grid, now_ms);
+        let mut live = self.live(grid, now_ms);
         let (passes, mut verdict) = self.decide(rule, now_ms, ask, &mut live);
         self.buckets.drain(..live.dead);
         let number = grid.bucket(live.instant);
@@ -245,7 +245,7 @@ impl Offered {
         let forecast = accepted + ask.cost;
         let (passes, factor) = match rule.shape {
             Shape::Smooth => {
-                live.factor = smooth_factor(&grid, live, ask.cost, soft);
+                live.factor = smooth_factor(grid, live, ask.cost, soft);
                 (live.factor == 0.0 || ask.draw < 1.0 - live.factor, Some(live.factor).filter(|f| *f != 0.0))
             }
             Shape::Hard { .. } if forecast == hard => {
@@ -258,7 +258,7 @@ impl Offered {
                     (live.factor, live.factor_at_ms) = (1.0, live.instant);
                 } else if live.factor < 0.0 || live.instant >= live.factor_at_ms + CACHE_MS {
                     (live.factor, live.factor_at_ms) =
-                        (self.hard_factor(&grid, live, soft, hard), live.instant);
+                        (self.hard_factor(grid, live, soft, hard), live.instant);
                 }
                 (ask.draw < 1.0 - live.factor, Some(live.factor))
             }
@@ -300,7 +300,7 @@ impl Offered {
 
     /// The terms of the last `take_with`, if they still count.
     pub(super) fn remembered(&self, rule: &Suppressed, now_ms: u64) -> Option<Terms> {
-        let started_over = self.live(&rule.sliding.grid(), now_ms).started_over;
+        let started_over = self.live(rule.sliding.grid(), now_ms).started_over;
         Some(self.kept).filter(|kept| kept[0] != 0 && !started_over)
     }
 }

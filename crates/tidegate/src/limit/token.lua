@@ -23,8 +23,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
 
   -- A key as of the deciding moment: the clock's, or that of the last charge if the
   -- clock is behind. Without terms, by those of the last charge.
-  local function look(key, permit, drain)
-    local stored = redis.call('GET', key)
+  local function look(stored, permit, drain)
     if not stored then
       return { instant = now_us, level = 0, permit = permit, birth = now_ms, life = 0, ever = 0, given = 0,
         kept = 0, refunds = '', fresh = true }
@@ -66,8 +65,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     redis.call('SET', key, state .. s.refunds, 'PX', int(until_left(s, s.level, drain) + slack_ms))
   end
 
-  function rule.judge(k, cost, permit, drain)
-    local s = look(KEYS[k], permit, drain)
+  local function judge(s, cost, permit, drain)
     local over = s.level + cost * permit - burst * permit
     if over > 0 then
       if cost > burst then return nil, { 0, burst, remaining(s, permit), reset_after(s, drain), -1, -1 } end
@@ -80,6 +78,10 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
         math.floor((burst * permit - level) / permit) }
     end
     return s, { 1, burst, remaining(s, permit), reset_after(s, drain) }
+  end
+
+  function rule.judge(k, cost, permit, drain)
+    return judge(look(redis.call('GET', KEYS[k]), permit, drain), cost, permit, drain)
   end
 
   function rule.charge(k, s, cost, permit, drain, remember)
@@ -95,19 +97,41 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     return { 1, burst, remaining(s, permit), reset_after(s, drain), s.birth * LIVES + s.life, offset }
   end
 
+  -- Both; in short for a bucket in these ticks to which nothing was given back.
   function rule.take(k, cost, permit, drain, remember)
-    local s, reply = rule.judge(k, cost, permit, drain)
+    local key = KEYS[k]
+    local stored = redis.call('GET', key)
+    if stored and #stored == HEADER_BYTES then
+      local stamp, level, scale, _, birth, life, ever, given = struct.unpack(STATE, stored)
+      local ticks, full, elapsed = cost * permit, burst * permit, now_us - stamp
+      if scale == permit and elapsed >= 0 then
+        if elapsed < math.ceil(level / drain) then
+          level = level - elapsed * drain
+        else
+          -- All of it has left: another life.
+          level, birth, life, ever, given = 0, now_ms, (life + 1) % LIVES, 0, 0
+        end
+        level = level + ticks
+        if level <= full and ever + ticks <= MOST then
+          local rest_ms = math.ceil(math.ceil(level / drain) / 1000)
+          local state = struct.pack(STATE, now_us, level, permit, drain, birth, life, ever + ticks, given, remember and 1 or 0)
+          redis.call('SET', key, state, 'PX', int(rest_ms + slack_ms))
+          return { 1, burst, math.floor((full - level) / permit), rest_ms, birth * LIVES + life, ever }
+        end
+      end
+    end
+    local s, reply = judge(look(stored, permit, drain), cost, permit, drain)
     if not s then return reply end
     return rule.charge(k, s, cost, permit, drain, remember)
   end
 
   function rule.remembered(k)
-    local s = look(KEYS[k])
+    local s = look(redis.call('GET', KEYS[k]))
     if s.kept == 1 and not s.fresh then return s.permit, s.drain end
   end
 
   function rule.refund(k, bucket, offset, cost, max_refunds)
-    local s = look(KEYS[k])
+    local s = look(redis.call('GET', KEYS[k]))
     if s.fresh or bucket ~= s.birth * LIVES + s.life or offset + cost * s.permit > s.ever then return 0 end
     local ticks, ever = cost * s.permit, s.ever
     -- How much has left so far, and where the charge stands once what was given
@@ -143,7 +167,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
   end
 
   function rule.reset(k)
-    local s = look(KEYS[k], permit_now, drain_now)
+    local s = look(redis.call('GET', KEYS[k]), permit_now, drain_now)
     if not s.stored then return 0 end
     -- An empty bucket: the next charge begins another life.
     s.level, s.refunds, s.kept = 0, '', 0

@@ -7,6 +7,7 @@
 
 use super::algorithm::{Ask, Terms};
 use super::decision::Receipt;
+use super::divisor::Divisor;
 use super::usage::{LIVES, MAX_REFUNDS};
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, MAX_COUNT, Rate};
@@ -32,8 +33,10 @@ const MAX_REFILL_MS: u64 = 31 * 86_400_000;
 pub struct Token {
     rate: Rate,
     burst: u64,
-    permit: u64,
-    drain: u64,
+    permit: Divisor,
+    drain: Divisor,
+    /// What leaves per millisecond.
+    drain_ms: Divisor,
     /// `burst × permit`.
     full: u64,
     absurd_us: u64,
@@ -42,10 +45,16 @@ pub struct Token {
 impl Token {
     /// A limit of `rate`, with `burst` permits at once.
     pub fn new(rate: Rate, burst: Cost) -> Result<Self> {
-        let token = Self { rate, burst: burst.get(), permit: 1, drain: 1, full: 0, absurd_us: 0 };
-        let [permit, drain] = token.terms_of(rate)?;
-        let token = Self { permit, drain, full: token.burst * permit, ..token };
+        let (burst, one) = (burst.get(), Divisor::new(1));
+        let token = Self { rate, burst, permit: one, drain: one, drain_ms: one, full: 0, absurd_us: 0 };
+        let terms = token.terms_of(rate)?;
+        let token = token.with(burst, burst * terms[0], terms);
         Ok(Self { absurd_us: token.refill_ms().max(60_000) * 1000, ..token })
+    }
+
+    fn with(self, burst: u64, full: u64, [permit, drain]: Terms) -> Self {
+        let [permit, drain, drain_ms] = [permit, drain, drain * 1000].map(Divisor::new);
+        Self { burst, permit, drain, drain_ms, full, ..self }
     }
 
     /// The rate.
@@ -60,13 +69,13 @@ impl Token {
 
     /// How long an empty bucket takes to fill, rounded up.
     pub fn refill_ms(&self) -> u64 {
-        self.full.div_ceil(self.drain).div_ceil(1000)
+        self.drain.ceil(self.full).div_ceil(1000)
     }
 
     /// Ticks of a permit, and how many leave per microsecond.
     #[inline]
     pub(super) fn terms(&self) -> Terms {
-        [self.permit, self.drain]
+        [self.permit.get(), self.drain.get()]
     }
 
     pub(super) fn terms_of(&self, rate: Rate) -> Result<Terms> {
@@ -92,10 +101,33 @@ impl Token {
 
     /// A share of the whole limit.
     pub(super) fn share(&self, share: Share) -> Option<Self> {
-        let [permit, drain] = self.share_of(self.terms(), share)?;
+        let terms = self.share_of(self.terms(), share)?;
         let burst = share.of(self.burst);
-        let full = burst.checked_mul(permit).filter(|full| *full <= MAX_TICKS)?;
-        Some(Self { burst, permit, drain, full, ..*self })
+        let full = burst.checked_mul(terms[0]).filter(|full| *full <= MAX_TICKS)?;
+        Some(self.with(burst, full, terms))
+    }
+
+    /// How many permits so many ticks are.
+    #[inline]
+    fn permits(&self, ticks: u64, permit: u64) -> u64 {
+        if permit == self.permit.get() { self.permit.floor(ticks) } else { ticks / permit }
+    }
+
+    /// Microseconds until so many ticks have left, rounded up.
+    #[inline]
+    fn until_left_us(&self, ticks: u64, drain: u64) -> u64 {
+        if drain == self.drain.get() { self.drain.ceil(ticks) } else { ticks.div_ceil(drain) }
+    }
+
+    /// Milliseconds from now until `ticks` have left, rounded up.
+    #[inline]
+    fn until_left(&self, now_us: u64, instant_us: u64, ticks: u64, drain: u64) -> u64 {
+        match ticks {
+            // The same, at once: rounding up twice is rounding up.
+            _ if instant_us == now_us && drain == self.drain.get() => self.drain_ms.ceil(ticks),
+            0 => 0,
+            _ => (instant_us - now_us + self.until_left_us(ticks, drain)).div_ceil(1000),
+        }
     }
 
     /// What scripts are told.
@@ -164,13 +196,13 @@ impl Level {
         Now { instant_us, level: level.saturating_sub(left), rescaled }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, rule: &Token, now_ms: u64, ask: Ask) -> Verdict {
         let [permit, drain] = ask.terms;
         let now = self.now(rule, now_ms * 1000, ask.terms);
-        let ticks = ask.cost.saturating_mul(permit);
-        let full = rule.burst * permit;
-        if now.level.saturating_add(ticks) > full {
+        // What is larger than the burst may have more ticks than can be counted.
+        let (ticks, full) = (ask.cost.wrapping_mul(permit), rule.burst * permit);
+        if ask.cost > rule.burst || now.level + ticks > full {
             return refuse(rule, now_ms * 1000, now, ask);
         }
         if now.level == 0 || now.rescaled || self.ever + ticks > MAX_COUNT {
@@ -186,8 +218,8 @@ impl Level {
         Verdict {
             outcome: Outcome::Admitted,
             capacity: rule.burst,
-            remaining: (full - self.level) / permit,
-            reset_after_ms: until_left(now_ms * 1000, now.instant_us, self.level, drain),
+            remaining: rule.permits(full - self.level, permit),
+            reset_after_ms: rule.until_left(now_ms * 1000, now.instant_us, self.level, drain),
             a: self.life,
             b: offset,
         }
@@ -209,8 +241,8 @@ impl Level {
         Verdict {
             outcome: Outcome::Fits,
             capacity: rule.burst,
-            remaining: (full - now.level) / permit,
-            reset_after_ms: until_left(now_ms * 1000, now.instant_us, now.level, drain),
+            remaining: rule.permits(full - now.level, permit),
+            reset_after_ms: rule.until_left(now_ms * 1000, now.instant_us, now.level, drain),
             a: 0,
             b: 0,
         }
@@ -267,16 +299,10 @@ impl Level {
     pub(super) fn reset(&mut self, rule: &Token, now_ms: u64) {
         if self.permit != 0 {
             let now = self.now(rule, now_ms * 1000, rule.terms());
-            let permit = rule.permit;
+            let permit = rule.permit.get();
             *self = Self { stamp_us: now.instant_us, permit, life: self.life, ..Self::default() };
         }
     }
-}
-
-/// Milliseconds from now until `ticks` have left, rounded up.
-#[inline]
-fn until_left(now_us: u64, instant_us: u64, ticks: u64, drain: u64) -> u64 {
-    if ticks == 0 { 0 } else { (instant_us - now_us + ticks.div_ceil(drain)).div_ceil(1000) }
 }
 
 #[inline(never)]
@@ -286,8 +312,8 @@ fn refuse(rule: &Token, now_us: u64, now: Now, ask: Ask) -> Verdict {
     let verdict = |outcome, a, b| Verdict {
         outcome,
         capacity: rule.burst,
-        remaining: full.saturating_sub(now.level) / permit,
-        reset_after_ms: until_left(now_us, now.instant_us, now.level, drain),
+        remaining: rule.permits(full.saturating_sub(now.level), permit),
+        reset_after_ms: rule.until_left(now_us, now.instant_us, now.level, drain),
         a,
         b,
     };
@@ -295,11 +321,12 @@ fn refuse(rule: &Token, now_us: u64, now: Now, ask: Ask) -> Verdict {
         return verdict(Outcome::NeverFits, 0, 0);
     }
     let over = now.level + ask.cost * permit - full;
-    let retry_after_ms = until_left(now_us, now.instant_us, over, drain);
+    let retry_after_ms = rule.until_left(now_us, now.instant_us, over, drain);
     // What is free at that instant, which is a whole number of milliseconds away.
-    let elapsed = (retry_after_ms * 1000).saturating_sub(now.instant_us - now_us).max(over.div_ceil(drain));
+    let elapsed =
+        (retry_after_ms * 1000).saturating_sub(now.instant_us - now_us).max(rule.until_left_us(over, drain));
     let level = now.level.saturating_sub(elapsed.saturating_mul(drain));
-    verdict(Outcome::Rejected, retry_after_ms, (full - level) / permit)
+    verdict(Outcome::Rejected, retry_after_ms, rule.permits(full - level, permit))
 }
 
 impl Entry for Level {

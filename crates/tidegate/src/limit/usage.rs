@@ -109,13 +109,15 @@ impl Usage {
     pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
         if live.total + ask.cost > ask.terms[0] {
-            return self.refuse(grid, now_ms, &live, ask);
+            return self.refuse(grid, now_ms, live, ask);
         }
-        if live.started_over || live.is_dead {
-            self.forget(grid, &live);
+        if live.age != Age::Counts {
+            self.forget(grid, live);
         }
-        let bucket = grid.bucket(live.instant);
-        if bucket != self.newest.number() {
+        let mut bucket = self.newest.number();
+        // Never before it starts, unless the clock was wrong.
+        if live.instant.wrapping_sub(grid.start_ms(bucket)) >= grid.coalesce_ms {
+            bucket = grid.bucket(live.instant);
             self.start(bucket);
         }
         let (mut offset, mut last) = (self.charged, bucket);
@@ -141,7 +143,7 @@ impl Usage {
     pub(super) fn peek(&self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
         if live.total + ask.cost > ask.terms[0] {
-            return self.refuse(grid, now_ms, &live, ask);
+            return self.refuse(grid, now_ms, live, ask);
         }
         Verdict {
             outcome: Outcome::Fits,
@@ -156,7 +158,7 @@ impl Usage {
     /// The terms of the last `take_with`, if they still count.
     pub(super) fn remembered(&self, grid: &Grid, now_ms: u64) -> Option<Terms> {
         let capacity = self.more.as_ref()?.capacity;
-        (capacity != 0 && !self.live(grid, now_ms).started_over).then_some([capacity, 0])
+        (capacity != 0 && self.live(grid, now_ms).age != Age::StartedOver).then_some([capacity, 0])
     }
 
     /// Charges `cost`, which has been judged to fit, as if spent after `lasting_ms`;
@@ -171,7 +173,7 @@ impl Usage {
         is_lent: bool,
     ) -> u64 {
         let live = self.live(grid, now_ms);
-        self.forget(grid, &live);
+        self.forget(grid, live);
         let bucket_now = grid.bucket(live.instant);
         if bucket_now != self.newest.number() {
             self.start(bucket_now);
@@ -209,10 +211,11 @@ impl Usage {
     /// to `spent` of that to this moment. Returns what was taken out.
     pub(super) fn settle(&mut self, grid: &Grid, now_ms: u64, bucket: u64, cost: u64, spent: u64) -> u64 {
         let live = self.live(grid, now_ms);
-        if live.started_over || grid.end_of_life_ms(bucket) <= live.instant || bucket > self.last() {
+        if live.age == Age::StartedOver || grid.end_of_life_ms(bucket) <= live.instant || bucket > self.last()
+        {
             return 0;
         }
-        self.forget(grid, &live);
+        self.forget(grid, live);
         let bucket_now = grid.bucket(live.instant);
         if bucket_now != self.newest.number() {
             self.start(bucket_now);
@@ -277,7 +280,7 @@ impl Usage {
         };
         // A receipt of a later bucket than the newest is none of ours.
         let newest = self.newest.number();
-        let known = receipt.bucket <= newest && !live.started_over;
+        let known = receipt.bucket <= newest && live.age != Age::StartedOver;
         if !known || grid.end_of_life_ms(receipt.bucket) <= live.instant {
             return 0;
         }
@@ -302,7 +305,7 @@ impl Usage {
         if !is_charged {
             return 0;
         }
-        self.forget(grid, &live);
+        self.forget(grid, live);
         let more = self.more.get_or_insert_default();
         if is_newest {
             self.charged -= receipt.cost;
@@ -348,21 +351,21 @@ impl Usage {
         let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
         if is_absurd || grid.end_of_life_ms(newest) <= instant {
             return match is_absurd || grid.end_of_life_ms(self.last()) <= instant {
-                true => Live { instant, started_over: true, is_dead: true, total: 0 },
+                true => Live { instant, age: Age::StartedOver, total: 0 },
                 false => self.live_without_the_dead(grid, instant),
             };
         }
         if self.newest.has(Newest::HAS_OLDER) && grid.end_of_life_ms(self.newest.oldest()) <= instant {
             return self.live_without_the_dead(grid, instant);
         }
-        Live { instant, started_over: false, is_dead: false, total: self.others + self.charged }
+        Live { instant, age: Age::Counts, total: self.others + self.charged }
     }
 
     #[inline(never)]
     fn live_without_the_dead(&self, grid: &Grid, instant: u64) -> Live {
         let dead = self.buckets().take_while(|(bucket, _)| grid.end_of_life_ms(*bucket) <= instant);
         let total = self.others + self.charged - dead.map(|(_, count)| count).sum::<u64>();
-        Live { instant, started_over: false, is_dead: true, total }
+        Live { instant, age: Age::SomeAreOver, total }
     }
 
     /// All buckets, the oldest first.
@@ -374,13 +377,20 @@ impl Usage {
 
     /// Drops what `live` found dead. Every write does, and nothing else: what a
     /// clock that steps back finds is what the last write left.
+    #[inline]
+    fn forget(&mut self, grid: &Grid, live: Live) {
+        let Live { instant, age, total } = live;
+        self.forget_dead(grid, instant, age, total);
+    }
+
+    /// In numbers, which need not be put into memory before.
     #[inline(never)]
-    fn forget(&mut self, grid: &Grid, live: &Live) {
-        if live.started_over {
+    fn forget_dead(&mut self, grid: &Grid, instant: u64, age: Age, total: u64) {
+        if age == Age::StartedOver {
             *self = Self { newest: self.newest.reborn(), ..Self::default() };
-        } else if live.is_dead {
+        } else if age == Age::SomeAreOver {
             let newest = self.newest.number();
-            let counts = |bucket: u64| grid.end_of_life_ms(bucket) > live.instant;
+            let counts = |bucket: u64| grid.end_of_life_ms(bucket) > instant;
             if !counts(newest) {
                 self.charged = 0;
             }
@@ -396,7 +406,7 @@ impl Usage {
                 }
                 self.newest.set_oldest(more.older.first().map(|packed| (packed >> 56) as u8));
             }
-            self.others = live.total - self.charged;
+            self.others = total - self.charged;
             self.note_quirks();
         }
     }
@@ -443,7 +453,7 @@ impl Usage {
     }
 
     #[inline]
-    fn refuse(&self, grid: &Grid, now_ms: u64, live: &Live, ask: Ask) -> Verdict {
+    fn refuse(&self, grid: &Grid, now_ms: u64, live: Live, ask: Ask) -> Verdict {
         let (cost, capacity) = (ask.cost, ask.terms[0]);
         let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
         let remaining = capacity.saturating_sub(live.total);
@@ -455,17 +465,18 @@ impl Usage {
             // All of it goes at once.
             return verdict(Outcome::Rejected, reset_after_ms, capacity);
         }
-        let (free_at, freed) = self.first_to_free(grid, live, live.total + cost - capacity);
+        let (free_at, freed) =
+            self.first_to_free(grid, live.instant, live.total, live.total + cost - capacity);
         verdict(Outcome::Rejected, free_at - now_ms, capacity.saturating_sub(live.total - freed))
     }
 
     /// When enough has gone to free `needed`, and how much has gone by then.
     #[inline(never)]
-    fn first_to_free(&self, grid: &Grid, live: &Live, needed: u64) -> (u64, u64) {
+    fn first_to_free(&self, grid: &Grid, instant: u64, total: u64, needed: u64) -> (u64, u64) {
         let mut freed = 0;
         for (bucket, count) in self.buckets() {
             let end = grid.end_of_life_ms(bucket);
-            if end > live.instant {
+            if end > instant {
                 freed += count;
                 if freed >= needed {
                     return (end, freed);
@@ -473,7 +484,7 @@ impl Usage {
             }
         }
         // What is needed is at most the total.
-        (grid.end_of_life_ms(self.last()), live.total)
+        (grid.end_of_life_ms(self.last()), total)
     }
 
     #[inline]
@@ -498,13 +509,20 @@ impl More {
 }
 
 /// What still counts.
+#[derive(Debug, Clone, Copy)]
 struct Live {
     instant: u64,
-    /// Nothing does: the last bucket is over, or from a clock that was wrong.
-    started_over: bool,
-    /// Some buckets are over.
-    is_dead: bool,
+    age: Age,
     total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    /// All buckets count.
+    Counts,
+    SomeAreOver,
+    /// The last bucket is over, or from a clock that was wrong.
+    StartedOver,
 }
 
 /// The number of a bucket by its low bits: the last such one up to the newest.

@@ -60,6 +60,7 @@ impl Verdict {
     }
 
     /// The decision about a take of `cost` by `subject`.
+    #[inline(never)]
     pub(super) fn dress(self, cost: u64, subject: u32, window_size_seconds: u64) -> Decision {
         let Self { outcome, capacity, remaining, reset_after_ms, a, b } = self;
         let quota = Quota { capacity, remaining, reset_after_ms, window_size_seconds };
