@@ -5,7 +5,7 @@
 //! missed goal is a line that says `short`, not a failure.
 //!
 //! ```text
-//! cargo run --release -p tidegate-bench -- limit|hot [--quick] [--only NAME] [--json FILE]
+//! cargo run --release -p tidegate-bench -- limit|hot|session [--quick] [--only NAME] [--json FILE]
 //! ```
 
 mod cpu;
@@ -18,6 +18,7 @@ mod redis_server;
 mod report;
 mod rounds;
 mod server;
+mod session;
 mod until;
 
 use std::fs::File;
@@ -63,6 +64,8 @@ enum Area {
     Limit,
     /// Hot pages, in this process and on Redis.
     Hot,
+    /// Sessions, on Redis.
+    Session,
 }
 
 fn main() -> ExitCode {
@@ -91,6 +94,9 @@ fn run(args: &Args) -> Result<()> {
     }
     if matches!(args.area, Area::All | Area::Hot) {
         figures.extend(hot::figures(effort, &args.only, args.trace.as_deref())?);
+    }
+    if matches!(args.area, Area::All | Area::Session) {
+        figures.extend(session::figures(effort, &args.only)?);
     }
     print!("{}", report::table(&figures));
     if let Some(mut json) = json {

@@ -101,6 +101,13 @@ impl RedisServer {
     }
 }
 
+/// Bytes that the server at the other end uses.
+pub(crate) async fn used_bytes(connection: &mut redis::aio::MultiplexedConnection) -> Result<f64> {
+    let info: redis::InfoDict = redis::cmd("INFO").arg("memory").query_async(connection).await?;
+    let bytes: Option<f64> = info.get("used_memory");
+    bytes.ok_or_else(|| anyhow!("the server does not say how much memory it uses"))
+}
+
 impl Drop for RedisServer {
     fn drop(&mut self) {
         // Nothing can be done about a server that is gone already.

@@ -109,8 +109,11 @@ impl<'a> Answer<'a> {
 
     /// As text.
     pub fn to_json(&self) -> Vec<u8> {
+        // Mostly it is not longer, and does not move while it grows.
+        let mut text = Vec::with_capacity(384);
         // Strings and numbers alone: there is nothing that JSON cannot write.
-        serde_json::to_vec(self).unwrap_or_default()
+        let _ = serde_json::to_writer(&mut text, self);
+        text
     }
 }
 

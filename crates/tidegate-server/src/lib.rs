@@ -1,5 +1,5 @@
-//! The server: the library's limits and hot pages over HTTP, and a command line for
-//! all of it.
+//! The server: the library's limits, hot pages and sessions over HTTP, and a command line
+//! for all of it.
 //!
 //! Where to look:
 //! - [`settings`]: defaults, file, environment and flags become checked values.
@@ -13,6 +13,8 @@
 
 pub mod answer;
 pub mod cli;
+mod connection;
+mod express;
 pub mod http;
 mod lines;
 pub mod log;
@@ -21,3 +23,4 @@ mod outcomes;
 mod patience;
 pub mod serve;
 pub mod settings;
+mod wire;

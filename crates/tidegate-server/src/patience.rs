@@ -70,7 +70,7 @@ impl Patience {
 
     /// `stream`, watched.
     pub(crate) fn watch(&self, stream: TcpStream) -> Watched {
-        Watched { stream, patience: self.clone() }
+        Watched { stream, read: Vec::new(), patience: self.clone() }
     }
 }
 
@@ -78,7 +78,16 @@ impl Patience {
 #[derive(Debug)]
 pub(crate) struct Watched {
     stream: TcpStream,
+    /// What comes before the stream.
+    read: Vec<u8>,
     patience: Patience,
+}
+
+impl Watched {
+    /// The stream behind what has been read of it.
+    pub(crate) fn behind(self, read: Vec<u8>) -> Self {
+        Self { read, ..self }
+    }
 }
 
 impl AsyncRead for Watched {
@@ -87,6 +96,13 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.read.is_empty() {
+            let length = self.read.len().min(buffer.remaining());
+            buffer.put_slice(&self.read[..length]);
+            self.read.drain(..length);
+            self.patience.received();
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {

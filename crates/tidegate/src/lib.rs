@@ -1,12 +1,13 @@
 //! Short-lived state of a service inside hard bounds of time and memory.
 //!
 //! One [`Tidegate`] opens one store, in this process or on Redis, Valkey or
-//! their Cluster, and hands out parts that answer alike on each: [`limit`] and
-//! [`hot`].
+//! their Cluster, and hands out parts that answer alike on each: [`limit`], [`hot`] and
+//! [`session`].
 //!
 //! Where to look:
 //! - [`limit`]: rate limits.
 //! - [`hot`]: which pages are hot right now.
+//! - [`session`]: who is connected, and what was left behind.
 //! - [`store`]: where state is kept; deadlines, scripts, partitions.
 //! - [`outage`]: what is answered while the store is away.
 //! - [`clock`], [`random`]: time and chance, and how a test sets them.
@@ -26,6 +27,7 @@ mod metrics;
 pub mod outage;
 pub mod random;
 mod reaper;
+pub mod session;
 pub mod store;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -45,6 +47,7 @@ use crate::limit::{Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::{Metrics, StoreMetrics};
 pub use crate::outage::{AfterLoss, Outage, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
+use crate::session::{SessionOptions, Sessions};
 use crate::store::{Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
@@ -60,6 +63,7 @@ struct Inner {
     metrics: Metrics,
     limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
     spaces: Mutex<BTreeMap<Name, Hot>>,
+    sessions: Mutex<BTreeMap<Name, Sessions>>,
 }
 
 /// What runs in the background, for as long as somebody holds the store or a
@@ -72,6 +76,9 @@ const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroU
 
 /// Hot pages are looked after a hundred at a time.
 const CLEANED: NonZeroUsize = NonZeroUsize::new(100).unwrap();
+
+/// How often it is asked whether sessions are to be compared with their index.
+const RECONCILE: Rhythm = Rhythm { interval: Duration::from_secs(600), batch: NonZeroUsize::MIN };
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
@@ -113,7 +120,8 @@ impl Tidegate {
                 async move { store.renew_markers().await.map(|()| Progress { items: 0, is_more: false }) }
             }));
         }
-        let inner = Inner { store, metrics, limits, spaces: Mutex::default() };
+        let (spaces, sessions) = (Mutex::default(), Mutex::default());
+        let inner = Inner { store, metrics, limits, spaces, sessions };
         Self { inner: Arc::new(inner), background: Arc::new(Background(Mutex::new(reapers))) }
     }
 
@@ -164,6 +172,43 @@ impl Tidegate {
         self.background.0.lock().push(reaper);
         spaces.insert(name, hot.clone());
         Ok(hot.with(&self.background))
+    }
+
+    /// The space of sessions called `name`. Asked again with the same options it is the
+    /// same space; with others it is an error.
+    pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
+        let name = Name::new(name)?;
+        let mut spaces = self.inner.sessions.lock();
+        if let Some(sessions) = spaces.get(&name) {
+            if *sessions.options() != options {
+                return Err(Error::invalid(format!(
+                    "there is a space {:?} with other options already",
+                    name.as_str()
+                )));
+            }
+            return Ok(sessions.with(&self.background));
+        }
+        let metrics = self.inner.metrics.sessions(name.as_str());
+        let sessions = Sessions::new(&self.inner.store, name.clone(), &options, metrics)?;
+        let batch = NonZeroUsize::new(options.batch).unwrap_or(NonZeroUsize::MIN);
+        let rhythm = Rhythm { interval: options.cleanup_interval, batch };
+        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("session"), {
+            let sessions = sessions.clone();
+            move |batch| {
+                let sessions = sessions.clone();
+                async move { sessions.run(batch).await }
+            }
+        });
+        let mender = Reaper::start(RECONCILE, self.inner.metrics.reaper("session_reconcile"), {
+            let sessions = sessions.clone();
+            move |_| {
+                let sessions = sessions.clone();
+                async move { sessions.reconcile().await }
+            }
+        });
+        self.background.0.lock().extend([reaper, mender]);
+        spaces.insert(name, sessions.clone());
+        Ok(sessions.with(&self.background))
     }
 
     /// Charges `key` under several limits of this store, or under none: in one

@@ -3,6 +3,7 @@
 //! Labels are bounded: the name of a limit or of a reaper, never a user's key.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +25,7 @@ pub(crate) struct Metrics {
     limits: Arc<Mutex<Vec<Limit>>>,
     reapers: ReaperFamilies,
     hot: HotFamilies,
+    sessions: SessionFamilies,
     pub(crate) store: StoreMetrics,
 }
 
@@ -101,6 +103,109 @@ pub(crate) struct HotMetrics {
     pub(crate) dropped: Counter,
 }
 
+#[derive(Debug, Clone)]
+struct SessionFamilies {
+    disconnected: Spaced<Gauge>,
+    seconds: Spaced<Histogram>,
+    deleted: Spaced<Counter>,
+    scanned: Spaced<Counter>,
+    active: Spaced<Gauge>,
+    claimed: Spaced<Gauge>,
+    dead: Spaced<Gauge>,
+    lag_seconds: Spaced<Gauge<f64, AtomicU64>>,
+    lapsed: Spaced<Counter>,
+    buried: Spaced<Counter>,
+    missing: Spaced<Counter>,
+    invalid: Spaced<Counter>,
+}
+
+impl SessionFamilies {
+    fn new() -> Self {
+        Self {
+            disconnected: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            deleted: Family::default(),
+            scanned: Family::default(),
+            active: Family::default(),
+            claimed: Family::default(),
+            dead: Family::default(),
+            lag_seconds: Family::default(),
+            lapsed: Family::default(),
+            buried: Family::default(),
+            missing: Family::default(),
+            invalid: Family::default(),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "disconnected_sessions_count",
+            "Sessions that nobody holds, at the last look",
+            self.disconnected.clone(),
+        );
+        registry.register("orphan_cleanup_duration_seconds", "Time per cleanup", self.seconds.clone());
+        registry.register("orphan_sessions_deleted", "Sessions deleted", self.deleted.clone());
+        registry.register(
+            "orphan_cleanup_keys_scanned",
+            "Keys looked at by migrate, reconcile and compare: nothing else scans",
+            self.scanned.clone(),
+        );
+        registry.register(
+            "tidegate_session_active",
+            "Sessions that somebody holds, at the last look",
+            self.active.clone(),
+        );
+        registry.register(
+            "tidegate_session_claimed",
+            "Sessions being reaped, at the last look",
+            self.claimed.clone(),
+        );
+        registry.register(
+            "tidegate_session_dead",
+            "Sessions that were claimed too often, at the last look",
+            self.dead.clone(),
+        );
+        registry.register(
+            "tidegate_session_reap_lag_seconds",
+            "For how long the first orphan had been due, at the last look",
+            self.lag_seconds.clone(),
+        );
+        registry.register("tidegate_session_lapsed", "Sessions found silent", self.lapsed.clone());
+        registry.register(
+            "tidegate_session_buried",
+            "Sessions put aside after too many claims",
+            self.buried.clone(),
+        );
+        registry.register(
+            "tidegate_session_missing_entries",
+            "Index entries without a session, removed",
+            self.missing.clone(),
+        );
+        registry.register(
+            "tidegate_session_invalid_entries",
+            "Index entries that are no session ids, removed",
+            self.invalid.clone(),
+        );
+    }
+}
+
+/// Handles of one space of sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionMetrics {
+    pub(crate) disconnected: Gauge,
+    pub(crate) seconds: Histogram,
+    pub(crate) deleted: Counter,
+    pub(crate) scanned: Counter,
+    pub(crate) active: Gauge,
+    pub(crate) claimed: Gauge,
+    pub(crate) dead: Gauge,
+    pub(crate) lag_seconds: Gauge<f64, AtomicU64>,
+    pub(crate) lapsed: Counter,
+    pub(crate) buried: Counter,
+    pub(crate) missing: Counter,
+    pub(crate) invalid: Counter,
+}
+
 /// Handles of the store.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreMetrics {
@@ -158,8 +263,10 @@ impl Metrics {
 
         let hot = HotFamilies::default();
         hot.register(&mut registry);
+        let sessions = SessionFamilies::new();
+        sessions.register(&mut registry);
 
-        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, hot, store }
+        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, hot, sessions, store }
     }
 }
 
@@ -215,6 +322,25 @@ impl Metrics {
             tracked: self.hot.tracked.get_or_create(&label).clone(),
             activities: self.hot.activities.get_or_create(&label).clone(),
             dropped: self.hot.dropped.get_or_create(&label).clone(),
+        }
+    }
+
+    pub(crate) fn sessions(&self, space: &str) -> SessionMetrics {
+        let label = [("space", space.to_owned())];
+        let families = &self.sessions;
+        SessionMetrics {
+            disconnected: families.disconnected.get_or_create(&label).clone(),
+            seconds: families.seconds.get_or_create(&label).clone(),
+            deleted: families.deleted.get_or_create(&label).clone(),
+            scanned: families.scanned.get_or_create(&label).clone(),
+            active: families.active.get_or_create(&label).clone(),
+            claimed: families.claimed.get_or_create(&label).clone(),
+            dead: families.dead.get_or_create(&label).clone(),
+            lag_seconds: families.lag_seconds.get_or_create(&label).clone(),
+            lapsed: families.lapsed.get_or_create(&label).clone(),
+            buried: families.buried.get_or_create(&label).clone(),
+            missing: families.missing.get_or_create(&label).clone(),
+            invalid: families.invalid.get_or_create(&label).clone(),
         }
     }
 

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use redis::aio::MultiplexedConnection;
 use tidegate::clock::{Clock, ManualClock, Timestamp, monotonic};
 use tidegate::hot::{Edit, Hot};
 use tidegate::store::StoreOptions;
@@ -14,7 +13,7 @@ use super::random::Random;
 use super::recorders::{BATCH, open, production};
 use crate::heap::growth;
 use crate::progress;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, used_bytes};
 use crate::report::{Figure, Goal};
 use crate::rounds::Effort;
 
@@ -98,9 +97,9 @@ pub(super) async fn on_redis(effort: Effort) -> Result<Vec<Figure>> {
     let mut connection = redis::Client::open(server.url())?.get_multiplexed_async_connection().await?;
     let pages = names(effort);
     let (gate, hot, clock) = opened(&server.url()).await?;
-    let before = used(&mut connection).await?;
+    let before = used_bytes(&mut connection).await?;
     fill(&hot, &clock, &pages).await?;
-    let each = (used(&mut connection).await? - before) / pages.len() as f64;
+    let each = (used_bytes(&mut connection).await? - before) / pages.len() as f64;
     let mut figures = vec![
         Figure::ours("hot.bytes_per_page", "B", each),
         Figure::ours("hot.bytes_per_page.total_mb", "MB", each * PAGES as f64 / 1e6)
@@ -108,16 +107,10 @@ pub(super) async fn on_redis(effort: Effort) -> Result<Vec<Figure>> {
     ];
     figures.extend(operations(effort, &hot, &clock, &pages).await?);
     // Windows that have been full for a while, edits coming and going.
-    let each = (used(&mut connection).await? - before) / pages.len() as f64;
+    let each = (used_bytes(&mut connection).await? - before) / pages.len() as f64;
     figures.push(Figure::ours("hot.bytes_per_page.later", "B", each));
     gate.shutdown().await;
     Ok(figures)
-}
-
-async fn used(connection: &mut MultiplexedConnection) -> Result<f64> {
-    let info: redis::InfoDict = redis::cmd("INFO").arg("memory").query_async(connection).await?;
-    let bytes: Option<f64> = info.get("used_memory");
-    bytes.ok_or_else(|| anyhow::anyhow!("the server does not say how much memory it uses"))
 }
 
 /// The edits of a step: as many as leave the windows in it.

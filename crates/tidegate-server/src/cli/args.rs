@@ -6,10 +6,11 @@ use clap::{Args, Parser, Subcommand};
 
 use super::hot_args::HotCommand;
 use super::limit_args::LimitCommand;
+use super::sessions_args::SessionsCommand;
 use crate::settings::{Flag, Settings, Sources};
 
-/// Rate limits that never admit too much and pages that are hot right now, in-process or on
-/// Redis, Valkey or their Cluster.
+/// Rate limits that never admit too much, pages that are hot right now and sessions that are
+/// never reaped alive, in-process or on Redis, Valkey or their Cluster.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(super) struct Cli {
@@ -26,7 +27,8 @@ Examples:
   tidegate
   tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
   tidegate limit take api user_123
-  tidegate hot list";
+  tidegate hot list
+  tidegate sessions counts";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -39,6 +41,9 @@ pub(super) enum Command {
     /// Record edits, ask which pages are hot, replay a file
     #[command(after_help = HOT_EXAMPLES)]
     Hot(HotArgs),
+    /// See sessions, reap what was left behind, take over a store of an older program
+    #[command(after_help = SESSIONS_EXAMPLES)]
+    Sessions(SessionsArgs),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -68,6 +73,15 @@ Examples:
   tidegate hot list --limit 10
   tidegate hot top
   tidegate hot replay edits.json.gz --page-field channel,page";
+
+const SESSIONS_EXAMPLES: &str = "\
+Exit codes: 0 done, 1 the answer is no (refused, something is off), 2 wrong usage or no answer.
+
+Examples:
+  tidegate sessions counts
+  tidegate sessions list --state orphan
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run
+  tidegate sessions compare --store redis://127.0.0.1:6379";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -156,6 +170,12 @@ pub(super) struct LimitArgs {
 pub(super) struct HotArgs {
     #[command(subcommand)]
     pub(super) command: HotCommand,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(super) command: SessionsCommand,
 }
 
 #[derive(Debug, Args)]

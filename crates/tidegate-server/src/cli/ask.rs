@@ -46,7 +46,8 @@ impl Asking {
         let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
         let spaces = settings.hot.iter().map(|space| space.open(&gate));
         let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        Ok(Self::Store(App::new(gate, limits).with_hot(spaces)))
+        let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
+        Ok(Self::Store(app.map_err(|error| error.to_string())?))
     }
 
     /// The whole answer.

@@ -42,11 +42,11 @@ pub(super) fn moment(ms: u64) -> String {
     moment::shown(Timestamp::from_millis(ms))
 }
 
-fn time(ms: u64) -> humantime::FormattedDuration {
+pub(super) fn time(ms: u64) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_millis(ms))
 }
 
-fn plural(count: u64, what: &str) -> String {
+pub(super) fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

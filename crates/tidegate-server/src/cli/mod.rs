@@ -13,8 +13,12 @@ mod limit_args;
 mod replay;
 mod request;
 mod serve;
+mod sessions;
+mod sessions_args;
+mod sessions_told;
 mod told;
 mod top;
+mod walk;
 mod watch;
 
 use std::io::Write as _;
@@ -44,6 +48,7 @@ pub fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::serve(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Limit(args)) => limit::run(&args.command),
         Some(Command::Hot(args)) => hot::run(&args.command),
+        Some(Command::Sessions(args)) => sessions::run(&args.command),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

@@ -33,10 +33,11 @@ async fn until_told(settings: &Settings) -> Result<(), String> {
     let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     let spaces = settings.hot.iter().map(|space| space.open(&gate));
     let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
+    let app = app.map_err(|error| error.to_string())?;
     let stop = signals()?;
     announce(&format!("http://{bound}"));
-    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = limits.len(), "serving");
-    let app = App::new(gate, limits).with_hot(spaces);
+    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.limits.len(), "serving");
     let told = async {
         let signal = stop.await;
         let deadline = humantime::format_duration(settings.http.shutdown_deadline);

@@ -1,8 +1,8 @@
 //! What is sent to us, read to its end and parsed.
 
-use axum::body::{Body, Bytes};
+use axum::body::{Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::Deserialize;
 
 use super::problem::Problem;
@@ -11,29 +11,46 @@ use super::problem::Problem;
 /// what is.
 pub(crate) fn check_type(headers: &HeaderMap, allowed: &str) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).map(|given| given.to_str().unwrap_or("?"));
-    // No type, or what curl says of any `-d`. A browser sends both for any page,
-    // but then it names the page.
-    let is_command_line = matches!(given, None | Some("application/x-www-form-urlencoded"));
-    let is_allowed = given.is_some_and(is_json) || (is_command_line && !headers.contains_key(header::ORIGIN));
-    match is_allowed {
+    match is_type_allowed(given, headers.contains_key(header::ORIGIN)) {
         true => Ok(()),
         false => Err(Problem::content_type(given.unwrap_or_default(), allowed)),
     }
 }
 
+/// Whether a body of this type is read as JSON.
+pub(crate) fn is_type_allowed(given: Option<&str>, from_a_page: bool) -> bool {
+    // No type, or what curl says of any `-d`. A browser sends both for any page,
+    // but then it names the page.
+    let is_command_line = matches!(given, None | Some("application/x-www-form-urlencoded"));
+    given.is_some_and(is_json) || (is_command_line && !from_a_page)
+}
+
 /// Reads the body: JSON, and at most `max_bytes`.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read<B>(headers: &HeaderMap, mut body: B, max_bytes: usize) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     check_type(headers, "application/json is")?;
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     if announced.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > max_bytes as u64) {
         return Err(Problem::body_too_large(max_bytes));
     }
-    match Limited::new(body, max_bytes).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::body_too_large(max_bytes)),
-        Err(_) => Err(Problem::invalid("the body ended early".to_owned())),
+    let mut whole = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::invalid("the body ended early".to_owned()))?;
+        // What follows a body, in chunks, is nothing to us.
+        let Ok(data) = frame.into_data() else { continue };
+        if data.len() > max_bytes - whole.len() {
+            return Err(Problem::body_too_large(max_bytes));
+        }
+        // Mostly it comes in one piece, which is not copied then.
+        whole = if whole.is_empty() { data } else { [whole, data].concat().into() };
+        if body.is_end_stream() {
+            break;
+        }
     }
+    Ok(whole)
 }
 
 fn is_json(media_type: &str) -> bool {

@@ -1,6 +1,6 @@
 //! A limit and a key: take, peek, refund, reset.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use super::body;
 use super::metrics::Operation;
 use super::path::{Found, Subject, decoded};
 use super::problem::Problem;
-use super::reply::json;
+use super::reply::{Served, json};
 
 pub(super) type Answered = Result<Response, Problem>;
 
@@ -26,7 +26,12 @@ pub(super) async fn take(
     let name = decoded(path)?;
     let served = app.limit(&name)?;
     let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
-    let ask: Take<'_> = body::parse(&bytes)?;
+    Ok(take_from(served, &bytes).await?.map(Body::from))
+}
+
+/// A take from one limit, however it was found and its body was read.
+pub(super) async fn take_from(served: &Served, body: &[u8]) -> Result<Response<Bytes>, Problem> {
+    let ask: Take<'_> = body::parse(body)?;
     let (key, cost) = (ask.key()?, ask.cost());
     let decision = match ask.rate()? {
         None => served.limit.take(key, cost).await?,

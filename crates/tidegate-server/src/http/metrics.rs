@@ -27,11 +27,23 @@ pub(crate) enum Operation {
     HotStats,
     HotWindow,
     HotCleanup,
+    SessionActivate,
+    SessionGet,
+    SessionList,
+    SessionUpdate,
+    SessionDelete,
+    SessionConnect,
+    SessionHeartbeat,
+    SessionDisconnect,
+    SessionClaim,
+    SessionAck,
+    SessionCleanup,
+    SessionRetry,
 }
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 26] = [
         "take",
         "take_all",
         "peek",
@@ -46,6 +58,18 @@ impl Operation {
         "hot_stats",
         "hot_window",
         "hot_cleanup",
+        "session_activate",
+        "session_get",
+        "session_list",
+        "session_update",
+        "session_delete",
+        "session_connect",
+        "session_heartbeat",
+        "session_disconnect",
+        "session_claim",
+        "session_ack",
+        "session_cleanup",
+        "session_retry",
     ];
 }
 
@@ -80,7 +104,12 @@ impl HttpMetrics {
 
     /// Takes the time until what it returns ends.
     pub(crate) fn timed(&self, operation: Operation) -> Timed<'_> {
-        Timed { since: monotonic(), seconds: &self.seconds[operation as usize] }
+        self.timed_since(monotonic(), operation)
+    }
+
+    /// The same, from an earlier moment on.
+    pub(crate) fn timed_since(&self, since: Instant, operation: Operation) -> Timed<'_> {
+        Timed { since, seconds: &self.seconds[operation as usize] }
     }
 
     pub(crate) fn responded(&self, status: StatusCode) {

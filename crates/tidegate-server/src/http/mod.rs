@@ -18,6 +18,13 @@
 //! | `GET /v1/hot/{space}/events` | what happens, as server-sent events |
 //! | `POST /v1/hot/{space}/cleanup` | drops what is over |
 //! | `GET /v1/hot` | the spaces and what they are bounded by |
+//! | `POST /v1/sessions/{space}` | `{"broadcaster":"channel_7","config":{}}`: its session, active |
+//! | `GET /v1/sessions/{space}?state=`, `…/counts`, `…/dead` | the sessions, and how many there are |
+//! | `GET`, `DELETE …/{space}/{id}`, `PUT …/{id}/value` | one of them |
+//! | `GET …/{space}/broadcasters/{broadcaster}` | the one that it last activated |
+//! | `PUT`, `DELETE …/{id}/holders/{holder}`, `POST …/heartbeat` | who holds it |
+//! | `POST …/{space}/claims`, `…/acks`, `…/cleanup`, `…/dead/{id}/retry` | what becomes of orphans |
+//! | `GET /v1/sessions` | the spaces and how their sessions live |
 //! | `GET /metrics`, `/healthz`, `/readyz`, `/` | for machines and for the curious |
 //!
 //! `everyone` in place of `keys/{key}`, and a body without `key`, are about no
@@ -39,6 +46,8 @@ mod problem;
 mod query;
 mod reply;
 mod reservations;
+mod sessions;
+mod shortcut;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,19 +59,23 @@ use axum::routing::{get, post, put};
 use tidegate::Tidegate;
 use tidegate::hot::Hot;
 use tidegate::limit::Limit;
+use tidegate::session::Sessions;
 use tokio::sync::watch;
 
+pub(crate) use self::body::is_type_allowed;
 pub(crate) use self::hot::{Endless, is_bulk};
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::Problem;
-use self::reply::Served;
-use crate::settings::HttpSettings;
+pub(crate) use self::reply::Served;
+use self::sessions::Spaces;
+use crate::settings::{HttpSettings, SessionSettings, SettingsError};
 
 /// An open store with what is served from it. Clones share it.
 #[derive(Debug, Clone)]
 pub struct App {
     inner: Arc<Inner>,
     spaces: Arc<BTreeMap<String, Hot>>,
+    sessions: Arc<Spaces>,
     bounds: Bounds,
     stopping: Stopping,
 }
@@ -111,7 +124,8 @@ impl App {
         let metrics = HttpMetrics::beside(&gate);
         let inner = Inner { gate, limits, metrics };
         let bounds = Bounds::from(&HttpSettings::default());
-        Self { inner: Arc::new(inner), spaces: Arc::default(), bounds, stopping: Stopping::default() }
+        let (spaces, sessions) = (Arc::default(), Arc::default());
+        Self { inner: Arc::new(inner), spaces, sessions, bounds, stopping: Stopping::default() }
     }
 
     /// The same, and these spaces of hot pages.
@@ -119,6 +133,13 @@ impl App {
     pub fn with_hot(self, spaces: impl IntoIterator<Item = Hot>) -> Self {
         let spaces = spaces.into_iter().map(|hot| (hot.space().as_str().to_owned(), hot)).collect();
         Self { spaces: Arc::new(spaces), ..self }
+    }
+
+    /// The same, and these spaces of sessions. Those that nobody has written down are
+    /// opened when they are first used.
+    pub fn with_sessions(self, spaces: &[SessionSettings]) -> Result<Self, SettingsError> {
+        let sessions = Arc::new(Spaces::open(&self.inner.gate, spaces)?);
+        Ok(Self { sessions, ..self })
     }
 
     /// The same, with another bound on bodies.
@@ -142,7 +163,7 @@ impl App {
         &self.inner.metrics
     }
 
-    fn bounds(&self) -> &Bounds {
+    pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
@@ -157,6 +178,10 @@ impl App {
     fn space(&self, name: &str) -> Result<&Hot, Problem> {
         let spaces = self.spaces();
         spaces.get(name).ok_or_else(|| Problem::unknown_space(name, spaces.keys().map(String::as_str)))
+    }
+
+    fn sessions(&self, name: &str) -> Result<&Sessions, Problem> {
+        self.sessions.get(&self.inner.gate, name)
     }
 
     fn limit(&self, name: &str) -> Result<&Served, Problem> {
@@ -194,7 +219,7 @@ pub fn router(app: App) -> Router {
                 .route(&format!("{subject}/reservations/{{id}}/commit"), post(reservations::commit))
         },
     );
-    hot::routes(router)
+    sessions::routes(hot::routes(router))
         .fallback(async |uri: Uri| match uri.path().contains("/keys//") {
             true => Problem::empty_key(),
             false => Problem::unknown_path(uri.path()),

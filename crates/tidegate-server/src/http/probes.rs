@@ -32,6 +32,22 @@ GET    /v1/hot/{space}/pages/{page}/window?from=&to=
 GET    /v1/hot/{space}/events
 POST   /v1/hot/{space}/cleanup
 GET    /v1/hot
+POST   /v1/sessions/{space}            {\"broadcaster\":\"channel_7\",\"config\":{\"theme\":\"dark\"},\"holder\":\"browser-1\"}
+GET    /v1/sessions/{space}?state=disconnected&limit=100
+GET    /v1/sessions/{space}/counts
+GET    /v1/sessions/{space}/{id}
+DELETE /v1/sessions/{space}/{id}
+PUT    /v1/sessions/{space}/{id}/value                     {\"value\":{\"score\":7}}
+PUT    /v1/sessions/{space}/{id}/holders/{holder}?resume=true
+POST   /v1/sessions/{space}/{id}/holders/{holder}/heartbeat
+DELETE /v1/sessions/{space}/{id}/holders/{holder}
+GET    /v1/sessions/{space}/broadcasters/{broadcaster}
+POST   /v1/sessions/{space}/claims     {\"limit\":100}
+POST   /v1/sessions/{space}/acks       {\"acks\":[{\"id\":\"...\",\"generation\":1}]}
+POST   /v1/sessions/{space}/cleanup
+GET    /v1/sessions/{space}/dead
+POST   /v1/sessions/{space}/dead/{id}/retry
+GET    /v1/sessions
 GET    /metrics
 GET    /healthz
 GET    /readyz

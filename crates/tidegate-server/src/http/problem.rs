@@ -4,11 +4,14 @@
 //! The `type` tells programs what it is, `detail` tells people what was wrong
 //! with which value and what is allowed.
 
+use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tidegate::session::Refusal;
 use tidegate::{Error, ErrorKind, Key};
 
+use super::reply::whole;
 use crate::answer;
 
 /// The media type of a problem.
@@ -21,6 +24,8 @@ pub(crate) struct Problem {
     name: &'static str,
     title: &'static str,
     detail: String,
+    /// Why a call on a session changed nothing, in a word.
+    refusal: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -29,11 +34,13 @@ struct Body<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'a str>,
 }
 
 impl Problem {
     fn new(status: StatusCode, name: &'static str, title: &'static str, detail: String) -> Self {
-        Self { status, name, title, detail }
+        Self { status, name, title, detail, refusal: None }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
@@ -60,9 +67,30 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "unknown-space", "Unknown space", detail)
     }
 
-    pub(crate) fn empty_page() -> Self {
-        let what = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
-        Self::invalid(what.replacen("a key", "a page", 1))
+    /// `what` is empty, and is a key.
+    pub(crate) fn empty(what: &str) -> Self {
+        let why = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
+        Self::invalid(why.replacen("a key", what, 1))
+    }
+
+    /// What a call on a session is refused with.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        let (status, name, title) = match refusal {
+            Refusal::Gone => (StatusCode::NOT_FOUND, "session-gone", "Session gone"),
+            Refusal::Reaping => (StatusCode::CONFLICT, "session-reaping", "Session being reaped"),
+            Refusal::Active => (StatusCode::CONFLICT, "session-active", "Session active"),
+            Refusal::Disconnected => (StatusCode::CONFLICT, "session-disconnected", "Session disconnected"),
+            Refusal::Lapsed => (StatusCode::CONFLICT, "session-lapsed", "Holder lapsed"),
+            Refusal::Stale => (StatusCode::CONFLICT, "session-stale", "Another generation"),
+            Refusal::NotClaimed => (StatusCode::CONFLICT, "session-not-claimed", "Session not claimed"),
+            Refusal::TooManyHolders => {
+                (StatusCode::TOO_MANY_REQUESTS, "session-too-many-holders", "Too many holders")
+            }
+            Refusal::Full => (StatusCode::TOO_MANY_REQUESTS, "sessions-full", "Too many sessions"),
+            // Whatever else there will be.
+            _ => (StatusCode::CONFLICT, "session-refused", "Session refused"),
+        };
+        Self { refusal: Some(refusal.as_str()), ..Self::new(status, name, title, refusal.to_string()) }
     }
 
     pub(crate) fn no_override(limit: &str, key: Key<'_>) -> Self {
@@ -157,19 +185,19 @@ impl From<Error> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// As a response.
+    pub(crate) fn whole(self) -> Response<Bytes> {
         let body = Body {
             r#type: format!("urn:tidegate:problem:{}", self.name),
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
+            refusal: self.refusal,
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
-        let headers = response.headers_mut();
-        match self.status {
+        whole(self.status, PROBLEM_JSON, body, |headers| match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -178,7 +206,12 @@ impl IntoResponse for Problem {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}
-        }
-        response
+        })
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.whole().map(axum::body::Body::from)
     }
 }

@@ -29,6 +29,16 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether the parameter says yes; no unless given.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        let given = self.read(name, |text| match text {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(format!("{text:?} is not allowed: true and false are")),
+        })?;
+        Ok(given.unwrap_or(false))
+    }
+
     /// What `read` makes of the parameter; its error is told with the name.
     pub(super) fn read<T>(
         &self,

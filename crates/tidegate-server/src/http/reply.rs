@@ -1,6 +1,6 @@
 //! A decision as an HTTP response: status, header fields, body.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
@@ -17,7 +17,7 @@ static RATELIMIT_POLICY: HeaderName = HeaderName::from_static(text::RATELIMIT_PO
 
 /// A limit, with what its answers have in common.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(crate) struct Served {
     pub(super) limit: Limit,
     policy: HeaderValue,
 }
@@ -29,18 +29,18 @@ impl Served {
     }
 
     /// To a take: 200 or 429.
-    pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
+    pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
         let answer = Answer::to_take(self.limit.name().as_str(), key, cost, decision);
         let (status, media_type) = match decision.is_admitted() {
             true => (StatusCode::OK, JSON),
             false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
         };
-        let mut response = respond(status, media_type, answer.to_json());
-        self.fields(response.headers_mut(), decision);
-        if let Some(seconds) = text::retry_after(decision) {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-        }
-        response
+        whole(status, media_type, answer.to_json(), |headers| {
+            self.fields(headers, decision);
+            if let Some(seconds) = text::retry_after(decision) {
+                headers.insert(header::RETRY_AFTER, seconds.into());
+            }
+        })
     }
 
     /// To a peek: it has been answered, whatever the outcome.
@@ -80,6 +80,24 @@ impl Fields {
         headers.insert(&RATELIMIT_POLICY, value(self.policies.join(", ")));
         headers.insert(&RATELIMIT, value(self.quotas.join(", ")));
     }
+}
+
+/// A response that needs neither a router nor hyper to be complete: its length is among
+/// its fields, where a router would put it.
+pub(super) fn whole(
+    status: StatusCode,
+    media_type: HeaderValue,
+    body: Vec<u8>,
+    fields: impl FnOnce(&mut HeaderMap),
+) -> Response<Bytes> {
+    let length = body.len();
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, media_type);
+    fields(headers);
+    headers.insert(header::CONTENT_LENGTH, length.into());
+    response
 }
 
 pub(super) fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> Response {

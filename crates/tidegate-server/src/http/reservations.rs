@@ -42,7 +42,7 @@ pub(super) async fn reserve(
             named.id,
             ended.state.as_str()
         ))),
-        Reserve::Refused(decision) => Ok(served.to_take(key, cost, &decision)),
+        Reserve::Refused(decision) => Ok(served.to_take(key, cost, &decision).map(Body::from)),
     }
 }
 

@@ -55,6 +55,7 @@ fn spelt_as_configured(raw: &RawSettings, path: &[&str]) -> Option<String> {
     let (known, name): (Vec<_>, _) = match path {
         ["limits", name, ..] => (raw.limits.keys().collect(), *name),
         ["hot", name, ..] => (raw.hot.keys().collect(), *name),
+        ["sessions", name, ..] => (raw.sessions.keys().collect(), *name),
         _ => return None,
     };
     if known.iter().any(|known| *known == name) {

@@ -14,6 +14,7 @@ mod limit;
 mod names;
 mod parse;
 mod raw;
+mod sessions;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::hot::{Hot, HotOptions};
 use tidegate::limit::{Algorithm, Limit, LimitOptions};
+use tidegate::session::{SessionOptions, Sessions};
 use tidegate::store::StoreOptions;
 use tidegate::{Name, Tidegate};
 
@@ -40,6 +42,8 @@ pub struct Settings {
     pub limits: Vec<LimitSettings>,
     /// The spaces of hot pages; never none.
     pub hot: Vec<HotSettings>,
+    /// The spaces of sessions; never none.
+    pub sessions: Vec<SessionSettings>,
     /// Bounds on connections and requests.
     pub http: HttpSettings,
     /// What is said on standard error.
@@ -159,6 +163,27 @@ impl HotSettings {
     pub fn open(&self, gate: &Tidegate) -> Result<Hot, SettingsError> {
         let name = self.name.as_str();
         gate.hot(name, self.options.clone()).map_err(|error| SettingsError(format!("`hot.{name}`: {error}")))
+    }
+}
+
+/// A space of sessions.
+#[derive(Debug, Clone)]
+pub struct SessionSettings {
+    /// Its name.
+    pub name: Name,
+    /// How its sessions live.
+    pub options: SessionOptions,
+    /// Whether nobody has written it down: it is opened when it is first used, so that a
+    /// server that has other things to do leaves the sessions on its store alone.
+    pub is_implied: bool,
+}
+
+impl SessionSettings {
+    /// The space, on an open store.
+    pub fn open(&self, gate: &Tidegate) -> Result<Sessions, SettingsError> {
+        let name = self.name.as_str();
+        gate.sessions(name, self.options.clone())
+            .map_err(|error| SettingsError(format!("`sessions.{name}`: {error}")))
     }
 }
 

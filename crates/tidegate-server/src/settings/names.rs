@@ -7,6 +7,7 @@ pub(super) fn group(path: &str) -> String {
     let below = match path {
         "limits" => "limits.api.rate".to_owned(),
         "hot" => "hot.pages.max_tracked".to_owned(),
+        "sessions" => "sessions.sessions.grace".to_owned(),
         path => {
             let known = known_like(&path.split('.').collect::<Vec<_>>());
             let inside = format!("{path}.");
@@ -22,9 +23,12 @@ pub(super) fn known_like(segments: &[&str]) -> Vec<String> {
         [first, name, ..] if *first == family && !name.is_empty() => (*name).to_owned(),
         _ => default.to_owned(),
     };
-    let (limit, space) = (named("limits", "api"), named("hot", "pages"));
-    let name_of = |path: &str| if path.starts_with("hot.") { space.clone() } else { limit.clone() };
-    raw::list().into_iter().map(|(path, _)| path.replace("NAME", &name_of(&path))).collect()
+    let names = [("limits", "api"), ("hot", "pages"), ("sessions", "sessions")].map(|(family, default)| {
+        (format!("{family}.NAME."), format!("{family}.{}.", named(family, default)))
+    });
+    let with_name =
+        |path: String| names.iter().fold(path, |path, (general, own)| path.replacen(general, own, 1));
+    raw::list().into_iter().map(|(path, _)| with_name(path)).collect()
 }
 
 pub(super) fn did_you_mean(wrong: &str, known: Vec<String>) -> String {

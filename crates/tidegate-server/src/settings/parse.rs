@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
+use tidegate::session::Reap;
 use tidegate::{AfterLoss, Cost, Key, Name, Rate, Share};
 
 use super::names::nearest;
@@ -203,6 +204,12 @@ impl Parse for WhenFull {
 impl Parse for hot::WhenFull {
     fn parse(text: &str) -> Result<Self, String> {
         choice(text, &[("reject", Self::Reject), ("replace_coldest", Self::ReplaceColdest)])
+    }
+}
+
+impl Parse for Reap {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("cleanup", Self::Cleanup), ("claims", Self::Claims)])
     }
 }
 

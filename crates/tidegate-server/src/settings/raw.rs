@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
+use tidegate::session::Reap;
 use tidegate::{AfterLoss, Cost, Name, Rate, Share};
 
 use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
@@ -140,6 +141,8 @@ group!(RawSettings {
     limits: BTreeMap<String, RawLimit>,
     /// the spaces of hot pages by name; one called `pages` if there are none
     hot: BTreeMap<String, RawHot>,
+    /// the spaces of sessions by name; one called `sessions` if there are none
+    sessions: BTreeMap<String, RawSessions>,
     /// bounds on connections and requests
     http: RawHttp,
     /// what is said on standard error
@@ -233,6 +236,35 @@ group!(RawHot {
     max_bytes: Leaf<NonZeroUsize>,
     /// over how many partitions pages are spread, up to 64; each has its part of the bounds (1)
     partitions: Leaf<NonZeroU32>,
+});
+
+group!(RawSessions {
+    /// how long a session may be without holders before it is an orphan (30s)
+    grace: Leaf<Duration>,
+    /// how long a holder holds after its last heartbeat (45s)
+    holder_lease: Leaf<Duration>,
+    /// how long after the last sign of a holder a session can be resumed (24h)
+    session_ttl: Leaf<Duration>,
+    /// how long what is not reaped is kept, session and index, up to 60 days (7d)
+    retention: Leaf<Duration>,
+    /// orphans handled at a time in the background, up to 1000 (100)
+    batch: Leaf<NonZeroUsize>,
+    /// how often orphans are looked for (30s)
+    cleanup_interval: Leaf<Duration>,
+    /// who deletes orphans: cleanup (this server) or claims (whoever claims them) (cleanup)
+    reap: Leaf<Reap>,
+    /// how long a claim holds before it returns (60s)
+    claim_lease: Leaf<Duration>,
+    /// claims of one session before it is put aside as dead, up to 1000 (5)
+    max_attempts: Leaf<NonZeroU32>,
+    /// most holders of one session, up to 10000 (1000)
+    max_holders: Leaf<NonZeroUsize>,
+    /// most sessions, over several partitions each has its part (1000000)
+    max_sessions: Leaf<NonZeroUsize>,
+    /// how long holders of a session that an older program left active have to come back (1h)
+    migration_lease: Leaf<Duration>,
+    /// how often index and sessions are compared and mended (7d)
+    reconcile_interval: Leaf<Duration>,
 });
 
 group!(RawHttp {

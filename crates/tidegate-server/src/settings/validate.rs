@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::hot::hot;
 use super::limit::limit;
 use super::raw::{RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
+use super::sessions;
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -27,6 +28,7 @@ pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
         store: store(raw.store)?,
         limits: limits.into_iter().map(limit).collect::<Result<_, _>>()?,
         hot: spaces.into_iter().map(hot).collect::<Result<_, _>>()?,
+        sessions: sessions::all(raw.sessions)?,
         http: http(raw.http)?,
         log: log(raw.log),
     })

@@ -59,10 +59,18 @@ impl Server {
 
     /// The whole answer to a GET.
     pub(crate) fn get(&self, path: &str) -> String {
-        let (address, path) = (self.address().to_owned(), path.to_owned());
+        self.ask("GET", path, "")
+    }
+
+    /// The whole answer to a request.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let address = self.address().to_owned();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         within(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            let request = format!("GET {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
@@ -78,6 +86,13 @@ impl Server {
     /// `tidegate hot`, against it.
     pub(crate) fn hot(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = tidegate(&["hot"]);
+        command.args(args).args(["--server", &self.url]);
+        run(command)
+    }
+
+    /// `tidegate sessions`, against it.
+    pub(crate) fn sessions(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = tidegate(&["sessions"]);
         command.args(args).args(["--server", &self.url]);
         run(command)
     }
@@ -394,7 +409,7 @@ fn a_store_can_be_asked_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 26] = [
+    let commands: [&[&str]; 37] = [
         &[],
         &["serve"],
         &["limit"],
@@ -421,6 +436,17 @@ fn every_help_has_an_example() {
         &["hot", "spaces"],
         &["hot", "replay"],
         &["hot", "top"],
+        &["sessions"],
+        &["sessions", "migrate"],
+        &["sessions", "reconcile"],
+        &["sessions", "compare"],
+        &["sessions", "cleanup"],
+        &["sessions", "counts"],
+        &["sessions", "list"],
+        &["sessions", "show"],
+        &["sessions", "delete"],
+        &["sessions", "retry"],
+        &["sessions", "spaces"],
     ];
     for args in commands {
         for help in ["--help", "-h"] {
@@ -433,11 +459,14 @@ fn every_help_has_an_example() {
             assert!(examples.contains(&format!("  {example}")), "{out}");
         }
     }
-    assert!(
-        run(tidegate(&["serve", "--help"]))
-            .1
-            .contains("  limits.NAME.rate               permits per /s, /m, /h or /d (5/s)\n")
-    );
+    let (_, out, _) = run(tidegate(&["serve", "--help"]));
+    for (setting, about) in [
+        ("limits.NAME.rate", "permits per /s, /m, /h or /d (5/s)"),
+        ("sessions.NAME.grace", "how long a session may be without holders before it is an orphan (30s)"),
+    ] {
+        let line = out.lines().find_map(|line| line.trim_start().strip_prefix(setting)).expect(&out);
+        assert_eq!(line.trim_start(), about);
+    }
 }
 
 #[test]
@@ -448,6 +477,11 @@ fn wrong_usage_exits_with_two() {
         (vec!["serve", "--set", "listen"], "SETTING=VALUE is expected, like limits.api.rate=5/s"),
         (vec!["serve", "--listen", "8080"], "tidegate: `--listen`: \"8080\" is not an address"),
         (vec!["serve", "--set", "lisen=x"], "unknown setting `lisen`: did you mean `listen`?"),
+        (vec!["sessions", "migrate"], "--store <URL>"),
+        (vec!["sessions", "show"], "<ID>"),
+        (vec!["sessions", "list", "--state", "orphn"], "tip: a similar value exists: 'orphan'"),
+        (vec!["sessions", "list", "--state", "dead", "--max-age", "1s"], "cannot be used with"),
+        (vec!["sessions", "compare", "--store", "redis://x", "--max-age", "5"], "--max-age <TIME>"),
         (vec!["limit", "take", "api"], "<KEY>"),
         (vec!["limit", "take", "api", "u", "--everyone"], "cannot be used with"),
         (vec!["limit", "take-all", "api=x", "u"], "a cost of \"x\" is not allowed: whole numbers are"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, Period};
+use tidegate::session::{Reap, SessionOptions};
 use tidegate_server::settings::{Flag, Settings, Sources};
 
 /// Sources with this file.
@@ -89,6 +90,19 @@ const SAMPLES: &[Sample] = &[
     ("hot.pages.max_activity", "100", None),
     ("hot.pages.max_bytes", "1048576", None),
     ("hot.pages.partitions", "4", None),
+    ("sessions.sessions.grace", "0s", None),
+    ("sessions.sessions.holder_lease", "20s", None),
+    ("sessions.sessions.session_ttl", "2h", None),
+    ("sessions.sessions.retention", "2d", None),
+    ("sessions.sessions.batch", "50", None),
+    ("sessions.sessions.cleanup_interval", "10s", None),
+    ("sessions.sessions.reap", "claims", None),
+    ("sessions.sessions.claim_lease", "5m", None),
+    ("sessions.sessions.max_attempts", "7", None),
+    ("sessions.sessions.max_holders", "9", None),
+    ("sessions.sessions.max_sessions", "99", None),
+    ("sessions.sessions.migration_lease", "30m", None),
+    ("sessions.sessions.reconcile_interval", "1d", None),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
@@ -113,7 +127,10 @@ fn yaml(path: &str, value: &str) -> String {
 #[test]
 fn every_setting_can_be_set_by_file_environment_and_flag() {
     let sampled: Vec<_> = SAMPLES.iter().map(|(path, ..)| (*path).to_owned()).collect();
-    let named = |path: &str| path.replace("hot.NAME", "hot.pages").replace("NAME", "api");
+    let named = |path: &str| {
+        let path = path.replace("sessions.NAME", "sessions.sessions");
+        path.replace("hot.NAME", "hot.pages").replace("NAME", "api")
+    };
     let known: Vec<_> = Settings::list().into_iter().map(|(path, _)| named(&path)).collect();
     assert_eq!(sampled, known);
 
@@ -198,7 +215,26 @@ fn without_spaces_there_is_one() {
 }
 
 #[test]
+fn without_spaces_of_sessions_there_is_one_that_waits_for_its_first_use() {
+    let settings = load(&Sources::default());
+    let [space] = settings.sessions.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((space.name.as_str(), &space.options), ("sessions", &SessionOptions::default()));
+    assert!(space.is_implied);
+    let other = load(&flags(&[("sessions.chats.max_holders", "7"), ("sessions.games.reap", "claims")]));
+    let [chats, games] = other.sessions.as_slice() else { panic!("{other:?}") };
+    assert_eq!((chats.name.as_str(), chats.options.max_holders, chats.is_implied), ("chats", 7, false));
+    assert_eq!((games.name.as_str(), games.options.reap), ("games", Reap::Claims));
+    let (_file, sources) = file("sessions: {sessions: {}}");
+    assert!(!load(&sources).sessions[0].is_implied, "written down, with nothing to say");
+}
+
+#[test]
 fn spaces_with_a_dash_are_found_by_the_environment() {
+    let (_file, mut sources) = file("sessions: {my-chats: {max_holders: 5}}");
+    sources.environment = variables(&[("TIDEGATE_SESSIONS__MY_CHATS__MAX_HOLDERS", "6")]);
+    let settings = load(&sources);
+    assert_eq!((settings.sessions.len(), settings.sessions[0].name.as_str()), (1, "my-chats"));
+    assert_eq!(settings.sessions[0].options.max_holders, 6);
     let (_file, mut sources) = file("hot: {my-pages: {max_tracked: 5}}");
     sources.environment = variables(&[("TIDEGATE_HOT__MY_PAGES__MAX_TRACKED", "6")]);
     let settings = load(&sources);
@@ -286,6 +322,22 @@ fn an_unknown_setting_elsewhere_names_the_nearest() {
             "unknown setting `TIDEGATE_HOT__LINKS__WHEN_FUL` in the environment: did you mean `TIDEGATE_HOT__LINKS__WHEN_FULL`?",
         ),
         (
+            flags(&[("sessions.chats.grce", "1s")]),
+            "unknown setting `sessions.chats.grce`: did you mean `sessions.chats.grace`?",
+        ),
+        (
+            environment(&[("TIDEGATE_SESSIONS__CHATS__BATHC", "1")]),
+            "unknown setting `TIDEGATE_SESSIONS__CHATS__BATHC` in the environment: did you mean `TIDEGATE_SESSIONS__CHATS__BATCH`?",
+        ),
+        (
+            flags(&[("sessions", "1")]),
+            "`--set sessions`: that is a group of settings: name one of them, like `sessions.sessions.grace`",
+        ),
+        (
+            flags(&[("sessions.chats", "1")]),
+            "`--set sessions.chats`: that is a group of settings: name one of them, like `sessions.chats.grace`",
+        ),
+        (
             flags(&[("hot", "1")]),
             "`--set hot`: that is a group of settings: name one of them, like `hot.pages.max_tracked`",
         ),
@@ -355,6 +407,18 @@ fn a_wrong_value_is_told_what_is_allowed() {
             "\"replace\" is not allowed: reject and replace_coldest are (did you mean",
         ),
         ("hot.pages.spike_ratio", "0.5", "\"0.5\" is not allowed: numbers from 1 to 1000 are"),
+        ("sessions.sessions.grace", "30", "\"30\" is not a length of time"),
+        ("sessions.sessions.batch", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        (
+            "sessions.sessions.max_attempts",
+            "x",
+            "\"x\" is not allowed: whole numbers from 1 to 4294967295 are",
+        ),
+        (
+            "sessions.sessions.reap",
+            "claim",
+            "\"claim\" is not allowed: cleanup and claims are (did you mean `claims`?)",
+        ),
         ("log.level", "loud", "\"loud\" is not allowed: error, warn, info, debug and trace are"),
     ] {
         let start = format!("`--set {path}`: ");
@@ -443,6 +507,22 @@ fn values_that_do_not_fit_together_are_told_why() {
         (
             vec![("hot.pages.partitions", "2"), ("hot.pages.max_tracked", "1")],
             "`hot.pages`: each partition needs at least one page of max_tracked and max_activity",
+        ),
+        (
+            vec![("sessions.Chats.batch", "1")],
+            "`sessions`: the name \"Chats\" is not allowed: 1 to 64 of a-z, 0-9, _ and -, starting with a letter",
+        ),
+        (
+            vec![("sessions.sessions.batch", "1001")],
+            "`sessions.sessions`: a batch of 1001 is not allowed: 1 to 1000 are",
+        ),
+        (
+            vec![("sessions.sessions.retention", "1h")],
+            "`sessions.sessions`: a session_ttl of 86400s is not allowed: 1s to 3600s are",
+        ),
+        (
+            vec![("sessions.sessions.session_ttl", "1h"), ("sessions.sessions.grace", "59m 30s")],
+            "`sessions.sessions`: a session_ttl of 3600s is not allowed: at least grace and holder_lease, 3615s, are",
         ),
         (vec![("http.bulk_timeout", "25h")], "`http.bulk_timeout`: 1day 1h is not allowed: 1ms to 1day are"),
         (vec![("http.request_timeout", "0s")], "`http.request_timeout`: 0s is not allowed: 1ms to 1h are"),
@@ -581,5 +661,20 @@ fn the_files_to_start_from_have_hot_pages_as_they_were() {
         expected.hot_threshold = hot;
         expected.cleanup_interval = Duration::from_secs(cleanup * 60);
         assert_eq!((space.name.as_str(), &space.options), ("pages", &expected), "{name}");
+    }
+}
+
+/// The values of the document that sessions come from.
+#[test]
+fn the_files_to_start_from_have_sessions_as_they_were() {
+    for name in ["dev", "prod", "minimal"] {
+        let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
+        let settings = load(&sources);
+        let [space] = settings.sessions.as_slice() else { panic!("{name}: {settings:?}") };
+        let options = &space.options;
+        assert_eq!((space.name.as_str(), space.is_implied), ("sessions", false), "{name}");
+        assert_eq!((options.grace.as_secs(), options.cleanup_interval.as_secs()), (30, 30), "{name}");
+        assert_eq!(options.max_sessions, if name == "minimal" { 1000 } else { 1_000_000 }, "{name}");
     }
 }

@@ -54,7 +54,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
         .unwrap();
     assert_eq!(
         window,
-        [("1".to_owned(), "1800000000".to_owned()), ("2".to_owned(), "1800000000".to_owned())]
+        [("1".to_owned(), "1800000000000".to_owned()), ("2".to_owned(), "1800000000000".to_owned())]
     );
     let count: String =
         redis::cmd("HGET").arg("hot:meta:SomePopularPage").arg("edit_count").query(&mut connection).unwrap();

@@ -17,8 +17,8 @@ use crate::support::{fixture, soon};
 /// A server of this test's own.
 pub(crate) struct Running {
     address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<Ended>,
+    pub(crate) stop: oneshot::Sender<()>,
+    pub(crate) ended: JoinHandle<Ended>,
 }
 
 async fn start(settings: HttpSettings) -> Running {
@@ -36,7 +36,7 @@ pub(crate) async fn start_with(settings: HttpSettings, app: App) -> Running {
 
 impl Running {
     pub(crate) async fn connect(&self) -> Client {
-        Client(soon(TcpStream::connect(self.address)).await.unwrap())
+        Client::of(soon(TcpStream::connect(self.address)).await.unwrap())
     }
 
     pub(crate) async fn stop(self) -> Ended {
@@ -49,6 +49,22 @@ impl Running {
 pub(crate) struct Client(TcpStream);
 
 impl Client {
+    pub(crate) fn of(stream: TcpStream) -> Self {
+        // A request in pieces need not wait for acknowledgements.
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    /// Sends to one who may have heard enough before the end of it.
+    pub(crate) async fn try_send(&mut self, text: &str) {
+        let _ = soon(self.0.write_all(text.as_bytes())).await;
+    }
+
+    pub(crate) async fn send_no_more(&mut self) {
+        // Who has hung up need not be told.
+        let _ = soon(self.0.shutdown()).await;
+    }
+
     pub(crate) async fn send(&mut self, text: &str) {
         soon(self.0.write_all(text.as_bytes())).await.unwrap();
     }

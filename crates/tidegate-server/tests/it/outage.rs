@@ -11,7 +11,7 @@ use tidegate::store::StoreOptions;
 use tidegate::{Outage, Share, Tidegate};
 use tidegate_server::http::App;
 
-use crate::support::{bulk, call};
+use crate::support::{bulk, call, settings};
 
 /// A server that never answers, and limits on it, one for each policy.
 async fn away() -> (TcpListener, App) {
@@ -30,7 +30,8 @@ async fn away() -> (TcpListener, App) {
         gate.limit(name, sliding, options).unwrap()
     });
     let hot = gate.hot("pages", HotOptions::default()).unwrap();
-    (silent, App::new(gate, limits).with_hot([hot]))
+    let sessions = settings("sessions", &[]).sessions;
+    (silent, App::new(gate, limits).with_hot([hot]).with_sessions(&sessions).unwrap())
 }
 
 #[tokio::test]
@@ -92,6 +93,16 @@ async fn what_has_no_policy_is_an_error_for_now() {
         ("GET", "/v1/hot/pages/pages/a/window", ""),
         ("GET", "/v1/hot/pages/events", ""),
         ("POST", "/v1/hot/pages/cleanup", ""),
+        ("POST", "/v1/sessions/sessions", r#"{"broadcaster":"a","config":{}}"#),
+        ("GET", "/v1/sessions/sessions", ""),
+        ("GET", "/v1/sessions/sessions/counts", ""),
+        ("GET", "/v1/sessions/sessions/broadcasters/a", ""),
+        ("GET", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
+        ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
+        ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
+        ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
+        ("POST", "/v1/sessions/sessions/claims", ""),
+        ("POST", "/v1/sessions/sessions/cleanup", ""),
         ("GET", "/readyz", ""),
     ] {
         let answer = call(&app, method, path, body).await;

@@ -43,6 +43,11 @@ pub(crate) async fn serving_hot(spaces: &[&str]) -> Fixture {
     Fixture::of("memory:", &settings("hot", spaces), START).await
 }
 
+/// What these settings of spaces of sessions say, each `NAME.SETTING=VALUE`.
+pub(crate) async fn serving_sessions(spaces: &[&str]) -> Fixture {
+    Fixture::of("memory:", &settings("sessions", spaces), START).await
+}
+
 pub(crate) fn settings(family: &str, all: &[&str]) -> Settings {
     let flags = all.iter().map(|one| {
         let (path, value) = one.split_once('=').unwrap();
@@ -59,10 +64,12 @@ impl Fixture {
         options.clock = clock.clone().into();
         options.random = Random::seeded(1);
         options.deadline = SOON;
+        options.namespace = settings.store.namespace.clone();
         let gate = Tidegate::open_with(url, options).await.unwrap();
         let limits: Vec<_> = settings.limits.iter().map(|limit| limit.open(&gate).unwrap()).collect();
         let spaces: Vec<_> = settings.hot.iter().map(|space| space.open(&gate).unwrap()).collect();
-        Self { app: App::new(gate, limits).with_hot(spaces), clock }
+        let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
+        Self { app: app.unwrap(), clock }
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {

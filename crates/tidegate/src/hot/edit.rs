@@ -153,6 +153,9 @@ pub enum EventKind {
     Spiking,
     /// Its window is empty.
     Cooled,
+    /// Who watches is told so, of no page: more has happened since than is kept, and what
+    /// comes next is the oldest that is left.
+    Missed,
 }
 
 impl EventKind {
@@ -164,6 +167,7 @@ impl EventKind {
             Self::Trending => "trending",
             Self::Spiking => "spiking",
             Self::Cooled => "cooled",
+            Self::Missed => "missed",
         }
     }
 

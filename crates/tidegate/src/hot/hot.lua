@@ -1,37 +1,40 @@
 -- What the scripts of hot pages share.
 --
 -- KEYS  the marker; then of the partition: state, activities, due, rank, events;
---       then of each item: activity, window, meta, editors of a page
+--       then of each item: the activity of a page
 --   state       a hash: `now` the latest moment that anything was done at (ms), `seq`
---               a counter, `renewed` when these five were last given their time to live
+--               a counter, `renewed` when these five were last given their time to live,
+--               `forgotten` the last event that is not kept any more
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by when their oldest edit leaves the window, ms
 --   rank        a sorted set: hot pages by edits in the window × 2^41 + latest edit, ms
 --   events      a stream: what happened, once
---   activity    a string, packed: when the first edit came, then of each edit, in the
---               order they came, when it was made, by how many bytes, id and editor
---   window      a sorted set: edit ids by time in seconds
+-- and of each page:
+--   activity    a string of texts that end with a NUL each: when the first edit came, then of
+--               each edit, in the order they came, when it was made, by how many bytes, id
+--               and editor
+--   window      a sorted set: edit ids by time in ms. Whole numbers: in a small set those
+--               are compared without being read as text, which is three times as fast
 --   meta        a hash: edit_count, last_edit (ms), last_byte_change, and `w`, all that
 --               it takes to go on: edits in the window, the oldest (ms), up to when edits
 --               have left for want of room, flags (1 trending, 2 spiking), when the keys
 --               were last renewed, edits since it became hot, the first and the last of
 --               them (ms), the byte change of the last and its id
 --   editors     a list: byte change and editor of each edit, in the window's order
--- A page that is dropped to make room, or because its window is empty, is known only
--- here, by its name: its keys are in the same slot, and made of ARGV's families.
+-- Keys of a page are in the same slot, and made of its name: that is all that is known here
+-- of a page that is dropped to make room, or because its window is empty.
 --
--- ARGV  now, buffer_ms (that keys live longer than their data), hot_threshold,
---       promotion_threshold, window_ms, max_tracked, max_members, replaces (1 or 0),
---       spike_ratio, spike_minimum, max_activity, absurd_ms, then what the keys of
---       activity, window, meta and editors start with, activity_ttl_ms
-local COMMON, KEYS_OF_ITEM = 5, 4
+-- In front of it stand the numbers of the space, which never change while a process has
+-- it, as one `local` each: buffer_ms (that keys live longer than their data),
+-- hot_threshold, promotion_threshold, window_ms, max_tracked, max_members, replaces,
+-- spike_ratio, spike_minimum, max_activity, absurd_ms, activity_ttl_ms, and FAMILIES, what
+-- keys of pages start with. To send them along with every call would cost as much as an
+-- edit does.
+--
+-- ARGV  now
+local COMMON, KEYS_OF_ITEM = 5, 1
 local STATE, ACTIVITIES, DUE, RANK, EVENTS = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local buffer_ms, hot_threshold, promotion_threshold = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local window_ms, max_tracked, max_members = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local replaces, spike_ratio, spike_minimum = ARGV[8] == '1', tonumber(ARGV[9]), tonumber(ARGV[10])
-local max_activity, absurd_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
-local ACTIVITY_FAMILY, WINDOW_FAMILY, META_FAMILY, EDITORS_FAMILY = ARGV[13], ARGV[14], ARGV[15], ARGV[16]
-local activity_ttl_ms = tonumber(ARGV[17])
+local ACTIVITY_FAMILY, WINDOW_FAMILY, META_FAMILY, EDITORS_FAMILY = unpack(FAMILIES)
 local ACTIVITY_MS, SPIKE_MS, HOUR_MS, MAX_EVENTS, RENEWED_MS = 600000, 300000, 3600000, 1000, 60000
 local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
@@ -78,6 +81,15 @@ local function flush_pages()
   flush(DUE, dues)
 end
 
+-- Keeps the last events, in steps of a tenth: who is behind can know by what is forgotten.
+local function forget_events()
+  local surplus = call('XLEN', EVENTS) - MAX_EVENTS
+  if surplus < MAX_EVENTS / 10 then return end
+  local oldest = call('XRANGE', EVENTS, '-', '+', 'COUNT', surplus + 1)
+  call('HSET', STATE, 'forgotten', oldest[surplus][1])
+  call('XTRIM', EVENTS, 'MINID', oldest[surplus + 1][1])
+end
+
 -- Notes what this call has done. An index lives longer than what it lists: all are
 -- renewed once in a while, and at once when one was made anew.
 local function finish(replies)
@@ -92,32 +104,29 @@ local function finish(replies)
     call('HSET', STATE, 'now', now_ms, 'seq', sequence)
     if is_told then call('PEXPIRE', EVENTS, ttl) end
   end
+  if is_told then forget_events() end
   if CHECKED then check_bounds() end
   return replies
 end
 
-local function ms(score)
-  return math.floor(tonumber(score) * 1000 + 0.5)
-end
-
 local function tell(kind, page, edits)
-  call('XADD', EVENTS, 'MAXLEN', '~', MAX_EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
+  call('XADD', EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end
 
--- The keys of a page that came in KEYS, or of one that is known by its name.
-local function keys_at(k)
-  return { activity = KEYS[k], window = KEYS[k + 1], meta = KEYS[k + 2], editors = KEYS[k + 3] }
+-- The name of a page by its first key.
+local PAGE_AT = #ACTIVITY_FAMILY + 1
+local function page_at(k)
+  return string.sub(KEYS[k], PAGE_AT)
 end
 
 local function keys_of(page)
-  return { activity = ACTIVITY_FAMILY .. page, window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page,
-    editors = EDITORS_FAMILY .. page }
+  return { window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page, editors = EDITORS_FAMILY .. page }
 end
 
 -- A hot page, or nothing.
-local function load(meta)
-  local w = call('HGET', meta, 'w')
+local function load(meta, w)
+  w = w or call('HGET', meta, 'w')
   if not w then return end
   local count, oldest, cut, flags, renewed, total, first, last, byte_change = struct.unpack(PACKED, w)
   return { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total,
@@ -129,12 +138,17 @@ local function rank_of(count, last_ms)
   return count * RANKED + math.min(last_ms, RANKED - 1)
 end
 
-local function save(page, keys, p)
+-- Only an edit changes what everybody reads.
+local function save(page, keys, p, is_edited)
   local is_renewed = clock_ms - p.renewed >= RENEWED_MS or p.renewed > clock_ms
   if is_renewed then p.renewed = clock_ms end
   local w = struct.pack(PACKED, p.count, p.oldest, p.cut, p.flags, p.renewed, p.total, p.first, p.last, p.byte_change)
-  call('HSET', keys.meta, 'w', w .. p.last_id, 'edit_count', p.total, 'last_edit', p.last,
-    'last_byte_change', p.byte_change)
+  if is_edited then
+    call('HSET', keys.meta, 'w', w .. p.last_id, 'edit_count', p.total, 'last_edit', p.last,
+      'last_byte_change', p.byte_change)
+  else
+    call('HSET', keys.meta, 'w', w .. p.last_id)
+  end
   if is_renewed then
     local ttl = window_ms + buffer_ms + behind_ms
     call('PEXPIRE', keys.meta, ttl)
@@ -169,7 +183,7 @@ local function parts_of(made)
 end
 
 local function lately(keys, for_ms)
-  return call('ZCOUNT', keys.window, (now_ms + 1 - for_ms) / 1000, '+inf')
+  return call('ZCOUNT', keys.window, now_ms + 1 - for_ms, '+inf')
 end
 
 -- Whether a page has become, or is no longer, trending or spiking.
@@ -197,15 +211,16 @@ local function settle(page, keys, p)
     tell('cooled', page, 0)
     return nil, 1
   end
-  call('LTRIM', keys.editors, call('ZREMRANGEBYSCORE', keys.window, '-inf', (now_ms - window_ms) / 1000), -1)
-  local first = call('ZRANGE', keys.window, 0, 0, 'WITHSCORES')
+  local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - window_ms)
+  call('LTRIM', keys.editors, left, '-1')
+  local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
   if not first[2] then
     -- Its window is lost: nothing of it counts.
     drop(page, keys)
     tell('cooled', page, 0)
     return nil, 1
   end
-  p.count, p.oldest = call('ZCARD', keys.window), ms(first[2])
+  p.count, p.oldest = p.count - left, tonumber(first[2])
   dues[page] = p.oldest + window_ms
   judge(page, keys, p)
   save(page, keys, p)
@@ -225,6 +240,16 @@ local function due(limit)
   return pages
 end
 
+-- Looks after a page of an index, whose keys may be lost; 1 if it is not hot any more.
+local function settle_or_drop(page, keys, p)
+  if not p then
+    drop(page, keys)
+    return 1
+  end
+  local _, gone = settle(page, keys, p)
+  return gone
+end
+
 -- Looks after up to `limit` of them; how many are not hot any more.
 local function settle_due(limit)
   local expired = 0
@@ -234,12 +259,8 @@ local function settle_due(limit)
     if p and p.oldest + window_ms > now_ms and p.last <= ahead_ms then
       -- It was put down when windows were shorter.
       dues[page] = p.oldest + window_ms
-    elseif p then
-      local _, gone = settle(page, keys, p)
-      expired = expired + gone
     else
-      drop(page, keys)
-      expired = expired + 1
+      expired = expired + settle_or_drop(page, keys, p)
     end
   end
   return expired

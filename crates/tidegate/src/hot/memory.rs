@@ -1,118 +1,58 @@
 //! Hot pages in this process. The rules are those of `hot.lua`, step by step; the
 //! differential test holds the two together.
+//!
+//! One look-up finds a page, hot or not. What is not hot lies without gaps in the order
+//! it began; what is hot has a window of its own and two indices that edits need not
+//! touch.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+mod activity;
+mod events;
+mod member;
+mod page;
+mod pages;
+mod place;
+mod questions;
+#[cfg(test)]
+mod tests;
+mod texts;
 
-use compact_str::CompactString;
-use hashbrown::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
 
-use super::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
-use super::options::{ACTIVITY_MS, Bounds, HOUR_MS, SPIKE_MS, absurd_ms};
+use hashbrown::HashTable;
+
+use self::activity::{Activities, Activity};
+use self::events::Events;
+use self::member::Made;
+use self::page::{Added, Page};
+use self::pages::{PLACES, Pages};
+use self::place::{At, PLACE, Place, spread};
+use super::edit::{Edit, EventKind, Recorded};
+use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
 use crate::clock::Timestamp;
 
 /// Pages whose window is looked after at most by an edit that finds no room.
-pub(super) const SETTLED_BY_EDIT: usize = 64;
+const SETTLED_BY_EDIT: usize = 64;
 
 /// Events that are kept.
-pub(super) const MAX_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
+
+/// What an allocation costs beside what was asked for.
+const ALLOCATION: usize = 16;
 
 /// One partition of a space. Everything in it happens under one lock.
 #[derive(Debug)]
 pub(super) struct Partition {
     bounds: Bounds,
-    pages: HashMap<CompactString, Entry, foldhash::fast::RandomState>,
-    /// Activity in the order it began; what has ended since is still in it.
-    queue: VecDeque<(u64, CompactString)>,
-    activities: u64,
-    /// Hot pages by when their oldest edit leaves the window.
-    due: BTreeSet<(u64, CompactString)>,
-    /// Hot pages, the coldest first.
-    rank: BTreeSet<(u64, CompactString)>,
-    sequence: u64,
+    hasher: foldhash::fast::RandomState,
+    table: HashTable<Place>,
+    activities: Activities,
+    pages: Pages,
+    events: Events,
     /// The latest moment that anything was done at.
     stamp_ms: u64,
+    /// Without the events.
     bytes: usize,
-    events: VecDeque<Event>,
-    event_number: u64,
-}
-
-#[derive(Debug)]
-enum Entry {
-    Activity(Activity),
-    Hot(Box<Page>),
-}
-
-#[derive(Debug)]
-struct Activity {
-    number: u64,
-    first_ms: u64,
-    edits: Vec<Member>,
-}
-
-#[derive(Debug)]
-struct Page {
-    /// By time, then id.
-    members: VecDeque<Member>,
-    total: u64,
-    first_ms: u64,
-    last_ms: u64,
-    last_byte_change: i64,
-    /// The id of the edit it is from: of two at once the greater.
-    last_id: CompactString,
-    is_trending: bool,
-    is_spiking: bool,
-    /// Edits have left for want of room, up to this moment.
-    cut_ms: u64,
-}
-
-#[derive(Debug, Clone)]
-struct Member {
-    at_ms: u64,
-    id: CompactString,
-    editor: CompactString,
-    byte_change: i64,
-}
-
-impl Member {
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.texts()
-    }
-
-    /// What its texts have outside of it.
-    fn texts(&self) -> usize {
-        heap(&self.id) + heap(&self.editor)
-    }
-
-    fn key(&self) -> (u64, &str) {
-        (self.at_ms, &self.id)
-    }
-}
-
-/// What an allocation costs beside what was asked for.
-const ALLOCATION: usize = 16;
-
-/// What a string has outside of itself.
-fn heap(text: &CompactString) -> usize {
-    if text.is_heap_allocated() { text.capacity() + ALLOCATION } else { 0 }
-}
-
-/// An entry with its names in the map, the queue and the indices, which are half empty
-/// at times.
-fn entry_bytes(page: &CompactString) -> usize {
-    2 * size_of::<(CompactString, Entry)>()
-        + 4 * size_of::<(u64, CompactString)>()
-        + 3 * heap(page)
-        + ALLOCATION
-}
-
-/// An entry that is not hot, without its edits.
-fn activity_bytes(page: &CompactString) -> usize {
-    entry_bytes(page) + ALLOCATION
-}
-
-/// An event with its texts.
-fn event_bytes(event: &Event) -> usize {
-    size_of::<Event>() + event.cursor.capacity() + event.page.capacity() + 2 * ALLOCATION
 }
 
 /// What an edit did, beside what its sender is told.
@@ -124,63 +64,59 @@ pub(super) struct Effects {
     pub(super) expired: u64,
 }
 
-impl Page {
-    /// Where it stands: edits first, then the latest one.
-    fn rank(&self) -> u64 {
-        (self.members.len() as u64) << 41 | self.last_ms.min((1 << 41) - 1)
-    }
-
-    fn since(&self, from_ms: u64) -> u64 {
-        (self.members.len() - self.members.partition_point(|member| member.at_ms < from_ms)) as u64
-    }
-
-    /// All of it: goes through the members.
-    fn bytes(&self) -> usize {
-        self.own_bytes() + self.members.iter().map(Member::texts).sum::<usize>()
-    }
-
-    /// Without the texts of its members.
-    fn own_bytes(&self) -> usize {
-        size_of::<Self>() + self.members.capacity() * size_of::<Member>() + heap(&self.last_id) + ALLOCATION
-    }
-}
-
-/// Whether edits come faster than they used to: `is_spiking` is what was.
-pub(super) fn spikes(bounds: &Bounds, lately: u64, count: u64, covered_ms: u64, is_spiking: bool) -> bool {
-    if covered_ms <= SPIKE_MS {
-        return false;
-    }
-    let ratio = if is_spiking { bounds.spike_ratio / 2.0 } else { bounds.spike_ratio };
-    let rate = lately as f64 / SPIKE_MS as f64;
-    let base = (count - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
-    lately >= bounds.spike_minimum && rate >= ratio * base
-}
-
 impl Partition {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            pages: HashMap::default(),
-            queue: VecDeque::new(),
-            activities: 0,
-            due: BTreeSet::new(),
-            rank: BTreeSet::new(),
-            sequence: 0,
+            hasher: foldhash::fast::RandomState::default(),
+            table: HashTable::new(),
+            activities: Activities::new(),
+            pages: Pages::default(),
+            events: Events::default(),
             stamp_ms: 0,
             bytes: 0,
-            events: VecDeque::new(),
-            event_number: 0,
         }
     }
 
     /// The time that decides: the clock's, or the latest that was, if the clock is
     /// behind it and not by an absurd amount.
+    #[inline]
     fn advance(&mut self, now_ms: u64) -> u64 {
-        let is_absurd = self.stamp_ms > now_ms + absurd_ms(self.bounds.window_ms);
-        self.stamp_ms = if is_absurd { now_ms } else { self.stamp_ms.max(now_ms) };
+        if self.stamp_ms > now_ms + absurd_ms(self.bounds.window_ms) {
+            self.pages.index_all(self.bounds.window_ms);
+            self.stamp_ms = now_ms;
+        }
+        self.stamp_ms = self.stamp_ms.max(now_ms);
         self.stamp_ms
     }
 
+    #[inline]
+    fn hash(&self, text: &str) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(text.as_bytes());
+        hasher.finish() as u32
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, name: &str) -> Option<At> {
+        let is_it = |place: &Place| {
+            place.hash == hash
+                && match place.at() {
+                    At::Activity(at) => self.activities.get(at).name() == name.as_bytes(),
+                    At::Hot(at) => self.pages.get(at).is_some_and(|page| &*page.name == name),
+                }
+        };
+        self.table.find(spread(hash), is_it).map(|place| place.at())
+    }
+
+    fn hot(&self, name: &str) -> Option<u32> {
+        match self.find(self.hash(name), name) {
+            Some(At::Hot(at)) => Some(at),
+            _ => None,
+        }
+    }
+
+    #[inline]
     pub(super) fn record(&mut self, now_ms: u64, edit: &Edit<'_>) -> (Recorded, Effects) {
         let now_ms = self.advance(now_ms);
         let mut effects = Effects::default();
@@ -188,240 +124,234 @@ impl Partition {
         if at_ms + self.bounds.window_ms <= now_ms {
             return (Recorded::TooLate, effects);
         }
-        let member =
-            Member { at_ms, id: edit.id.into(), editor: edit.editor.into(), byte_change: edit.byte_change };
+        let made = Made { at_ms, byte_change: edit.byte_change, id: edit.id, editor: edit.editor };
         let name = edit.page.as_str();
-        if let Some(Entry::Hot(_)) = self.pages.get(name) {
+        let hash = self.hash(name);
+        let recorded = match self.find(hash, name) {
             // Its window may be empty by now.
-            effects.expired += u64::from(self.settle_page(now_ms, name));
-        }
-        let recorded = match self.pages.get_mut(name) {
-            Some(Entry::Hot(_)) => self.add(now_ms, name, member),
-            _ => self.remember(now_ms, name, member, &mut effects),
+            Some(At::Hot(at)) if self.settle_page(now_ms, at) => {
+                effects.expired += 1;
+                self.begin(now_ms, hash, name, &made, &mut effects)
+            }
+            Some(At::Hot(at)) => self.add(now_ms, at, &made),
+            Some(At::Activity(at)) => self.remember(now_ms, at, name, &made, &mut effects),
+            None => self.begin(now_ms, hash, name, &made, &mut effects),
         };
         self.keep_within_bytes(&mut effects);
         (recorded, effects)
     }
 
     /// Adds to the window of a hot page.
-    fn add(&mut self, now_ms: u64, name: &str, member: Member) -> Recorded {
-        let Some(Entry::Hot(page)) = self.pages.get_mut(name) else { return Recorded::TooLate };
-        if page.members.iter().any(|other| other.id == member.id) {
-            return Recorded::Duplicate;
+    #[inline]
+    fn add(&mut self, now_ms: u64, at: u32, made: &Made<'_>) -> Recorded {
+        let (bounds, tag) = (self.bounds, self.hash(made.id) as u16);
+        let Some(page) = self.pages.get_mut(at) else { return Recorded::TooLate };
+        let before = page.bytes();
+        let added = page.add(made, tag, bounds.max_members);
+        self.bytes = self.bytes - before + page.bytes();
+        match added {
+            Added::Last => self.pages.changed(at, bounds.window_ms),
+            // It may be the oldest now.
+            Added::Between => self.pages.index(at, bounds.window_ms),
+            Added::Duplicate => return Recorded::Duplicate,
+            Added::TooLate => return Recorded::TooLate,
         }
-        let is_full = page.members.len() as u64 >= self.bounds.max_members;
-        if is_full && page.members.front().is_some_and(|oldest| member.key() < oldest.key()) {
-            return Recorded::TooLate;
-        }
-        let (old_rank, old_due) = (page.rank(), page.members.front().map_or(0, |oldest| oldest.at_ms));
-        self.bytes -= page.own_bytes();
-        if is_full && let Some(oldest) = page.members.pop_front() {
-            page.cut_ms = page.cut_ms.max(oldest.at_ms);
-            self.bytes -= oldest.texts();
-        }
-        page.total += 1;
-        page.first_ms = page.first_ms.min(member.at_ms);
-        if (member.at_ms, &member.id) >= (page.last_ms, &page.last_id) {
-            (page.last_ms, page.last_byte_change) = (member.at_ms, member.byte_change);
-            page.last_id = member.id.clone();
-        }
-        let at = page.members.partition_point(|other| other.key() < member.key());
-        self.bytes += member.texts();
-        page.members.insert(at, member);
-        self.bytes += page.own_bytes();
-        let key = CompactString::from(name);
-        let due_ms = page.members.front().map_or(0, |oldest| oldest.at_ms);
-        self.rank.remove(&(old_rank, key.clone()));
-        self.rank.insert((page.rank(), key.clone()));
-        if due_ms != old_due {
-            self.due.remove(&(old_due + self.bounds.window_ms, key.clone()));
-            self.due.insert((due_ms + self.bounds.window_ms, key));
-        }
-        self.judge(now_ms, name);
+        self.judge(now_ms, at);
         Recorded::Added
     }
 
     /// Whether a page has become, or is no longer, trending or spiking.
-    fn judge(&mut self, now_ms: u64, name: &str) {
-        let bounds = self.bounds;
-        let Some(Entry::Hot(page)) = self.pages.get_mut(name) else { return };
-        let count = page.members.len() as u64;
-        let is_trending = count >= bounds.promotion_threshold;
-        let lately = page.since((now_ms + 1).saturating_sub(SPIKE_MS));
-        let covered_ms = covered_ms(page, now_ms, bounds.window_ms);
-        let is_spiking = spikes(&bounds, lately, count, covered_ms, page.is_spiking);
-        let news = [
-            (is_trending && !page.is_trending).then_some(EventKind::Trending),
-            (is_spiking && !page.is_spiking).then_some(EventKind::Spiking),
-        ];
+    #[inline]
+    fn judge(&mut self, now_ms: u64, at: u32) {
+        let Some(page) = self.pages.get_mut(at) else { return };
+        let count = page.count();
+        let is_trending = count >= self.bounds.promotion_threshold;
+        let is_spiking = page.spikes(&self.bounds, now_ms);
+        let news = [is_trending && !page.is_trending, is_spiking && !page.is_spiking];
         (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
-        for kind in news.into_iter().flatten() {
-            self.tell(now_ms, kind, name, count);
+        if news == [false, false] {
+            return;
         }
+        for (kind, is_new) in [EventKind::Trending, EventKind::Spiking].into_iter().zip(news) {
+            if is_new {
+                self.events.tell(now_ms, kind, page.name.clone(), count);
+            }
+        }
+    }
+
+    /// Begins to remember a page.
+    #[inline]
+    fn begin(
+        &mut self,
+        now_ms: u64,
+        hash: u32,
+        name: &str,
+        made: &Made<'_>,
+        effects: &mut Effects,
+    ) -> Recorded {
+        let activity = Activity::new(hash, name, now_ms, made);
+        self.bytes += PLACE + activity.bytes();
+        let at = match self.activities.oldest() {
+            // In its place: most of the time there is no other room.
+            Some(oldest) if self.activities.len() as u64 >= self.bounds.max_activity => {
+                self.leave(Place::new(self.activities.get(oldest).hash, At::Activity(oldest)));
+                self.bytes -= PLACE + self.activities.replace(oldest, activity).bytes();
+                oldest
+            }
+            _ => self.activities.push(activity),
+        };
+        self.enter(Place::new(hash, At::Activity(at)));
+        effects.activity += 1;
+        if self.bounds.hot_threshold > 1 { Recorded::Remembered } else { self.promote(now_ms, at, effects) }
     }
 
     /// Remembers an edit of a page that is not hot; at the threshold it becomes so.
-    fn remember(&mut self, now_ms: u64, name: &str, member: Member, effects: &mut Effects) -> Recorded {
-        if let Some(Entry::Activity(activity)) = self.pages.get(name)
-            && self.is_over(activity, now_ms)
-        {
-            self.forget_activity(name);
+    fn remember(
+        &mut self,
+        now_ms: u64,
+        at: u32,
+        name: &str,
+        made: &Made<'_>,
+        effects: &mut Effects,
+    ) -> Recorded {
+        let activity = self.activities.get(at);
+        if self.is_over(activity, now_ms) {
+            let hash = activity.hash;
+            self.forget_activity(at);
+            return self.begin(now_ms, hash, name, made, effects);
         }
-        let threshold = self.bounds.hot_threshold;
-        let count = match self.pages.get_mut(name) {
-            Some(Entry::Activity(activity)) => {
-                if activity.edits.iter().any(|other| other.id == member.id) {
-                    return Recorded::Duplicate;
-                }
-                if activity.edits.len() as u64 >= threshold {
-                    // No more than what makes it hot.
-                    self.bytes -= activity.edits.remove(0).bytes();
-                }
-                self.bytes += member.bytes();
-                activity.edits.reserve_exact(1);
-                activity.edits.push(member);
-                activity.edits.len() as u64
-            }
-            _ => {
-                if self.activities >= self.bounds.max_activity {
-                    self.forget_oldest();
-                }
-                let key = CompactString::from(name);
-                self.sequence += 1;
-                self.bytes += activity_bytes(&key) + member.bytes();
-                self.queue.push_back((self.sequence, key.clone()));
-                let activity = Activity { number: self.sequence, first_ms: now_ms, edits: vec![member] };
-                self.pages.insert(key, Entry::Activity(activity));
-                self.activities += 1;
-                1
-            }
-        };
+        if activity.has(made.id) {
+            return Recorded::Duplicate;
+        }
+        let activity = self.activities.get_mut(at);
+        self.bytes -= activity.bytes();
+        activity.push(made);
+        if activity.len() as u64 > self.bounds.hot_threshold {
+            // No more than what makes it hot.
+            activity.pop_first();
+        }
+        self.bytes += activity.bytes();
         effects.activity += 1;
-        if count < threshold { Recorded::Remembered } else { self.promote(now_ms, name, effects) }
+        let is_enough = activity.len() as u64 >= self.bounds.hot_threshold;
+        if is_enough { self.promote(now_ms, at, effects) } else { Recorded::Remembered }
     }
 
-    fn promote(&mut self, now_ms: u64, name: &str, effects: &mut Effects) -> Recorded {
-        let bounds = self.bounds;
-        let Some(Entry::Activity(activity)) = self.pages.get(name) else { return Recorded::Remembered };
-        let mut members: Vec<Member> = activity.edits.clone();
-        let ahead_ms = self.ahead_ms(now_ms);
-        members.retain(|it| it.at_ms + bounds.window_ms > now_ms && it.at_ms <= ahead_ms);
-        members.sort_by(|a, b| a.key().cmp(&b.key()));
-        let Some(last) = members.last().cloned() else { return Recorded::Remembered };
-        let mut page = Page {
-            total: members.len() as u64,
-            first_ms: members.first().map_or(now_ms, |first| first.at_ms),
-            last_ms: last.at_ms,
-            last_byte_change: last.byte_change,
-            last_id: last.id,
-            members: members.into(),
-            is_trending: false,
-            is_spiking: false,
-            cut_ms: 0,
+    fn promote(&mut self, now_ms: u64, at: u32, effects: &mut Effects) -> Recorded {
+        let (bounds, ahead_ms) = (self.bounds, self.ahead_ms(now_ms));
+        let counts = |at_ms: u64| at_ms + bounds.window_ms > now_ms && at_ms <= ahead_ms;
+        let live = self.activities.get(at).times().filter(|at_ms| counts(*at_ms));
+        let Some((edits, last_ms)) = live.fold(None, |seen: Option<(u64, u64)>, at_ms| {
+            let (edits, last_ms) = seen.unwrap_or_default();
+            Some((edits + 1, last_ms.max(at_ms)))
+        }) else {
+            return Recorded::Remembered;
         };
-        page.members.shrink_to_fit();
-        if self.rank.len() as u64 >= bounds.max_tracked {
+        if self.pages.len() as u64 >= bounds.max_tracked {
             effects.expired += self.settle(now_ms, SETTLED_BY_EDIT) as u64;
         }
         let mut replaced = None;
-        if self.rank.len() as u64 >= bounds.max_tracked {
-            match self.rank.first().cloned() {
-                Some((rank, coldest)) if bounds.replaces && rank < page.rank() => {
-                    let edits = rank >> 41;
-                    self.drop_page(&coldest);
-                    self.tell(now_ms, EventKind::Replaced, &coldest, edits);
-                    replaced = Some(coldest.into_string());
-                }
-                _ => {
-                    effects.rejected += 1;
-                    return Recorded::Rejected;
-                }
+        if self.pages.len() as u64 >= bounds.max_tracked {
+            if !bounds.replaces || self.coldest_rank().is_none_or(|it| it >= page::rank(edits, last_ms)) {
+                effects.rejected += 1;
+                return Recorded::Rejected;
             }
+            replaced = self.drop_coldest(now_ms).map(|name| name.to_string());
         }
-        self.forget_activity(name);
-        let key = CompactString::from(name);
-        self.bytes += entry_bytes(&key) + page.bytes();
-        let (count, due_ms) = (page.members.len() as u64, page.members.front().map_or(now_ms, |it| it.at_ms));
-        self.rank.insert((page.rank(), key.clone()));
-        self.due.insert((due_ms + bounds.window_ms, key.clone()));
-        self.pages.insert(key, Entry::Hot(Box::new(page)));
+        let Some(activity) = self.forget_activity(at) else { return Recorded::Remembered };
+        let (name, hash) = (activity.name_text().to_owned(), activity.hash);
+        let mut members = activity.into_members();
+        members.retain(|it| counts(it.at_ms));
+        members.sort_by(|a, b| a.key().cmp(&b.key()));
+        let tags = members.iter().map(|it| self.hash(it.id()) as u16).collect();
+        let page = Page::new(&name, hash, members, tags);
+        self.bytes += PLACE + PLACES + page.bytes();
+        let name = page.name.clone();
+        let at = self.pages.insert(page, bounds.window_ms);
+        self.enter(Place::new(hash, At::Hot(at)));
         effects.promoted += 1;
-        self.tell(now_ms, EventKind::Promoted, name, count);
-        self.judge(now_ms, name);
+        self.events.tell(now_ms, EventKind::Promoted, name, edits);
+        self.judge(now_ms, at);
         Recorded::Promoted { replaced }
     }
 
-    /// Forgets what was remembered of a page that is not hot.
-    fn forget_activity(&mut self, name: &str) {
-        if let Some((key, Entry::Activity(activity))) = self.pages.remove_entry(name) {
-            let edits: usize = activity.edits.iter().map(Member::bytes).sum();
-            self.bytes -= activity_bytes(&key) + edits;
-            self.activities -= 1;
-        }
-        // What is left of it in the queue goes with what comes before.
-        while let Some((number, name)) = self.queue.front()
-            && !matches!(self.pages.get(name), Some(Entry::Activity(it)) if it.number == *number)
-        {
-            self.queue.pop_front();
-        }
-        if self.queue.len() as u64 > 2 * self.activities + 1000 {
-            let pages = &self.pages;
-            self.queue.retain(
-                |(number, name)| matches!(pages.get(name), Some(Entry::Activity(it)) if it.number == *number),
-            );
+    #[inline]
+    fn enter(&mut self, place: Place) {
+        self.table.insert_unique(spread(place.hash), place, |it| spread(it.hash));
+    }
+
+    /// Takes a place out of the table.
+    #[inline]
+    fn leave(&mut self, place: Place) {
+        if let Ok(found) = self.table.find_entry(spread(place.hash), |it| *it == place) {
+            found.remove();
         }
     }
 
-    /// Forgets the activity that began first.
-    fn forget_oldest(&mut self) -> bool {
-        while let Some((number, name)) = self.queue.pop_front() {
-            if matches!(self.pages.get(&name), Some(Entry::Activity(it)) if it.number == number) {
-                self.forget_activity(&name);
-                return true;
+    /// Forgets what was remembered of a page that is not hot.
+    fn forget_activity(&mut self, at: u32) -> Option<Activity> {
+        self.leave(Place::new(self.activities.get(at).hash, At::Activity(at)));
+        let activity = self.activities.remove(at)?;
+        let moved = self.activities.len() as u32;
+        if at != moved {
+            let was = Place::new(self.activities.get(at).hash, At::Activity(moved));
+            if let Some(place) = self.table.find_mut(spread(was.hash), |it| *it == was) {
+                place.at = at;
             }
         }
-        false
+        self.bytes -= PLACE + activity.bytes();
+        Some(activity)
     }
 
-    fn drop_page(&mut self, name: &str) {
-        if let Some((key, Entry::Hot(page))) = self.pages.remove_entry(name) {
-            self.bytes -= entry_bytes(&key) + page.bytes();
-            let due_ms = page.members.front().map_or(0, |it| it.at_ms) + self.bounds.window_ms;
-            self.rank.remove(&(page.rank(), key.clone()));
-            self.due.remove(&(due_ms, key));
-        }
+    fn drop_page(&mut self, at: u32) -> Option<Page> {
+        let page = self.pages.remove(at)?;
+        self.leave(Place::new(page.hash, At::Hot(at)));
+        self.bytes -= PLACE + PLACES + page.bytes();
+        Some(page)
+    }
+
+    fn coldest_rank(&mut self) -> Option<u64> {
+        self.pages.refresh(self.bounds.window_ms);
+        self.pages.coldest().map(|(rank, ..)| rank)
+    }
+
+    /// Drops the coldest page for want of room; its name.
+    fn drop_coldest(&mut self, now_ms: u64) -> Option<Arc<str>> {
+        self.pages.refresh(self.bounds.window_ms);
+        let (_, at) = self.pages.coldest()?;
+        let page = self.drop_page(at)?;
+        self.events.tell(now_ms, EventKind::Replaced, page.name.clone(), page.count());
+        Some(page.name)
+    }
+
+    /// Whether a window has changed, or is absurdly far ahead.
+    #[inline]
+    fn is_due(&self, now_ms: u64, page: &Page) -> bool {
+        // It is indexed by then at the latest, so most need no look at their oldest edit.
+        page.indexed_due_ms <= now_ms && page.oldest_ms() + self.bounds.window_ms <= now_ms
+            || page.last_ms() > self.ahead_ms(now_ms)
     }
 
     /// Drops what has left the window of a page; whether it was the last of it.
-    fn settle_page(&mut self, now_ms: u64, name: &str) -> bool {
-        let window_ms = self.bounds.window_ms;
-        let Some(Entry::Hot(page)) = self.pages.get_mut(name) else { return false };
-        let is_over = |member: &Member| member.at_ms + window_ms <= now_ms;
-        let is_ahead = page.last_ms > now_ms + absurd_ms(window_ms);
-        if !is_ahead && !page.members.front().is_some_and(is_over) {
-            return false;
-        }
-        if is_ahead || page.members.back().is_some_and(is_over) {
-            self.drop_page(name);
-            self.tell(now_ms, EventKind::Cooled, name, 0);
+    #[inline]
+    fn settle_page(&mut self, now_ms: u64, at: u32) -> bool {
+        self.pages.get(at).is_some_and(|page| self.is_due(now_ms, page)) && self.settle_due(now_ms, at)
+    }
+
+    #[cold]
+    fn settle_due(&mut self, now_ms: u64, at: u32) -> bool {
+        let (window_ms, ahead_ms) = (self.bounds.window_ms, self.ahead_ms(now_ms));
+        let Some(page) = self.pages.get_mut(at) else { return false };
+        if page.last_ms() > ahead_ms || page.last_ms() + window_ms <= now_ms {
+            if let Some(page) = self.drop_page(at) {
+                self.events.tell(now_ms, EventKind::Cooled, page.name, 0);
+            }
             return true;
         }
-        let old_rank = page.rank();
-        let old_due = page.members.front().map_or(0, |it| it.at_ms) + window_ms;
-        self.bytes -= page.own_bytes();
-        while let Some(member) = page.members.pop_front_if(|member| is_over(member)) {
-            self.bytes -= member.texts();
-        }
-        if page.members.capacity() > 4 * page.members.len() {
-            page.members.shrink_to(2 * page.members.len());
-        }
-        self.bytes += page.own_bytes();
-        let key = CompactString::from(name);
-        self.rank.remove(&(old_rank, key.clone()));
-        self.rank.insert((page.rank(), key.clone()));
-        self.due.remove(&(old_due, key.clone()));
-        self.due.insert((page.members.front().map_or(0, |it| it.at_ms) + window_ms, key));
-        self.judge(now_ms, name);
+        let before = page.bytes();
+        page.drop_before((now_ms + 1).saturating_sub(window_ms));
+        self.bytes = self.bytes - before + page.bytes();
+        self.pages.index(at, window_ms);
+        self.judge(now_ms, at);
         false
     }
 
@@ -430,21 +360,20 @@ impl Partition {
     fn settle(&mut self, now_ms: u64, limit: usize) -> usize {
         let mut expired = 0;
         for _ in 0..limit {
-            let Some(name) = self.next_due(now_ms).cloned() else { break };
-            expired += usize::from(self.settle_page(now_ms, &name));
+            let Some(at) = self.next_due(now_ms) else { break };
+            expired += usize::from(self.settle_due(now_ms, at));
         }
         expired
     }
 
     /// A page whose window has changed, or one that is absurdly far ahead.
-    fn next_due(&self, now_ms: u64) -> Option<&CompactString> {
-        let due = self.due.first().filter(|(due_ms, _)| *due_ms <= now_ms);
+    fn next_due(&mut self, now_ms: u64) -> Option<u32> {
         let far_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
-        let far = || self.due.range((far_ms, CompactString::default())..).next();
-        due.or_else(far).map(|(_, name)| name)
+        self.pages.next_due(now_ms, far_ms, self.bounds.window_ms)
     }
 
     /// What is dated later was dated by a clock that was wrong.
+    #[inline]
     fn ahead_ms(&self, now_ms: u64) -> u64 {
         now_ms + absurd_ms(self.bounds.window_ms)
     }
@@ -455,31 +384,15 @@ impl Partition {
     }
 
     /// At the bound on bytes: forgets activity first, then the coldest pages.
+    #[inline]
     fn keep_within_bytes(&mut self, effects: &mut Effects) {
-        while self.bytes > self.bounds.max_bytes {
-            if self.forget_oldest() {
-                continue;
+        while self.bytes() > self.bounds.max_bytes {
+            match self.activities.oldest() {
+                Some(oldest) => drop(self.forget_activity(oldest)),
+                None if self.drop_coldest(self.stamp_ms).is_some() => effects.expired += 1,
+                None => return,
             }
-            let Some((rank, coldest)) = self.rank.first().cloned() else { return };
-            self.drop_page(&coldest);
-            self.tell(self.stamp_ms, EventKind::Replaced, &coldest, rank >> 41);
-            effects.expired += 1;
         }
-    }
-
-    fn tell(&mut self, now_ms: u64, kind: EventKind, name: &str, edits: u64) {
-        // By the time, so that a process that is started again goes on from there.
-        self.event_number = now_ms.max(self.event_number + 1);
-        if self.events.len() >= MAX_EVENTS
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.bytes -= event_bytes(&oldest);
-        }
-        let cursor = format!("{}-0", self.event_number);
-        let at = Timestamp::from_millis(now_ms);
-        let event = Event { cursor, kind, page: name.to_owned(), edits, at };
-        self.bytes += event_bytes(&event);
-        self.events.push_back(event);
     }
 
     /// Looks after up to `limit` pages, and forgets as much activity that is over: how
@@ -489,110 +402,23 @@ impl Partition {
         let now_ms = self.advance(now_ms);
         let mut effects = Effects { expired: self.settle(now_ms, limit) as u64, ..Effects::default() };
         for _ in 0..limit {
-            if !self.is_front_over(now_ms) {
-                break;
-            }
-            let Some((number, name)) = self.queue.pop_front() else { break };
-            if matches!(self.pages.get(&name), Some(Entry::Activity(it)) if it.number == number) {
-                self.forget_activity(&name);
-            }
+            let Some(oldest) = self.next_over(now_ms) else { break };
+            self.forget_activity(oldest);
         }
         self.keep_within_bytes(&mut effects);
-        (effects.expired, self.next_due(now_ms).is_some(), self.is_front_over(now_ms))
+        if self.table.capacity() > 8 * self.table.len() + 1024 {
+            self.table.shrink_to(2 * self.table.len(), |it| spread(it.hash));
+        }
+        (effects.expired, self.next_due(now_ms).is_some(), self.next_over(now_ms).is_some())
     }
 
-    /// Whether the first of the queue can go.
-    fn is_front_over(&self, now_ms: u64) -> bool {
-        self.queue.front().is_some_and(|(number, name)| match self.pages.get(name) {
-            Some(Entry::Activity(it)) if it.number == *number => self.is_over(it, now_ms),
-            _ => true,
-        })
+    /// The activity that began first, if it is over.
+    fn next_over(&self, now_ms: u64) -> Option<u32> {
+        self.activities.oldest().filter(|at| self.is_over(self.activities.get(*at), now_ms))
     }
 
-    pub(super) fn count(&self) -> u64 {
-        self.rank.len() as u64
-    }
-
-    pub(super) fn activities(&self) -> u64 {
-        self.activities
-    }
-
+    #[inline]
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The hottest pages. Whoever calls this has cleaned up.
-    pub(super) fn list(&self, limit: usize) -> Vec<HotPage> {
-        let page = |(_, name): &(u64, CompactString)| match self.pages.get(name) {
-            Some(Entry::Hot(page)) => Some(HotPage {
-                page: name.to_string(),
-                edits: page.members.len() as u64,
-                last_seen: Timestamp::from_millis(page.last_ms),
-            }),
-            _ => None,
-        };
-        self.rank.iter().rev().take(limit).filter_map(page).collect()
-    }
-
-    pub(super) fn stats(&mut self, now_ms: u64, name: &str) -> (Stats, u64) {
-        let now_ms = self.advance(now_ms);
-        let expired = u64::from(self.settle_page(now_ms, name));
-        self.judge(now_ms, name);
-        let Some(Entry::Hot(page)) = self.pages.get(name) else { return (Stats::default(), expired) };
-        let editors: HashSet<&str> = page.members.iter().map(|member| &*member.editor).collect();
-        let stats = Stats {
-            is_hot: true,
-            is_trending: page.is_trending,
-            is_spiking: page.is_spiking,
-            edits_last_hour: page.since((now_ms + 1).saturating_sub(HOUR_MS)),
-            edits_last_5_minutes: page.since((now_ms + 1).saturating_sub(SPIKE_MS)),
-            covered_ms: covered_ms(page, now_ms, self.bounds.window_ms).min(HOUR_MS),
-            unique_editors: editors.len() as u64,
-            last_byte_change: page.last_byte_change,
-            total_edits: page.total,
-            first_seen: Timestamp::from_millis(page.first_ms),
-            last_seen: Timestamp::from_millis(page.last_ms),
-        };
-        let mut effects = Effects { expired, ..Effects::default() };
-        self.keep_within_bytes(&mut effects);
-        (stats, effects.expired)
-    }
-
-    pub(super) fn window(&mut self, now_ms: u64, name: &str, from_ms: u64, to_ms: u64) -> Vec<EditRef> {
-        let now_ms = self.advance(now_ms);
-        let (window_ms, to_ms) = (self.bounds.window_ms, to_ms.min(self.ahead_ms(now_ms)));
-        let Some(Entry::Hot(page)) = self.pages.get(name) else { return Vec::new() };
-        let asked =
-            |member: &&Member| (from_ms..=to_ms).contains(&member.at_ms) && member.at_ms + window_ms > now_ms;
-        let reference = |member: &Member| EditRef {
-            id: member.id.to_string(),
-            at: Timestamp::from_millis(member.at_ms),
-            editor: member.editor.to_string(),
-            byte_change: member.byte_change,
-        };
-        page.members.iter().filter(asked).map(reference).collect()
-    }
-
-    /// Events after `cursor`, or none and the latest cursor if it is not given.
-    pub(super) fn events(&self, cursor: Option<&str>, limit: usize) -> (Vec<Event>, String) {
-        let number = |cursor: &str| cursor.split('-').next().and_then(|text| text.parse::<u64>().ok());
-        let Some(after) = cursor else { return (Vec::new(), format!("{}-0", self.event_number)) };
-        let after = number(after).unwrap_or(0);
-        let news = self.events.iter().filter(|event| number(&event.cursor).is_some_and(|it| it > after));
-        let news: Vec<_> = news.take(limit).cloned().collect();
-        let last = news.last().map_or(after, |event| number(&event.cursor).unwrap_or(after));
-        (news, format!("{last}-0"))
+        self.bytes + self.events.bytes()
     }
 }
-
-/// How far back the window of a page reaches: to its first edit, unless edits have
-/// left for want of room.
-fn covered_ms(page: &Page, now_ms: u64, window_ms: u64) -> u64 {
-    let reach = now_ms.saturating_sub(page.first_ms).min(window_ms);
-    let oldest_ms = page.members.front().map_or(now_ms, |it| it.at_ms);
-    let is_cut = page.cut_ms > 0 && page.cut_ms + window_ms > now_ms;
-    if is_cut { reach.min(now_ms.saturating_sub(oldest_ms)) } else { reach }
-}
-
-#[cfg(test)]
-mod tests;

@@ -35,6 +35,7 @@ mod watch;
 use std::hash::Hasher as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher24;
@@ -47,7 +48,7 @@ use self::redis::{Cleaned, MAX_EDITS, OnRedis};
 pub use self::watch::Watch;
 use crate::Background;
 use crate::clock::{Clock, Timestamp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::metrics::HotMetrics;
 use crate::reaper::Progress;
@@ -72,11 +73,14 @@ struct Core {
 #[derive(Debug)]
 enum Backend {
     Memory { clock: Clock, partitions: Box<[Mutex<Partition>]> },
-    Redis(Box<[OnRedis]>),
+    Redis { partitions: Box<[OnRedis]>, is_pinned: AtomicBool },
 }
 
 /// Pages that a cleanup looks after at a time.
 const CLEANED_AT_A_TIME: usize = 200;
+
+/// Pages with a window that has changed which a count asks for at a time.
+const COUNTED_AT_A_TIME: usize = 10_000;
 
 impl Hot {
     pub(crate) fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
@@ -87,9 +91,10 @@ impl Hot {
                 let partitions = (0..of).map(|_| Mutex::new(Partition::new(bounds))).collect();
                 Backend::Memory { clock: clock.clone(), partitions }
             }
-            Store::Redis(store) => Backend::Redis(
-                (0..of).map(|number| OnRedis::new(store.clone(), &space, bounds, number, of)).collect(),
-            ),
+            Store::Redis(store) => {
+                let one = |number| OnRedis::new(store.clone(), &space, bounds, number, of);
+                Backend::Redis { partitions: (0..of).map(one).collect(), is_pinned: AtomicBool::new(false) }
+            }
         };
         let core = Core { space, options: options.clone(), backend, metrics };
         Ok(Self { core: Arc::new(core), _background: None })
@@ -121,8 +126,8 @@ impl Hot {
                 self.note(&effects);
                 Ok(recorded)
             }
-            Backend::Redis(partitions) => {
-                let recorded = self.recorded(partitions[number].record(&[*edit]).await, 1)?;
+            Backend::Redis { .. } => {
+                let recorded = self.recorded(self.record_on(number, &[*edit]).await, 1)?;
                 Ok(recorded.into_iter().next().unwrap_or(Recorded::Dropped))
             }
         }
@@ -132,7 +137,7 @@ impl Hot {
     /// each, in order.
     pub async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         edits.iter().try_for_each(Edit::check)?;
-        let Backend::Redis(partitions) = &self.core.backend else {
+        let Backend::Redis { partitions, .. } = &self.core.backend else {
             let mut recorded = Vec::with_capacity(edits.len());
             for edit in edits {
                 recorded.push(self.record(edit).await?);
@@ -143,7 +148,7 @@ impl Hot {
         for (index, edit) in edits.iter().enumerate() {
             by_partition[self.partition(edit.page)].push((index, *edit));
         }
-        let sent = partitions.iter().zip(by_partition).map(|(it, edits)| self.send(it, edits));
+        let sent = by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits));
         let mut all = vec![Recorded::Dropped; edits.len()];
         for done in futures_util::future::join_all(sent).await {
             for (index, recorded) in done? {
@@ -154,18 +159,39 @@ impl Hot {
     }
 
     /// Sends the edits of one partition.
-    async fn send(
-        &self,
-        partition: &OnRedis,
-        edits: Vec<(usize, Edit<'_>)>,
-    ) -> Result<Vec<(usize, Recorded)>> {
+    async fn send(&self, number: usize, edits: Vec<(usize, Edit<'_>)>) -> Result<Vec<(usize, Recorded)>> {
         let mut done = Vec::with_capacity(edits.len());
         for chunk in edits.chunks(MAX_EDITS) {
             let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
-            let recorded = self.recorded(partition.record(&chunk).await, chunk.len())?;
+            let recorded = self.recorded(self.record_on(number, &chunk).await, chunk.len())?;
             done.extend(indices.into_iter().zip(recorded));
         }
         Ok(done)
+    }
+
+    async fn record_on(&self, number: usize, edits: &[Edit<'_>]) -> Result<Vec<(Recorded, Effects)>> {
+        self.on_redis(number).await?.record(edits).await
+    }
+
+    /// A partition on Redis, once it is known to be one of as many as we take it for.
+    async fn on_redis(&self, number: usize) -> Result<&OnRedis> {
+        let Backend::Redis { partitions, is_pinned } = &self.core.backend else {
+            return Err(Error::internal("the space is not on Redis"));
+        };
+        if !is_pinned.load(Ordering::Relaxed) {
+            self.pin().await?;
+            is_pinned.store(true, Ordering::Relaxed);
+        }
+        Ok(&partitions[number])
+    }
+
+    async fn pin(&self) -> Result<()> {
+        match &self.core.backend {
+            Backend::Redis { partitions, .. } => {
+                partitions[0].pin(self.core.space.as_str(), self.core.options.partitions).await
+            }
+            Backend::Memory { .. } => Ok(()),
+        }
     }
 
     /// What a partition said; an outage drops edits instead of failing.
@@ -183,17 +209,31 @@ impl Hot {
         }
     }
 
+    #[inline]
     fn note(&self, effects: &Effects) {
         let metrics = &self.core.metrics;
-        metrics.activity.inc_by(effects.activity);
-        metrics.promoted.inc_by(effects.promoted);
-        metrics.rejected.inc_by(effects.rejected);
-        metrics.expired.inc_by(effects.expired);
+        // Most are zero, and to add nothing costs as much as to add something.
+        for (count, metric) in [
+            (effects.activity, &metrics.activity),
+            (effects.promoted, &metrics.promoted),
+            (effects.rejected, &metrics.rejected),
+            (effects.expired, &metrics.expired),
+        ] {
+            if count > 0 {
+                metric.inc_by(count);
+            }
+        }
     }
 
-    /// Whether `page` is hot.
+    /// Whether `page` is hot. Cheaper than [`stats`](Self::stats), and changes nothing.
     pub async fn is_hot(&self, page: Key<'_>) -> Result<bool> {
-        Ok(self.stats(page).await?.is_hot)
+        let number = self.partition(page);
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                Ok(partitions[number].lock().is_hot(clock.now().as_millis(), page.as_str()))
+            }
+            Backend::Redis { .. } => self.on_redis(number).await?.is_hot(page).await,
+        }
     }
 
     /// What is known of `page`.
@@ -203,7 +243,7 @@ impl Hot {
             Backend::Memory { clock, partitions } => {
                 partitions[number].lock().stats(clock.now().as_millis(), page.as_str())
             }
-            Backend::Redis(partitions) => partitions[number].stats(page).await?,
+            Backend::Redis { .. } => self.on_redis(number).await?.stats(page).await?,
         };
         self.core.metrics.expired.inc_by(expired);
         Ok(stats)
@@ -218,7 +258,7 @@ impl Hot {
                 let now_ms = clock.now().as_millis();
                 Ok(partitions[number].lock().window(now_ms, page.as_str(), from_ms, to_ms))
             }
-            Backend::Redis(partitions) => partitions[number].window(page, from_ms, to_ms).await,
+            Backend::Redis { .. } => self.on_redis(number).await?.window(page, from_ms, to_ms).await,
         }
     }
 
@@ -226,22 +266,64 @@ impl Hot {
     /// latest of them.
     pub async fn list(&self, limit: usize) -> Result<Vec<HotPage>> {
         let limit = limit.min(MAX_TRACKED);
-        let cleaned = self.clean(limit, false).await?;
-        let mut pages: Vec<_> = cleaned.into_iter().flat_map(|it| it.hottest).collect();
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let partitions = 0..self.core.options.partitions as usize;
+        let all = futures_util::future::join_all(partitions.map(|number| self.list_one(number, limit))).await;
+        let mut pages = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
         pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
         pages.truncate(limit);
         Ok(pages)
     }
 
+    /// The hottest of a partition.
+    async fn list_one(&self, number: usize, limit: usize) -> Result<Vec<HotPage>> {
+        loop {
+            let (listed, expired) = match &self.core.backend {
+                Backend::Memory { clock, partitions } => {
+                    partitions[number].lock().list(clock.now().as_millis(), limit, CLEANED_AT_A_TIME)
+                }
+                Backend::Redis { .. } => self.on_redis(number).await?.list(limit, CLEANED_AT_A_TIME).await?,
+            };
+            self.core.metrics.expired.inc_by(expired);
+            if let Some(listed) = listed {
+                return Ok(listed);
+            }
+        }
+    }
+
     /// How many pages are hot, exactly.
     pub async fn count(&self) -> Result<u64> {
-        Ok(self.clean(0, false).await?.iter().map(|it| it.tracked).sum())
+        let partitions = 0..self.core.options.partitions as usize;
+        let all = futures_util::future::join_all(partitions.map(|number| self.count_one(number))).await;
+        let all: Vec<(u64, u64)> = all.into_iter().collect::<Result<_>>()?;
+        let (tracked, activities) = all.iter().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        self.core.metrics.tracked.set(tracked as i64);
+        self.core.metrics.activities.set(activities as i64);
+        Ok(tracked)
+    }
+
+    /// Hot pages and activities of a partition.
+    async fn count_one(&self, number: usize) -> Result<(u64, u64)> {
+        loop {
+            let counted = match &self.core.backend {
+                Backend::Memory { clock, partitions } => {
+                    partitions[number].lock().count(clock.now().as_millis(), COUNTED_AT_A_TIME)
+                }
+                Backend::Redis { .. } => self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await?,
+            };
+            match counted {
+                Some(counted) => return Ok(counted),
+                None => self.clean_batch(number, CLEANED_AT_A_TIME).await?,
+            };
+        }
     }
 
     /// Drops pages whose window is empty, and activity that is over; how many pages
     /// that were.
     pub async fn cleanup(&self) -> Result<u64> {
-        let cleaned = self.clean(0, true).await?;
+        let cleaned = self.clean().await?;
         self.core.metrics.cleanups.inc();
         Ok(cleaned.iter().map(|it| it.expired).sum())
     }
@@ -251,11 +333,11 @@ impl Hot {
         Watch::new(self.clone(), cursor).await
     }
 
-    /// Cleans all partitions up, in parallel, until every page is exact, and if asked
-    /// until no activity is over; and finds the hottest of each.
-    async fn clean(&self, told: usize, activity: bool) -> Result<Vec<Cleaned>> {
+    /// Cleans all partitions up, in parallel, until every page is exact and no activity is
+    /// over.
+    async fn clean(&self) -> Result<Vec<Cleaned>> {
         let partitions = 0..self.core.options.partitions as usize;
-        let all = partitions.map(|number| self.clean_one(number, told, activity));
+        let all = partitions.map(|number| self.clean_one(number));
         let cleaned: Vec<_> = futures_util::future::join_all(all).await.into_iter().collect::<Result<_>>()?;
         let tracked: u64 = cleaned.iter().map(|it| it.tracked).sum();
         self.core.metrics.tracked.set(tracked as i64);
@@ -263,18 +345,18 @@ impl Hot {
         Ok(cleaned)
     }
 
-    async fn clean_one(&self, number: usize, told: usize, activity: bool) -> Result<Cleaned> {
+    async fn clean_one(&self, number: usize) -> Result<Cleaned> {
         let mut expired = 0;
         loop {
-            let cleaned = self.clean_batch(number, CLEANED_AT_A_TIME, told).await?;
+            let cleaned = self.clean_batch(number, CLEANED_AT_A_TIME).await?;
             expired += cleaned.expired;
-            if !(cleaned.is_more || activity && cleaned.is_more_activity) {
+            if !(cleaned.is_more || cleaned.is_more_activity) {
                 return Ok(Cleaned { expired, ..cleaned });
             }
         }
     }
 
-    async fn clean_batch(&self, number: usize, limit: usize, told: usize) -> Result<Cleaned> {
+    async fn clean_batch(&self, number: usize, limit: usize) -> Result<Cleaned> {
         let cleaned = match &self.core.backend {
             Backend::Memory { clock, partitions } => {
                 let mut partition = partitions[number].lock();
@@ -283,12 +365,11 @@ impl Hot {
                     expired,
                     is_more,
                     is_more_activity,
-                    tracked: partition.count(),
+                    tracked: partition.tracked(),
                     activities: partition.activities(),
-                    hottest: if is_more { Vec::new() } else { partition.list(told) },
                 }
             }
-            Backend::Redis(partitions) => partitions[number].cleanup(limit, told).await?,
+            Backend::Redis { .. } => self.on_redis(number).await?.cleanup(limit).await?,
         };
         self.core.metrics.expired.inc_by(cleaned.expired);
         Ok(cleaned)
@@ -296,10 +377,11 @@ impl Hot {
 
     /// One run of the reaper.
     pub(crate) async fn reap(&self, batch: usize) -> Result<Progress> {
+        self.pin().await?;
         let (mut items, mut is_more) = (0, false);
         let (mut tracked, mut activities) = (0, 0);
         for number in 0..self.core.options.partitions as usize {
-            let cleaned = self.clean_batch(number, batch, 0).await?;
+            let cleaned = self.clean_batch(number, batch).await?;
             items += cleaned.expired as usize;
             is_more |= cleaned.is_more || cleaned.is_more_activity;
             tracked += cleaned.tracked;
@@ -317,7 +399,7 @@ impl Hot {
     pub fn bytes_in_process(&self) -> usize {
         match &self.core.backend {
             Backend::Memory { partitions, .. } => partitions.iter().map(|it| it.lock().bytes()).sum(),
-            Backend::Redis(_) => 0,
+            Backend::Redis { .. } => 0,
         }
     }
 
@@ -326,10 +408,10 @@ impl Hot {
         number: usize,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<(Vec<Event>, String)> {
+    ) -> Result<(Vec<Event>, String, bool)> {
         match &self.core.backend {
             Backend::Memory { partitions, .. } => Ok(partitions[number].lock().events(cursor, limit)),
-            Backend::Redis(partitions) => partitions[number].events(cursor, limit).await,
+            Backend::Redis { .. } => self.on_redis(number).await?.events(cursor, limit).await,
         }
     }
 

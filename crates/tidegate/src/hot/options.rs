@@ -108,6 +108,12 @@ impl HotOptions {
                 self.max_members_per_page, self.hot_threshold
             )));
         }
+        if self.max_members_per_page < self.promotion_threshold as usize {
+            return Err(Error::invalid(format!(
+                "promotion_threshold of {} can never be reached: max_members_per_page is {}",
+                self.promotion_threshold, self.max_members_per_page
+            )));
+        }
         if !(1.0..=1000.0).contains(&self.spike_ratio) {
             return Err(Error::invalid(format!(
                 "a spike_ratio of {} is not allowed: 1 to 1000 are",

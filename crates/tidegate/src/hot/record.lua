@@ -1,11 +1,11 @@
 -- record: one edit of a page.
 --
--- Own   id, editor, byte change, when (ms, empty for now)
+-- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor
 -- Answers  a number: what became of it (0 remembered, 1 promoted, 2 added, 3 rejected,
 --          4 a duplicate, 5 too late), 8 more if it counted as activity, 16 more for each
 --          page that is not hot any more; in a list with the page that was replaced, if
 --          one was
-local PAGE_AT = string.len(WINDOW_FAMILY) + 1
+local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
 -- As a sorted set has them: `<` goes by the language that the server is set to.
 local function precedes(one, other)
@@ -21,23 +21,25 @@ local function make_room(keys, p)
   local over = p.count + 1 - max_members
   if over == 1 then
     p.cut = math.max(p.cut, p.oldest)
-    call('ZREMRANGEBYRANK', keys.window, 0, 0)
+    call('ZREMRANGEBYRANK', keys.window, '0', '0')
+    call('LTRIM', keys.editors, '1', '-1')
   else
-    p.cut = math.max(p.cut, ms(call('ZPOPMIN', keys.window, over)[2 * over]))
+    p.cut = math.max(p.cut, tonumber(call('ZPOPMIN', keys.window, over)[2 * over]))
+    call('LTRIM', keys.editors, over, '-1')
   end
-  call('LTRIM', keys.editors, over, -1)
   p.count = max_members - 1
 end
 
 -- Adds to the window of a hot page.
-local function add(page, keys, p, id, editor, byte_change, at_ms)
+local function add(page, keys, p, edit, at_ms)
+  local at_text, byte_change, id, editor = struct.unpack('ssss', edit)
   local is_full = p.count >= max_members
   if is_full and at_ms <= p.oldest then
     if call('ZSCORE', keys.window, id) then return 4 end
     local first = call('ZRANGE', keys.window, 0, 0)[1]
     if at_ms < p.oldest or precedes(id, first) then return 5 end
   end
-  if call('ZADD', keys.window, 'NX', at_ms / 1000, id) == 0 then return 4 end
+  if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return 4 end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
   if at_ms > p.last or at_ms == p.last and not precedes(id, p.last_id) then
     p.last, p.byte_change, p.last_id = at_ms, byte_change, id
@@ -53,7 +55,7 @@ local function add(page, keys, p, id, editor, byte_change, at_ms)
   end
   if is_full then
     make_room(keys, p)
-    oldest = ms(call('ZRANGE', keys.window, 0, 0, 'WITHSCORES')[2])
+    oldest = tonumber(call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')[2])
   end
   if oldest ~= p.oldest then
     p.oldest = oldest
@@ -61,12 +63,12 @@ local function add(page, keys, p, id, editor, byte_change, at_ms)
   end
   p.count, p.total, p.first = p.count + 1, p.total + 1, math.min(p.first, at_ms)
   judge(page, keys, p)
-  save(page, keys, p)
+  save(page, keys, p, true)
   return 2
 end
 
 -- Makes a page hot by what is remembered of it.
-local function promote(page, keys, edits)
+local function promote(page, key, edits)
   local live = {}
   for _, edit in ipairs(edits) do
     if edit.at + window_ms > now_ms and edit.at <= ahead_ms then live[#live + 1] = edit end
@@ -92,28 +94,29 @@ local function promote(page, keys, edits)
     tell('replaced', replaced, math.floor(rank / RANKED))
   end
   is_made = is_made or tracked <= 1
-  forget(page, keys.activity)
+  forget(page, key)
+  local keys = keys_of(page)
   local p = { count = #live, oldest = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
     first = live[1].at, last = last.at, byte_change = last.byte_change, last_id = last.id }
   local scores, made = {}, {}
   for i, edit in ipairs(live) do
-    scores[2 * i - 1], scores[2 * i] = edit.at / 1000, edit.id
-    made[i] = made_of(int(edit.byte_change), edit.editor)
+    scores[2 * i - 1], scores[2 * i] = edit.at, edit.id
+    made[i] = made_of(edit.byte_change, edit.editor)
   end
   call('ZADD', keys.window, unpack(scores))
   call('RPUSH', keys.editors, unpack(made))
   dues[page] = p.oldest + window_ms
   tell('promoted', page, p.count)
   judge(page, keys, p)
-  save(page, keys, p)
+  save(page, keys, p, true)
   return 1, expired, replaced
 end
 
 -- How many pages are remembered, if that is known.
 local remembered
 
--- Begins to remember a page, for which it makes room.
-local function begin(page, key, packed)
+-- Notes that a page has begun to be remembered, and makes room for it.
+local function begin(page)
   if not remembered then
     flush(ACTIVITIES, activities)
     remembered = call('ZCARD', ACTIVITIES)
@@ -121,63 +124,70 @@ local function begin(page, key, packed)
   if remembered >= max_activity then
     flush(ACTIVITIES, activities)
     local oldest = call('ZRANGE', ACTIVITIES, 0, 0)[1]
-    forget(oldest, ACTIVITY_FAMILY .. oldest)
+    -- What is left of its own last time gives way by itself.
+    if oldest ~= page then forget(oldest, ACTIVITY_FAMILY .. oldest) end
     remembered = remembered - 1
   end
   is_made = is_made or remembered == 0
   remembered, sequence = remembered + 1, sequence + 1
   activities[page] = sequence
-  call('SET', key, struct.pack('<d', now_ms) .. packed, 'PX', activity_ttl_ms + behind_ms)
 end
 
 -- Remembers an edit of a page that is not hot; at the threshold it becomes so.
-local function remember(page, keys, stored, packed, id, editor, byte_change, at_ms)
-  local edits, from, at = {}, {}, 9
-  if stored and is_over(struct.unpack('<d', stored)) then
-    forget(page, keys.activity)
+local function remember(page, key, edit, at_ms)
+  local stored, edits, from = call('GET', key), {}, {}
+  local _, byte_change, id, editor = struct.unpack('ssss', edit)
+  local first_ms, at
+  if stored then first_ms, at = struct.unpack('s', stored) end
+  if stored and is_over(tonumber(first_ms)) then
+    forget(page, key)
     stored, remembered = false, nil
   end
   while stored and at <= #stored do
-    local edit = {}
+    local past = {}
     from[#from + 1] = at
-    edit.at, edit.byte_change, edit.id, edit.editor, at = struct.unpack('<ddss', stored, at)
-    if edit.id == id then return 4, 0, 0, '' end
-    edits[#edits + 1] = edit
+    past.at, past.byte_change, past.id, past.editor, at = struct.unpack('ssss', stored, at)
+    if past.id == id then return 4, 0, 0, '' end
+    past.at = tonumber(past.at)
+    edits[#edits + 1] = past
   end
   if not stored then
-    begin(page, keys.activity, packed)
+    begin(page)
+    call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL)
   else
     -- No more than what makes it hot.
     local surplus = math.max(#edits + 1 - hot_threshold, 0)
     for _ = 1, surplus do table.remove(edits, 1) end
-    local kept = string.sub(stored, 1, 8) .. string.sub(stored, from[surplus + 1] or at)
-    call('SET', keys.activity, kept .. packed, 'KEEPTTL')
+    call('SET', key, first_ms .. '\0' .. string.sub(stored, from[surplus + 1] or at) .. edit, 'KEEPTTL')
   end
   edits[#edits + 1] = { at = at_ms, byte_change = byte_change, id = id, editor = editor }
   if #edits < hot_threshold then return 0, 0, 1, '' end
   remembered = nil
-  local code, expired, replaced = promote(page, keys, edits)
+  local code, expired, replaced = promote(page, key, edits)
   return code, expired, 1, replaced
 end
 
 return finish(each(function(k, at)
-  local page = string.sub(KEYS[k + 1], PAGE_AT)
-  local id, editor, byte_change = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local at_ms = math.min(tonumber(ARGV[at + 4]) or now_ms, now_ms)
-  if at_ms + window_ms <= now_ms then return 5 end
-  local p, expired = load(KEYS[k + 2]), 0
-  if p then
-    local keys = keys_at(k)
-    p, expired = settle(page, keys, p)
-    if p then return add(page, keys, p, id, editor, byte_change, at_ms) end
+  local key, edit, at_ms, expired = KEYS[k], ARGV[at + 1], now_ms, 0
+  if string.byte(edit) ~= 0 then
+    local text, next = struct.unpack('s', edit)
+    if tonumber(text) < now_ms then at_ms = tonumber(text) else edit = NOW .. string.sub(edit, next - 1) end
+    if at_ms + window_ms <= now_ms then return 5 end
+  else
+    edit = NOW .. edit
   end
-  local stored, packed = call('GET', KEYS[k]), struct.pack('<ddss', at_ms, byte_change, id, editor)
-  if not stored and hot_threshold > 1 then
+  local page = string.sub(key, PAGE_AT)
+  local w = call('HGET', META_FAMILY .. page, 'w')
+  if w then
+    local keys, p = keys_of(page)
+    p, expired = settle(page, keys, load(keys.meta, w))
+    if p then return add(page, keys, p, edit, at_ms) end
+  elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
-    begin(page, KEYS[k], packed)
-    return 8 + 16 * expired
+    begin(page)
+    return 8
   end
-  local code, more, counted, replaced = remember(page, keys_at(k), stored, packed, id, editor, byte_change, at_ms)
+  local code, more, counted, replaced = remember(page, key, edit, at_ms)
   local answer = code + 8 * counted + 16 * (expired + more)
   return replaced == '' and answer or { answer, replaced }
-end, KEYS_OF_ITEM, 4, COMMON))
+end, KEYS_OF_ITEM, 1, COMMON))

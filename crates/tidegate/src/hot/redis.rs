@@ -1,8 +1,10 @@
 //! Hot pages on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use compact_str::{CompactString, ToCompactString as _};
+use parking_lot::Mutex;
 use redis::Value;
 
 use super::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
@@ -17,14 +19,65 @@ use crate::store::redis::{Call, RedisStore, Script, server_failure};
 const CHECKED: &str = if cfg!(debug_assertions) { "local CHECKED = true" } else { "local CHECKED = false" };
 const HOT: &str = include_str!("hot.lua");
 
-static RECORD: LazyLock<Script> = LazyLock::new(|| script(include_str!("record.lua")));
-static STATS: LazyLock<Script> = LazyLock::new(|| script(include_str!("stats.lua")));
-static WINDOW: LazyLock<Script> = LazyLock::new(|| script(include_str!("window.lua")));
-static CLEANUP: LazyLock<Script> = LazyLock::new(|| script(include_str!("cleanup.lua")));
-static EVENTS: LazyLock<Script> = LazyLock::new(|| script(include_str!("events.lua")));
+static PIN: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("pin.lua")]));
 
-fn script(operation: &str) -> Script {
-    Script::new(&[CHECKED, HOT, operation])
+/// The operations of one kind of space: its numbers are part of each script.
+#[derive(Debug)]
+struct Scripts {
+    record: Script,
+    stats: Script,
+    window: Script,
+    cleanup: Script,
+    count: Script,
+    list: Script,
+    is_hot: Script,
+    events: Script,
+}
+
+/// Of all kinds of spaces in this process, by their numbers. There are as many as a
+/// process opens with other settings, which is a few, so they are never dropped.
+static SCRIPTS: Mutex<BTreeMap<String, &'static Scripts>> = Mutex::new(BTreeMap::new());
+
+fn scripts(numbers: String) -> &'static Scripts {
+    let mut all = SCRIPTS.lock();
+    if let Some(scripts) = all.get(&numbers) {
+        return scripts;
+    }
+    let script = |operation: &str| Script::new(&[CHECKED, &numbers, HOT, operation]);
+    let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
+        record: script(include_str!("record.lua")),
+        stats: script(include_str!("stats.lua")),
+        window: script(include_str!("window.lua")),
+        cleanup: script(include_str!("cleanup.lua")),
+        count: script(include_str!("count.lua")),
+        list: script(include_str!("list.lua")),
+        is_hot: script(include_str!("is_hot.lua")),
+        events: script(include_str!("events.lua")),
+    }));
+    all.insert(numbers, scripts);
+    scripts
+}
+
+/// What stands in front of `hot.lua`.
+fn numbers(bounds: &Bounds, slack_ms: u64, families: &[String; 4]) -> String {
+    let numbers = [
+        ("buffer_ms", BUFFER_MS.max(slack_ms)),
+        ("hot_threshold", bounds.hot_threshold),
+        ("promotion_threshold", bounds.promotion_threshold),
+        ("window_ms", bounds.window_ms),
+        ("max_tracked", bounds.max_tracked),
+        ("max_members", bounds.max_members),
+        ("spike_minimum", bounds.spike_minimum),
+        ("max_activity", bounds.max_activity),
+        ("absurd_ms", absurd_ms(bounds.window_ms)),
+        ("activity_ttl_ms", ACTIVITY_MS + slack_ms),
+    ];
+    let (names, values): (Vec<_>, Vec<_>) =
+        numbers.into_iter().map(|(name, value)| (name, value.to_string())).unzip();
+    let mut text = format!("local {} = {}\n", names.join(", "), values.join(", "));
+    text += &format!("local replaces, spike_ratio = {}, {:?}\n", bounds.replaces, bounds.spike_ratio);
+    // Of names, colons and braces: nothing in them has to be escaped.
+    text + &format!("local FAMILIES = {{ '{}' }}", families.join("', '"))
 }
 
 /// The space whose keys are those that everybody knows.
@@ -42,10 +95,11 @@ pub(super) struct OnRedis {
     store: RedisStore,
     /// Of the store.
     partition: u32,
-    /// What keys of pages start with, by family.
-    families: [String; 4],
+    /// What keys of activity start with.
+    family: String,
     common: Arc<[String]>,
     shared: Arc<[CompactString]>,
+    scripts: &'static Scripts,
 }
 
 impl OnRedis {
@@ -62,55 +116,30 @@ impl OnRedis {
         let suffix = if of == 1 { String::new() } else { format!(":{number}") };
         let common = ["state", "activities", "due", "rank", "events"];
         let common = common.map(|it| format!("{prefix}hot:{it}{suffix}")).into_iter().collect();
-        let slack_ms = store.clock().slack_ms();
-        let numbers = [
-            BUFFER_MS.max(slack_ms),
-            bounds.hot_threshold,
-            bounds.promotion_threshold,
-            bounds.window_ms,
-            bounds.max_tracked,
-            bounds.max_members,
-            u64::from(bounds.replaces),
-        ];
-        let spike = compact_str::format_compact!("{:?}", bounds.spike_ratio);
-        let more = [bounds.spike_minimum, bounds.max_activity, absurd_ms(bounds.window_ms)];
-        let shared = numbers
-            .iter()
-            .map(|n| n.to_compact_string())
-            .chain([spike])
-            .chain(more.iter().map(|n| n.to_compact_string()))
-            .chain(families.iter().map(|family| family.to_compact_string()))
-            .chain([(ACTIVITY_MS + slack_ms).to_compact_string()])
-            .collect();
-        Self { store, partition: place.partition, families, common, shared }
-    }
-
-    fn keys(&self, page: &str) -> [String; 4] {
-        self.families.each_ref().map(|family| format!("{family}{page}"))
+        let scripts = scripts(numbers(&bounds, store.clock().slack_ms(), &families));
+        let [family, ..] = families;
+        Self { store, partition: place.partition, family, common, shared: Arc::new([]), scripts }
     }
 
     async fn call(&self, script: &'static Script, page: &str, own: Vec<CompactString>) -> Result<Value> {
-        self.call_many(script, [page], own).await
+        let key = format!("{}{page}", self.family);
+        self.send(script, 1, key, Vec::new(), own).await
     }
 
-    async fn call_many<'a>(
+    async fn send(
         &self,
         script: &'static Script,
-        pages: impl IntoIterator<Item = &'a str>,
+        items: usize,
+        key: String,
+        more_keys: Vec<String>,
         own: Vec<CompactString>,
     ) -> Result<Value> {
-        let mut more_keys = Vec::new();
-        let mut items = 0;
-        for page in pages {
-            more_keys.extend(self.keys(page));
-            items += 1;
-        }
         let call = Call {
             script,
             shared: self.shared.clone(),
             common: self.common.clone(),
             items,
-            key: more_keys.remove(0),
+            key,
             more_keys,
             own,
             now_ms: self.store.set_time_ms(),
@@ -118,18 +147,39 @@ impl OnRedis {
         self.store.call(self.partition, call).await
     }
 
+    /// Refuses a space that is spread over another number of partitions than `of`: its
+    /// pages would not be found. Asked of its first partition, which is the same for all.
+    pub(super) async fn pin(&self, space: &str, of: u32) -> Result<()> {
+        let own = vec![compact_str::format_compact!("hot:{space}"), of.to_compact_string()];
+        let call = Call {
+            script: &PIN,
+            shared: Arc::new([]),
+            common: Arc::new([]),
+            items: 1,
+            key: self.common[0].clone(),
+            more_keys: Vec::new(),
+            own,
+            now_ms: self.store.set_time_ms(),
+        };
+        match self.store.call(self.partition, call).await? {
+            Value::Int(stored) if stored == i64::from(of) => Ok(()),
+            Value::Int(stored) => Err(Error::config(format!(
+                "the space {space} was written with {stored} partitions, this is set to {of}: use the same, or \
+                 another space or namespace"
+            ))),
+            value => Err(unexpected(&value)),
+        }
+    }
+
     /// Records up to [`MAX_EDITS`] in one round trip.
     pub(super) async fn record(&self, edits: &[Edit<'_>]) -> Result<Vec<(Recorded, Effects)>> {
-        let own = edits.iter().flat_map(|edit| {
-            [
-                edit.id.into(),
-                edit.editor.into(),
-                edit.byte_change.to_compact_string(),
-                edit.at.map(|at| at.as_millis().to_compact_string()).unwrap_or_default(),
-            ]
+        let mut keys = edits.iter().map(|edit| format!("{}{}", self.family, edit.page.as_str()));
+        let Some(key) = keys.next() else { return Ok(Vec::new()) };
+        let own = edits.iter().map(|edit| {
+            let at = edit.at.map(|at| at.as_millis().to_compact_string()).unwrap_or_default();
+            compact_str::format_compact!("{at}\0{}\0{}\0{}\0", edit.byte_change, edit.id, edit.editor)
         });
-        let pages = edits.iter().map(|edit| edit.page.as_str());
-        let value = self.call_many(&RECORD, pages, own.collect()).await?;
+        let value = self.send(&self.scripts.record, edits.len(), key, keys.collect(), own.collect()).await?;
         match (value, edits.len()) {
             (value, 1) => Ok(vec![recorded(&value)?]),
             (Value::Array(values), count) if values.len() == count => values.iter().map(recorded).collect(),
@@ -138,16 +188,8 @@ impl OnRedis {
     }
 
     pub(super) async fn stats(&self, page: Key<'_>) -> Result<(Stats, u64)> {
-        let value = self.call(&STATS, page.as_str(), vec![page.as_str().into()]).await?;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let numbers: Vec<i64> = items
-            .iter()
-            .map(|item| match item {
-                Value::Int(number) => Ok(*number),
-                _ => Err(unexpected(&value)),
-            })
-            .collect::<Result<_>>()?;
-        match numbers[..] {
+        let value = self.call(&self.scripts.stats, page.as_str(), Vec::new()).await?;
+        match integers(&value)?[..] {
             [0, expired] => Ok((Stats::default(), expired as u64)),
             [1, expired, trending, spiking, hour, five, covered, editors, change, total, first, last] => {
                 let stats = Stats {
@@ -170,8 +212,8 @@ impl OnRedis {
     }
 
     pub(super) async fn window(&self, page: Key<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<EditRef>> {
-        let own = vec![page.as_str().into(), from_ms.to_compact_string(), to_ms.to_compact_string()];
-        let value = self.call(&WINDOW, page.as_str(), own).await?;
+        let own = vec![from_ms.to_compact_string(), to_ms.to_compact_string()];
+        let value = self.call(&self.scripts.window, page.as_str(), own).await?;
         let texts = texts(&value)?;
         let edit = |fields: &[String]| match fields {
             [id, at, editor, change] => Ok(EditRef {
@@ -185,47 +227,73 @@ impl OnRedis {
         texts.chunks(4).map(edit).collect()
     }
 
-    /// Looks after up to `limit` pages, and tells the `told` hottest.
-    pub(super) async fn cleanup(&self, limit: usize, told: usize) -> Result<Cleaned> {
-        let own = vec![limit.to_compact_string(), told.to_compact_string()];
-        let value = self.call(&CLEANUP, "", own).await?;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let [
-            Value::Int(expired),
-            Value::Int(more),
-            Value::Int(more_activity),
-            Value::Int(tracked),
-            Value::Int(activities),
-            hottest @ ..,
-        ] = &items[..]
-        else {
+    /// Looks after up to `limit` pages.
+    pub(super) async fn cleanup(&self, limit: usize) -> Result<Cleaned> {
+        let value = self.call(&self.scripts.cleanup, "", vec![limit.to_compact_string()]).await?;
+        let [expired, more, more_activity, tracked, activities] = integers(&value)?[..] else {
             return Err(unexpected(&value));
         };
-        let hottest = texts(&Value::Array(hottest.to_vec()))?;
-        let page = |fields: &[String]| match fields {
-            [page, rank] => {
-                // As Redis writes a score: a whole number, perhaps with an exponent.
-                let rank = rank.parse::<f64>().map_err(|_| unexpected(&value))? as u64;
-                let last_seen = Timestamp::from_millis(rank & ((1 << 41) - 1));
-                Ok(HotPage { page: page.clone(), edits: rank >> 41, last_seen })
-            }
-            _ => Err(unexpected(&value)),
-        };
         Ok(Cleaned {
-            expired: *expired as u64,
-            is_more: *more > 0,
-            is_more_activity: *more_activity > 0,
-            tracked: *tracked as u64,
-            activities: *activities as u64,
-            hottest: hottest.chunks(2).map(page).collect::<Result<_>>()?,
+            expired: expired as u64,
+            is_more: more > 0,
+            is_more_activity: more_activity > 0,
+            tracked: tracked as u64,
+            activities: activities as u64,
         })
     }
 
-    pub(super) async fn events(&self, cursor: Option<&str>, limit: usize) -> Result<(Vec<Event>, String)> {
+    /// How many pages are hot, and activities; unless the windows of more than `most` pages
+    /// have changed.
+    pub(super) async fn count(&self, most: usize) -> Result<Option<(u64, u64)>> {
+        let value = self.call(&self.scripts.count, "", vec![most.to_compact_string()]).await?;
+        match integers(&value)?[..] {
+            [0, tracked, activities] => Ok(Some((tracked as u64, activities as u64))),
+            [1, ..] => Ok(None),
+            _ => Err(unexpected(&value)),
+        }
+    }
+
+    /// The `limit` hottest pages, unless more than `most` would have to be looked after
+    /// to know them; and how many are not hot any more.
+    pub(super) async fn list(&self, limit: usize, most: usize) -> Result<(Option<Vec<HotPage>>, u64)> {
+        let own = vec![limit.to_compact_string(), most.to_compact_string()];
+        let value = self.call(&self.scripts.list, "", own).await?;
+        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
+        let [Value::Int(more), Value::Int(expired), hottest @ ..] = &items[..] else {
+            return Err(unexpected(&value));
+        };
+        let page = |fields: &[Value]| match fields {
+            [Value::BulkString(page), Value::BulkString(rank)] => {
+                let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+                // As Redis writes a score: a whole number, perhaps with an exponent.
+                let rank =
+                    text(rank).and_then(|it| it.parse::<f64>().ok()).ok_or_else(|| unexpected(&value))?;
+                let page = text(page).ok_or_else(|| unexpected(&value))?;
+                let last_seen = Timestamp::from_millis(rank as u64 & ((1 << 41) - 1));
+                Ok(HotPage { page, edits: rank as u64 >> 41, last_seen })
+            }
+            _ => Err(unexpected(&value)),
+        };
+        let hottest: Vec<_> = hottest.chunks(2).map(page).collect::<Result<_>>()?;
+        Ok(((*more == 0).then_some(hottest), *expired as u64))
+    }
+
+    pub(super) async fn is_hot(&self, page: Key<'_>) -> Result<bool> {
+        match self.call(&self.scripts.is_hot, page.as_str(), Vec::new()).await? {
+            Value::Int(is_hot) => Ok(is_hot == 1),
+            value => Err(unexpected(&value)),
+        }
+    }
+
+    pub(super) async fn events(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Event>, String, bool)> {
         let own = vec![cursor.unwrap_or_default().into(), limit.to_compact_string()];
-        let value = self.call(&EVENTS, "", own).await?;
+        let value = self.call(&self.scripts.events, "", own).await?;
         let texts = texts(&value)?;
-        let Some((cursor, fields)) = texts.split_first() else { return Err(unexpected(&value)) };
+        let [is_missing, cursor, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
         let event = |fields: &[String]| match fields {
             [id, kind, page, edits, at] => Ok(Event {
                 cursor: id.clone(),
@@ -236,7 +304,7 @@ impl OnRedis {
             }),
             _ => Err(unexpected(&value)),
         };
-        Ok((fields.chunks(5).map(event).collect::<Result<_>>()?, cursor.clone()))
+        Ok((fields.chunks(5).map(event).collect::<Result<_>>()?, cursor.clone(), is_missing == "1"))
     }
 }
 
@@ -250,7 +318,6 @@ pub(super) struct Cleaned {
     pub(super) is_more_activity: bool,
     pub(super) tracked: u64,
     pub(super) activities: u64,
-    pub(super) hottest: Vec<HotPage>,
 }
 
 fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
@@ -281,6 +348,15 @@ fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
         expired: expired as u64,
     };
     Ok((recorded, effects))
+}
+
+fn integers(value: &Value) -> Result<Vec<i64>> {
+    let Value::Array(items) = value else { return Err(unexpected(value)) };
+    let number = |item: &Value| match item {
+        Value::Int(number) => Ok(*number),
+        _ => Err(unexpected(value)),
+    };
+    items.iter().map(number).collect()
 }
 
 fn texts(value: &Value) -> Result<Vec<String>> {

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Event, Hot};
+use super::{Event, EventKind, Hot};
+use crate::clock::Timestamp;
 use crate::error::Result;
 
 /// How often a store is asked for news.
@@ -64,7 +65,18 @@ impl Watch {
     /// Asks for news, once; whether there are any.
     async fn fetch(&mut self) -> Result<bool> {
         for number in 0..self.cursors.len() {
-            let (news, cursor) = self.hot.events(number, Some(&self.cursors[number]), BATCH).await?;
+            let (news, cursor, is_missing) =
+                self.hot.events(number, Some(&self.cursors[number]), BATCH).await?;
+            // Who begins with the oldest misses nothing.
+            if is_missing && self.cursors[number] != "0-0" {
+                self.news.push_back(Event {
+                    cursor: self.cursors.join(","),
+                    kind: EventKind::Missed,
+                    page: String::new(),
+                    edits: 0,
+                    at: news.first().map_or(Timestamp::default(), |first| first.at),
+                });
+            }
             self.cursors[number] = cursor;
             for event in news {
                 // One that takes up here needs the positions of all partitions.

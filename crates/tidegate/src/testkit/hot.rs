@@ -278,13 +278,42 @@ impl HotModel {
         due.into_iter().filter(|name| self.settle(name, now)).count() as u64
     }
 
-    /// The hottest pages.
+    /// The hottest pages: the first that is exact of those that are left, again and again.
     pub fn list(&mut self, clock: u64, limit: usize) -> Vec<HotPage> {
-        self.cleanup(clock);
-        let ranked = self.ranked().into_iter().rev().take(limit);
-        ranked
-            .map(|(edits, last, page)| HotPage { page, edits, last_seen: Timestamp::from_millis(last) })
-            .collect()
+        if limit == 0 {
+            return Vec::new();
+        }
+        let now = self.now(clock);
+        let mut listed: Vec<HotPage> = Vec::new();
+        while listed.len() < limit {
+            let mut left = self.ranked();
+            left.retain(|(.., name)| listed.iter().all(|it| it.page != *name));
+            let Some((edits, last, page)) = left.pop() else { break };
+            let is_due = self.hot[&page].kept.iter().any(|it| it.at + self.window() <= now);
+            if is_due || last > self.ahead(now) {
+                self.settle(&page, now);
+            } else {
+                listed.push(HotPage { page, edits, last_seen: Timestamp::from_millis(last) });
+            }
+        }
+        listed
+    }
+
+    /// How many pages are hot, of which it looks after none.
+    pub fn count(&mut self, clock: u64) -> u64 {
+        let now = self.now(clock);
+        let due = self.due(now);
+        let last = |name: &String| self.hot[name].last.0;
+        let is_over = |name: &&String| last(name) + self.window() <= now || last(name) > self.ahead(now);
+        (self.hot.len() - due.iter().filter(is_over).count()) as u64
+    }
+
+    /// Whether a page is hot, which changes nothing.
+    pub fn is_hot(&self, clock: u64, name: &str) -> bool {
+        let now = if self.latest > self.ahead(clock) { clock } else { self.latest.max(clock) };
+        self.hot.get(name).is_some_and(|page| {
+            page.last.0 <= self.ahead(now) && page.kept.iter().any(|it| it.at + self.window() > now)
+        })
     }
 
     /// What is known of a page.

@@ -11,6 +11,7 @@ pub mod limit;
 pub mod model;
 mod proxy;
 mod server;
+pub mod session;
 
 pub use self::proxy::{Fault, FaultProxy};
 pub use self::server::{RedisCluster, RedisServer, TlsServer};

@@ -33,6 +33,9 @@ pub(crate) struct Space {
 pub(crate) fn options(set: impl FnOnce(&mut HotOptions)) -> HotOptions {
     let mut options = HotOptions::default();
     set(&mut options);
+    if options.max_members_per_page >= options.hot_threshold as usize {
+        options.promotion_threshold = options.promotion_threshold.min(options.max_members_per_page as u32);
+    }
     options
 }
 
@@ -419,10 +422,11 @@ async fn wrong_input_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn options_that_cannot_be_are_refused() {
     let gate = Tidegate::open("memory:").await.unwrap();
-    let wrong: [(_, fn(&mut HotOptions)); 13] = [
+    let wrong: [(_, fn(&mut HotOptions)); 14] = [
         ("hot_threshold", |it| it.hot_threshold = 0),
         ("hot_threshold", |it| it.hot_threshold = 101),
         ("promotion_threshold", |it| it.promotion_threshold = 0),
+        ("promotion_threshold of 5 can never be reached", |it| it.max_members_per_page = 4),
         ("window_duration", |it| it.window_duration = Duration::from_millis(999)),
         ("max_tracked", |it| it.max_tracked = 0),
         ("max_members_per_page", |it| it.max_members_per_page = 1),
@@ -435,7 +439,9 @@ async fn options_that_cannot_be_are_refused() {
         ("max_bytes", |it| it.max_bytes = 1000),
     ];
     for (what, set) in wrong {
-        let error = gate.hot("pages", options(set)).unwrap_err();
+        let mut options = HotOptions::default();
+        set(&mut options);
+        let error = gate.hot("pages", options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains(what), "{what}: {error}");
     }
@@ -503,10 +509,33 @@ async fn other_numbers_after_a_deploy_take_the_data_over() {
         assert_eq!(longer.count().await.unwrap(), 2, "{on}");
         space.set(START_MS + HOUR);
         assert_eq!(longer.count().await.unwrap(), 1, "{on}");
+        assert_eq!(longer.cleanup().await.unwrap(), 1, "{on}");
         let connections = match on {
             "redis" => vec![REDIS.connection()],
             _ => CLUSTER.nodes().iter().map(RedisServer::connection).collect(),
         };
         assert_eq!(audit(connections, &space.namespace, HOUR), 1, "{on}");
+    }
+}
+
+/// A page is where its partition is: with another number of them none would be found.
+#[tokio::test]
+async fn another_number_of_partitions_is_refused() {
+    for (url, on) in [(REDIS.url(), "redis"), (CLUSTER.url(), "cluster")] {
+        let space = Space::on(on, &url, options(|it| it.partitions = 4)).await;
+        space.fill(&["p".to_owned()], 2).await;
+        let (_gate, same) = space.another(options(|it| it.partitions = 4)).await;
+        assert!(same.is_hot(key("p")).await.unwrap(), "{on}");
+        let (_gate, other) = space.another(options(|it| it.partitions = 2)).await;
+        for error in [
+            other.record(&Edit::new(key("p"), "a", "bob")).await.unwrap_err(),
+            other.count().await.unwrap_err(),
+            other.is_hot(key("p")).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Config, "{on}: {error}");
+            assert!(error.to_string().contains("with 4 partitions, this is set to 2"), "{on}: {error}");
+        }
+        let elsewhere = space.gate.hot("articles", options(|it| it.partitions = 2)).unwrap();
+        assert_eq!(elsewhere.count().await.unwrap(), 0, "{on}: each space has its own");
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn audit(connections: Vec<redis::Connection>, namespace: &str, window
         let packed: Vec<f64> =
             meta["w"].chunks_exact(8).map(|it| f64::from_le_bytes(it.try_into().unwrap())).collect();
         let [count, oldest, ..] = packed[..] else { panic!("{page}: {packed:?}") };
-        let ms = |score: f64| (score * 1000.0).round();
+        let ms = |score: f64| score;
         assert_eq!(window.len() as f64, count, "{page}");
         assert_eq!(ms(window[0].1), oldest, "{page}");
         assert_eq!(found.due[page], oldest + window_ms as f64, "{page}");

@@ -15,7 +15,7 @@ use tidegate::testkit::{RedisServer, unique};
 
 use crate::hot::{HOUR, START_MS, Space, events, from_env, key, open, options};
 use crate::hot_audit::audit;
-use crate::kit::CLUSTER;
+use crate::kit::{CLUSTER, REDIS};
 
 const WRITERS: usize = 16;
 const MAX_TRACKED: u64 = 1000;
@@ -378,4 +378,49 @@ async fn a_cursor_from_before_a_restart_misses_nothing() {
     let mut watch = after.hot.watch(Some(&cursor)).await.unwrap();
     after.fill(&["new".to_owned()], 2).await;
     assert_eq!(events(&mut watch, 1).await[0].page, "new");
+}
+
+/// More happens than is kept: who was away for it is told so, once, and goes on with the
+/// oldest that is left.
+#[tokio::test]
+async fn who_falls_behind_the_events_is_told_of_the_gap() {
+    for space in Space::everywhere(|it| it.max_tracked = 10_000).await {
+        let on = space.on;
+        let fill = async |name: &str, count: usize| {
+            space.clock.advance_ms(1);
+            let pages: Vec<_> = (0..count).map(|i| format!("{name}{i:04}")).collect();
+            space.fill(&pages, 2).await;
+        };
+        fill("before", 3).await;
+        let mut watch = space.hot.watch(Some("0-0")).await.unwrap();
+        let cursor = events(&mut watch, 2).await.pop().unwrap().cursor;
+        fill("kept", 900).await;
+        let mut watch = space.hot.watch(Some(&cursor)).await.unwrap();
+        assert_eq!(events(&mut watch, 1).await[0].page, "before0002", "{on}: nothing is missing yet");
+        let at_the_edge = watch.cursor();
+        fill("more", 1500).await;
+        for behind in [&cursor, &at_the_edge] {
+            let mut watch = space.hot.watch(Some(behind)).await.unwrap();
+            let told = events(&mut watch, 3).await;
+            assert_eq!((told[0].kind, &*told[0].page), (EventKind::Missed, ""), "{on}");
+            assert_eq!((told[1].kind, told[2].kind), (EventKind::Promoted, EventKind::Promoted), "{on}");
+            let mut again = space.hot.watch(Some(&told[1].cursor)).await.unwrap();
+            assert_eq!(events(&mut again, 1).await[0], told[2], "{on}: it is told once");
+        }
+        let mut oldest = space.hot.watch(Some("0-0")).await.unwrap();
+        assert_eq!(events(&mut oldest, 1).await[0].kind, EventKind::Promoted, "{on}: it missed nothing");
+    }
+}
+
+/// A key that has ended by its TTL is still in the index: when its page begins anew with no
+/// room left, what gives way is that old place and not the new edit.
+#[tokio::test]
+async fn a_page_that_begins_anew_is_not_forgotten_for_its_own_old_place() {
+    let space = Space::redis(|it| it.max_activity = 1).await;
+    assert_eq!(space.record("p", "1").await, Recorded::Remembered);
+    let key = format!("{}:activity:p", space.namespace);
+    let gone: u64 = redis::cmd("DEL").arg(key).query(&mut REDIS.connection()).unwrap();
+    assert_eq!(gone, 1);
+    assert_eq!(space.record("p", "2").await, Recorded::Remembered, "its first edit is forgotten");
+    assert_eq!(space.record("p", "3").await.as_str(), "promoted", "its second is not");
 }

@@ -19,6 +19,7 @@ enum Op {
     Record { page: u8, id: u16, editor: u8, change: i64, late_ms: i64 },
     Many(Vec<(u8, u16, i64)>),
     Stats { page: u8 },
+    IsHot { page: u8 },
     Window { page: u8, from_ms: i64, to_ms: i64 },
     List { limit: usize },
     Count,
@@ -36,6 +37,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             .prop_map(|(page, id, editor, change, late_ms)| Op::Record { page, id, editor, change, late_ms }),
         1 => prop::collection::vec((page.clone(), 0..400_u16, late), 1..12).prop_map(Op::Many),
         2 => page.clone().prop_map(|page| Op::Stats { page }),
+        1 => page.clone().prop_map(|page| Op::IsHot { page }),
         1 => (page, -4_000_000..0_i64, -1_000_000..1000_i64)
             .prop_map(|(page, from_ms, to_ms)| Op::Window { page, from_ms, to_ms }),
         1 => (0..8_usize).prop_map(|limit| Op::List { limit }),
@@ -56,7 +58,7 @@ fn spaces() -> impl Strategy<Value = HotOptions> {
             let members = hot as usize + more;
             let mut options = HotOptions::default();
             options.hot_threshold = hot;
-            options.promotion_threshold = promotion;
+            options.promotion_threshold = promotion.min(members as u32);
             options.window_duration = Duration::from_secs(window);
             options.max_tracked = tracked;
             options.max_members_per_page = members;
@@ -107,6 +109,11 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
                 let stats = hot.stats(Key::new(&page).unwrap()).await.unwrap();
                 prop_assert_eq!(stats, model.stats(now, &page), "step {}: {:?}", step, op);
             }
+            Op::IsHot { page } => {
+                let page = name(*page);
+                let is_hot = hot.is_hot(Key::new(&page).unwrap()).await.unwrap();
+                prop_assert_eq!(is_hot, model.is_hot(now, &page), "step {}: {:?}", step, op);
+            }
             Op::Window { page, from_ms, to_ms } => {
                 let (from, to) = (now.strict_add_signed(*from_ms), now.strict_add_signed(*to_ms));
                 let page = name(*page);
@@ -120,7 +127,7 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
             }
             Op::Count => {
                 let count = hot.count().await.unwrap();
-                prop_assert_eq!(count, model.list(now, usize::MAX).len() as u64, "step {}", step);
+                prop_assert_eq!(count, model.count(now), "step {}", step);
             }
             Op::Cleanup => {
                 let cleaned = hot.cleanup().await.unwrap();

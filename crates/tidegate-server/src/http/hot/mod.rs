@@ -42,5 +42,5 @@ async fn spaces(State(app): State<App>) -> Response {
 
 async fn no_page(State(app): State<App>, path: Found<String>) -> Answered {
     app.space(&decoded(path)?)?;
-    Err(Problem::empty_page())
+    Err(Problem::empty("a page"))
 }

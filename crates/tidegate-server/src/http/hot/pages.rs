@@ -46,12 +46,7 @@ pub(super) async fn list(State(app): State<App>, path: Found<String>, uri: Uri) 
     let space = decoded(path)?;
     let hot = app.space(&space)?;
     let query = Query::parse(uri.query(), &["limit", "stats"])?;
-    let with_stats = query.read("stats", |text| match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(format!("{text:?} is not allowed: true and false are")),
-    })?;
-    let with_stats = with_stats.unwrap_or(false);
+    let with_stats = query.flag("stats")?;
     let most = if with_stats { MAX_STATS } else { MAX_LIMIT };
     let limit = query.read("limit", |text| {
         let limit = text.parse().ok().filter(|limit| *limit <= most);

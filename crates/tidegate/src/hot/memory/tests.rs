@@ -1,16 +1,37 @@
-//! That the running sum of bytes is the sum.
+//! That the running sum of bytes is the sum, and that everything is where it belongs.
 
+use super::member::Member;
 use super::*;
 use crate::hot::{HotOptions, WhenFull};
 use crate::key::Key;
 
 /// Goes through everything there is.
 fn recount(partition: &Partition) -> usize {
-    let entry = |(name, entry): (&CompactString, &Entry)| match entry {
-        Entry::Activity(it) => activity_bytes(name) + it.edits.iter().map(Member::bytes).sum::<usize>(),
-        Entry::Hot(page) => entry_bytes(name) + page.bytes(),
-    };
-    partition.pages.iter().map(entry).sum::<usize>() + partition.events.iter().map(event_bytes).sum::<usize>()
+    let activities: usize = partition.activities.iter().map(|it| PLACE + it.bytes()).sum();
+    let pages: usize = partition.pages.iter().map(|it| PLACE + PLACES + it.bytes()).sum();
+    activities + pages + partition.events.recount()
+}
+
+/// Everything can be found, and in order.
+fn check(partition: &Partition) {
+    let mut order = Vec::new();
+    for activity in partition.activities.iter() {
+        let found = partition.find(activity.hash, activity.name_text());
+        let Some(At::Activity(at)) = found else { panic!("{found:?}") };
+        assert!(std::ptr::eq(partition.activities.get(at), activity));
+        order.push(at);
+    }
+    for page in partition.pages.iter() {
+        let found = partition.hot(&page.name).and_then(|at| partition.pages.get(at)).unwrap();
+        assert!(std::ptr::eq(found, page));
+    }
+    assert_eq!(partition.table.len(), order.len() + partition.pages.len());
+    let linked: Vec<_> = partition.activities.in_order().collect();
+    order.sort();
+    let mut sorted = linked.clone();
+    sorted.sort();
+    assert_eq!(order, sorted);
+    partition.pages.check(partition.bounds.window_ms);
 }
 
 /// Whatever happens, by a generator whose numbers follow from the last.
@@ -22,7 +43,7 @@ fn bytes_are_what_a_recount_finds_after_every_step() {
         options.when_full = if round % 2 == 0 { WhenFull::Reject } else { WhenFull::ReplaceColdest };
         options.hot_threshold = 1 + round as u32 % 3;
         let mut bounds = options.bounds();
-        bounds.max_bytes = if round < 3 { 8 << 20 } else { 400_000 };
+        bounds.max_bytes = if round < 3 { 8 << 20 } else { 300_000 };
         let mut partition = Partition::new(bounds);
         let (mut now_ms, mut random) = (1_700_000_000_000, round + 1);
         let mut next = move |below: u64| {
@@ -42,9 +63,19 @@ fn bytes_are_what_a_recount_finds_after_every_step() {
             if next(40) == 0 {
                 partition.cleanup(now_ms, 10);
             }
-            assert_eq!(partition.bytes, recount(&partition), "round {round}, step {step}");
-            assert!(partition.bytes <= bounds.max_bytes, "round {round}, step {step}");
-            assert!(partition.queue.len() as u64 <= 2 * partition.activities + 1001, "round {round}");
+            if next(20) == 0 {
+                partition.list(now_ms, 3, 100);
+            }
+            assert_eq!(partition.bytes(), recount(&partition), "round {round}, step {step}");
+            assert!(partition.bytes() <= bounds.max_bytes, "round {round}, step {step}");
+            check(&partition);
         }
     }
+}
+
+/// One that comes with few allocations, or none.
+#[test]
+fn what_most_pages_take_is_two_cache_lines() {
+    assert_eq!(size_of::<Activity>(), 128);
+    assert_eq!(size_of::<Member>(), 48);
 }

@@ -121,6 +121,21 @@ impl RedisStore {
         Place { partition, prefix: self.shared.keyspace.prefix(partition) }
     }
 
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u32 {
+        self.shared.keyspace.partitions()
+    }
+
+    /// The partition of `subject`.
+    pub(crate) fn partition(&self, subject: &str) -> u32 {
+        self.shared.keyspace.partition(subject)
+    }
+
+    /// What keys of a partition start with.
+    pub(crate) fn prefix(&self, partition: u32) -> String {
+        self.shared.keyspace.prefix(partition)
+    }
+
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
         let metrics = &self.shared.metrics;

@@ -1,0 +1,39 @@
+//! The area `session`: what was left behind, found and reaped beside the commands of the
+//! seed's document, on the same kind of server.
+
+mod bytes;
+mod list;
+mod ours;
+mod reap;
+mod seed;
+
+use anyhow::Result;
+
+use crate::report::Figure;
+use crate::rounds::Effort;
+use crate::until::until_told;
+
+/// The figures of the area, or those of the groups that `only` names.
+pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut figures = runtime.block_on(until_told(with_servers(effort, only)))?;
+    figures.retain(|figure| figure.is_called(only));
+    Ok(figures)
+}
+
+/// Servers stop with this future.
+async fn with_servers(effort: Effort, only: &str) -> Result<Vec<Figure>> {
+    // A group is asked for by its own name, by a shorter or by a longer one.
+    let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
+    let mut figures = Vec::new();
+    if wants("session.list") {
+        figures.extend(list::figures(effort).await?);
+    }
+    if wants("session.reap_vs_one_by_one") {
+        figures.extend(reap::figures(effort).await?);
+    }
+    if wants("session.bytes_per_session") {
+        figures.extend(bytes::figures(effort).await?);
+    }
+    Ok(figures)
+}

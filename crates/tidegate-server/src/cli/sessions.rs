@@ -1,0 +1,107 @@
+//! `tidegate sessions`: questions to a server or straight to a store; what walks through a
+//! whole store is in [`walk`](super::walk).
+
+use std::process::ExitCode;
+
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::args::Target;
+use super::ask::Asking;
+use super::hot::print;
+use super::hot_told::detail;
+use super::request::{Asked, encoded};
+use super::sessions_args::{SessionSpace, SessionsCommand};
+use super::{REFUSED, sessions_told, walk};
+
+pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
+    super::runtime()?.block_on(async {
+        match command {
+            SessionsCommand::Migrate { dry_run, walk } => walk::migrate(walk, *dry_run).await,
+            SessionsCommand::Reconcile { walk } => walk::reconcile(walk).await,
+            SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
+            SessionsCommand::Cleanup { of } => {
+                let asked = Asked::new(Method::POST, format!("{}/cleanup", path_of(of)), None);
+                one(&of.target, asked, sessions_told::cleaned).await
+            }
+            SessionsCommand::Counts { of } => {
+                one(&of.target, Asked::get(format!("{}/counts", path_of(of))), sessions_told::counted).await
+            }
+            SessionsCommand::List { state, max_age, limit, after, of } => {
+                let which = match max_age {
+                    Some(age) => format!("max_age={}", encoded(age)),
+                    None => format!("state={}", state.as_str()),
+                };
+                let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
+                let asked = Asked::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
+                one(&of.target, asked, sessions_told::listed).await
+            }
+            SessionsCommand::Show { id, broadcaster, of } => {
+                let path = match broadcaster {
+                    Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
+                    None => session_of(of, id.as_deref().unwrap_or_default()),
+                };
+                one(&of.target, Asked::get(path), sessions_told::session).await
+            }
+            SessionsCommand::Delete { id, of } => {
+                let asked = Asked::new(Method::DELETE, session_of(of, id), None);
+                one(&of.target, asked, |_| Ok("deleted".to_owned())).await
+            }
+            SessionsCommand::Retry { id, of } => {
+                let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
+                let said = |_: &[u8]| Ok("it can be claimed again".to_owned());
+                one(&of.target, Asked::new(Method::POST, path, None), said).await
+            }
+            SessionsCommand::Spaces { target } => {
+                one(target, Asked::get("/v1/sessions".to_owned()), sessions_told::spaces).await
+            }
+        }
+    })
+}
+
+fn path_of(of: &SessionSpace) -> String {
+    format!("/v1/sessions/{}", encoded(&of.space))
+}
+
+fn session_of(of: &SessionSpace, id: &str) -> String {
+    format!("{}/{}", path_of(of), encoded(id))
+}
+
+/// One question. A refusal is an answer.
+async fn one(
+    target: &Target,
+    asked: Asked,
+    said: impl FnOnce(&[u8]) -> Result<String, String>,
+) -> Result<ExitCode, String> {
+    let asking = Asking::open(target).await?;
+    let answered = asking.send(asked).await;
+    asking.close().await;
+    let (status, answer) = answered?;
+    let is_refusal = is_refusal(&answer);
+    if !status.is_success() && !is_refusal {
+        return Err(asking.failure(status, detail(&answer)));
+    }
+    print(&match (target.json, is_refusal) {
+        (true, _) => machine(status, &answer),
+        (false, true) => detail(&answer).unwrap_or_default(),
+        (false, false) => said(&answer)?,
+    })?;
+    Ok(if is_refusal { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
+}
+
+/// As it came; what has no body has a word.
+fn machine(status: StatusCode, answer: &Bytes) -> String {
+    match status {
+        StatusCode::NO_CONTENT => "{\"deleted\":true}".to_owned(),
+        _ => String::from_utf8_lossy(answer).into_owned(),
+    }
+}
+
+fn is_refusal(answer: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Problem {
+        refusal: Option<String>,
+    }
+    serde_json::from_slice::<Problem>(answer).is_ok_and(|it| it.refusal.is_some())
+}

@@ -1,0 +1,207 @@
+//! What can be written behind `tidegate sessions`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::args::{SettingsArgs, Target};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SessionsCommand {
+    /// Take over a Redis that an older program has written, and verify it
+    #[command(after_help = MIGRATE_EXAMPLES)]
+    Migrate {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        walk: WalkArgs,
+    },
+    /// Compare all sessions with their index and mend what is wrong, beside live traffic
+    #[command(after_help = RECONCILE_EXAMPLES)]
+    Reconcile {
+        #[command(flatten)]
+        walk: WalkArgs,
+    },
+    /// List orphans by scan and by index, and show the difference
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare {
+        /// Sessions left for at least so long [default: the grace]
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        max_age: Option<Duration>,
+        #[command(flatten)]
+        walk: WalkArgs,
+    },
+    /// Delete all orphans now, without side effects
+    #[command(after_help = CLEANUP_EXAMPLES)]
+    Cleanup {
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// See how many sessions there are
+    #[command(after_help = COUNTS_EXAMPLES)]
+    Counts {
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// See sessions by state or by age
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// Which
+        #[arg(long, value_enum, default_value = "disconnected")]
+        state: StateName,
+        /// Instead: those left for at least so long, like 30s
+        #[arg(long, value_name = "TIME", conflicts_with = "state")]
+        max_age: Option<String>,
+        /// How many at most, up to 1000
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// From here on: the last line of the page before
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// See a session
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        /// Its id
+        #[arg(required_unless_present = "broadcaster", conflicts_with = "broadcaster")]
+        id: Option<String>,
+        /// Instead: whose it is
+        #[arg(long)]
+        broadcaster: Option<String>,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// Delete a session that nobody holds, without side effects
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete {
+        /// Its id
+        id: String,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// Let a dead session be claimed again
+    #[command(after_help = RETRY_EXAMPLES)]
+    Retry {
+        /// Its id
+        id: String,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// See the spaces and how their sessions live
+    #[command(after_help = SPACES_EXAMPLES)]
+    Spaces {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// A space, and whom to ask about it.
+#[derive(Debug, Args)]
+pub(super) struct SessionSpace {
+    /// The space
+    #[arg(long, default_value = "sessions")]
+    pub(super) space: String,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+/// A space on a store, to be walked through.
+#[derive(Debug, Args)]
+pub(super) struct WalkArgs {
+    /// The store
+    #[arg(long, value_name = "URL")]
+    pub(super) store: String,
+    /// The space
+    #[arg(long, default_value = "sessions")]
+    pub(super) space: String,
+    /// Tell on standard error whatever is not as it should be
+    #[arg(long)]
+    pub(super) verbose: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) settings: SettingsArgs,
+}
+
+/// Where a session is on its way.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum StateName {
+    Active,
+    Disconnected,
+    Orphan,
+    Claimed,
+    Dead,
+}
+
+impl StateName {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disconnected => "disconnected",
+            Self::Orphan => "orphan",
+            Self::Claimed => "claimed",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+const MIGRATE_EXAMPLES: &str = "\
+Safe beside live traffic and to run again; if interrupted, the next run goes on from there.
+Exit codes: 0 all is where it belongs, 1 something is off, 2 wrong usage or no answer.
+
+Examples:
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run --verbose
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.sessions.migration_lease=2h";
+
+const RECONCILE_EXAMPLES: &str = "\
+Servers do the same by themselves, every sessions.NAME.reconcile_interval.
+
+Example:
+  tidegate sessions reconcile --store redis://127.0.0.1:6379 --verbose";
+
+const COMPARE_EXAMPLES: &str = "\
+What differs is looked at once more, since traffic goes on. Changes nothing.
+Exit codes: 0 no difference, 1 a difference, 2 wrong usage or no answer.
+
+Example:
+  tidegate sessions compare --store redis://127.0.0.1:6379 --max-age 30s";
+
+const CLEANUP_EXAMPLES: &str = "\
+Example:
+  tidegate sessions cleanup --store redis://127.0.0.1:6379";
+
+const COUNTS_EXAMPLES: &str = "\
+Example:
+  tidegate sessions counts --json";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  tidegate sessions list --state orphan --limit 10
+  tidegate sessions list --max-age 5m --json";
+
+const SHOW_EXAMPLES: &str = "\
+Exit codes: 0 there it is, 1 there is none, 2 wrong usage or no answer.
+
+Examples:
+  tidegate sessions show 67e55044-10b1-426f-9247-bb680e5fe0c8
+  tidegate sessions show --broadcaster channel_7";
+
+const DELETE_EXAMPLES: &str = "\
+Exit codes: 0 deleted, 1 refused (active, being reaped, gone), 2 wrong usage or no answer.
+
+Example:
+  tidegate sessions delete 67e55044-10b1-426f-9247-bb680e5fe0c8";
+
+const RETRY_EXAMPLES: &str = "\
+Exit codes: 0 it can be claimed, 1 refused (not dead, gone), 2 wrong usage or no answer.
+
+Example:
+  tidegate sessions retry 67e55044-10b1-426f-9247-bb680e5fe0c8";
+
+const SPACES_EXAMPLES: &str = "\
+Example:
+  tidegate sessions spaces --json";

@@ -1,0 +1,146 @@
+//! What was answered about sessions, for people.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::hot_told::{moment, plural, printable, read, time};
+
+#[derive(Deserialize)]
+struct Session {
+    id: String,
+    broadcaster: String,
+    config: String,
+    value: String,
+    state: String,
+    generation: u64,
+    ref_count: u64,
+    last_disconnect_ms: Option<u64>,
+    last_update_ms: u64,
+    last_seen_ms: u64,
+    attempts: u64,
+}
+
+pub(super) fn session(answer: &[u8]) -> Result<String, String> {
+    let it: Session = read(answer)?;
+    let left = it.last_disconnect_ms.map(|at| format!(", left at {}", moment(at))).unwrap_or_default();
+    let claims = if it.attempts > 0 { format!(", {}", plural(it.attempts, "claim")) } else { String::new() };
+    Ok(format!(
+        "{}: {}, generation {}, {}{left}{claims}\nbroadcaster {}\nlast seen {}\nlast update {}\nconfig {}\nvalue {}",
+        it.id,
+        it.state,
+        it.generation,
+        plural(it.ref_count, "holder"),
+        printable(&it.broadcaster),
+        moment(it.last_seen_ms),
+        moment(it.last_update_ms),
+        printable(&it.config),
+        printable(&it.value),
+    ))
+}
+
+pub(super) fn listed(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Page {
+        state: String,
+        sessions: Vec<Row>,
+        invalid: u64,
+        next: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Row {
+        id: String,
+        at_ms: u64,
+    }
+    let told: Page = read(answer)?;
+    let what = match told.state.as_str() {
+        "active" => "held until",
+        "claimed" => "claimed until",
+        "dead" => "put aside at",
+        _ => "left at",
+    };
+    let mut lines: Vec<_> =
+        told.sessions.iter().map(|it| format!("{}  {what} {}", it.id, moment(it.at_ms))).collect();
+    if lines.is_empty() {
+        lines.push("none".to_owned());
+    }
+    if told.invalid > 0 {
+        lines.push(format!("besides {} in the index that are no session ids", told.invalid));
+    }
+    lines.extend(told.next.map(|next| format!("more: --after {next}")));
+    Ok(lines.join("\n"))
+}
+
+pub(super) fn counted(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Counts {
+        active: u64,
+        disconnected: u64,
+        orphans: u64,
+        claimed: u64,
+        dead: u64,
+        lag_ms: u64,
+    }
+    let it: Counts = read(answer)?;
+    let lag = if it.orphans > 0 { format!(", the first due for {}", time(it.lag_ms)) } else { String::new() };
+    Ok(format!(
+        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead",
+        it.active, it.disconnected, it.orphans, it.claimed, it.dead
+    ))
+}
+
+pub(super) fn cleaned(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Cleaned {
+        deleted: u64,
+        lapsed: u64,
+        buried: u64,
+        missing: u64,
+        invalid: u64,
+    }
+    let it: Cleaned = read(answer)?;
+    let mut text = format!("{} deleted", plural(it.deleted, "session"));
+    for (count, what) in [
+        (it.lapsed, "found silent"),
+        (it.buried, "put aside as dead"),
+        (it.missing + it.invalid, "dropped from the index"),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    Ok(text)
+}
+
+pub(super) fn spaces(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Spaces {
+        spaces: Vec<Space>,
+    }
+    #[derive(Deserialize)]
+    struct Space {
+        space: String,
+        grace_ms: u64,
+        holder_lease_ms: u64,
+        session_ttl_ms: u64,
+        reap: String,
+        max_sessions: u64,
+        max_holders: u64,
+    }
+    let told: Spaces = read(answer)?;
+    let lasts = |ms: u64| humantime::format_duration(Duration::from_millis(ms));
+    let row = |it: &Space| {
+        format!(
+            "{}: up to {} sessions of up to {} holders, leases of {}, orphans after {}, resumed within {}, \
+             reaped by {}",
+            it.space,
+            it.max_sessions,
+            it.max_holders,
+            lasts(it.holder_lease_ms),
+            lasts(it.grace_ms),
+            lasts(it.session_ttl_ms),
+            it.reap
+        )
+    };
+    Ok(told.spaces.iter().map(row).collect::<Vec<_>>().join("\n"))
+}

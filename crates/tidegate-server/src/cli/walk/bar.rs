@@ -1,0 +1,45 @@
+//! How far a walk has come, on a terminal.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::super::hot_told::printable;
+
+/// It draws on standard error, and nothing unless that is a terminal. It ends with the walk.
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(super) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::new(0).with_message(what);
+        // A template of ours is never wrong; a plain bar would do.
+        let style = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len}, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+
+    /// So many were looked at; the server has so many keys, and there are entries besides.
+    pub(super) fn at(&self, looked_at: u64, keys: u64) {
+        self.0.set_length(keys.max(looked_at));
+        self.0.set_position(looked_at);
+    }
+
+    /// Says what is not as it should be.
+    pub(super) fn tell(&self, told: &[(String, String)]) {
+        self.0.suspend(|| {
+            let mut err = std::io::stderr().lock();
+            for (word, id) in told {
+                // There is nobody left to tell if this fails.
+                let _ = writeln!(err, "{word} {}", printable(id));
+            }
+        });
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

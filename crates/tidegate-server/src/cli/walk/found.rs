@@ -1,0 +1,42 @@
+//! What a walk found, for people and for machines.
+
+use serde_json::{Value, json};
+use tidegate::session::Mended;
+
+use super::super::hot_told::plural;
+
+pub(super) fn for_machines(found: &Mended) -> Value {
+    json!({
+        "looked_at": found.looked_at, "sessions": found.sessions, "adopted_active": found.adopted_active,
+        "adopted_disconnected": found.adopted_disconnected, "indexed": found.indexed,
+        "unindexed": found.unindexed, "ended": found.ended, "invalid": found.invalid,
+    })
+}
+
+/// A line for each kind of thing that is not as it should be; `done` or what would be.
+pub(super) fn for_people(found: &Mended, is_done: bool) -> String {
+    let verb = |done: &'static str, would: &'static str| if is_done { done } else { would };
+    let rows = [
+        (
+            found.adopted_active,
+            "active of the older program",
+            verb("taken over and held for a while", "would be taken over and held for a while"),
+        ),
+        (
+            found.adopted_disconnected,
+            "disconnected of the older program",
+            verb("taken over and indexed", "would be taken over and indexed"),
+        ),
+        (found.indexed, "missing where they belong", verb("indexed", "would be indexed")),
+        (found.unindexed, "in the index without a session there", verb("dropped", "would be dropped")),
+        (found.ended, "keys without an end", verb("given one", "would be given one")),
+        (found.invalid, "that are no sessions", "keys are left alone"),
+    ];
+    let mut text = format!("{}, {} looked at", plural(found.sessions, "session"), found.looked_at);
+    for (count, what, became) in rows {
+        if count > 0 {
+            text += &format!("\n{count} {what}: {became}");
+        }
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! `tidegate sessions migrate`: takes over what an older program has written, and looks at
+//! all of it again.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate::session::{Counts, Mended};
+
+use super::super::REFUSED;
+use super::super::hot::print;
+use super::super::sessions_args::WalkArgs;
+use super::{Walk, found};
+use crate::settings::StoreSettings;
+
+/// How often it begins anew if something is off at the end: an older program that is still
+/// running makes work, and a run that went on where another was interrupted may have missed
+/// some if the server was restarted in between.
+const ROUNDS: usize = 3;
+
+pub(in crate::cli) async fn migrate(args: &WalkArgs, is_dry: bool) -> Result<ExitCode, String> {
+    let walk = Walk::open(args, one_partition).await?;
+    let ran = if is_dry { dry_run(&walk).await } else { run(&walk).await };
+    walk.close().await;
+    ran
+}
+
+/// The older program knew of no others: its sessions and broadcasters are anywhere.
+fn one_partition(store: &StoreSettings) -> Result<(), String> {
+    let why = match (store.url.scheme(), store.partitions) {
+        ("redis-cluster" | "rediss-cluster", _) => "a cluster",
+        (_, Some(partitions)) if partitions > 1 => "a store with several partitions",
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "`--store`: {why} has no sessions of an older program: they are on a redis:// or rediss:// server, and \
+         can be taken over with one partition there"
+    ))
+}
+
+async fn dry_run(walk: &Walk<'_>) -> Result<ExitCode, String> {
+    let found = walk.go("looking", walk.sessions.examine(Duration::ZERO), |_| {}).await?;
+    print(&match walk.args.json {
+        true => json!({"space": walk.args.space, "dry_run": true, "found": found::for_machines(&found)})
+            .to_string(),
+        false => format!("dry run: nothing is changed\n{}", found::for_people(&found, false)),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
+    let mut done = Mended::default();
+    let mut left = Mended::default();
+    for round in 0..ROUNDS {
+        let mending = walk.sessions.mend();
+        // At first where an interrupted one was left.
+        let mending = if round == 0 { mending } else { mending.anew() };
+        done += walk.go("migrating", mending, |_| {}).await?;
+        left = walk.go("verifying", walk.sessions.examine(Duration::ZERO), |_| {}).await?;
+        if left.faults() == 0 {
+            break;
+        }
+    }
+    // Each of them has been seen at the end, however often on the way.
+    done.sessions = left.sessions;
+    let counts = walk.sessions.counts().await.map_err(|error| error.to_string())?;
+    print(&told(walk, &done, &left, &counts))?;
+    Ok(if left.faults() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+}
+
+fn told(walk: &Walk<'_>, done: &Mended, left: &Mended, counts: &Counts) -> String {
+    let Counts { active, disconnected, claimed, dead, .. } = *counts;
+    let index = active + disconnected + claimed + dead;
+    if walk.args.json {
+        return json!({
+            "space": walk.args.space, "dry_run": false, "done": found::for_machines(done),
+            "left": found::for_machines(left), "is_exact": left.faults() == 0,
+            "index": {"size": index, "active": active, "disconnected": disconnected, "claimed": claimed, "dead": dead},
+        })
+        .to_string();
+    }
+    let verdict = match left.faults() {
+        0 => "verified: every session is where it belongs, and nothing else is".to_owned(),
+        faults => format!(
+            "OFF by {faults}: is the older program still running? {}",
+            found::for_people(left, false).replace('\n', "; ")
+        ),
+    };
+    format!(
+        "{}\nindex: {index} ({active} active, {disconnected} disconnected, {claimed} claimed, {dead} dead)\n{verdict}",
+        found::for_people(done, true)
+    )
+}

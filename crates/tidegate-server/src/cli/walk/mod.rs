@@ -1,0 +1,89 @@
+//! What walks through a whole store: `migrate`, `reconcile` and `compare`. They hold the
+//! library themselves: a server answers questions, and none of these is one.
+
+mod bar;
+mod compare;
+mod found;
+mod migrate;
+mod reconcile;
+
+use std::time::Duration;
+
+use tidegate::Tidegate;
+use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
+
+use self::bar::Bar;
+pub(super) use self::compare::compare;
+pub(super) use self::migrate::migrate;
+pub(super) use self::reconcile::reconcile;
+use super::sessions_args::WalkArgs;
+use crate::settings::{Settings, StoreSettings};
+
+/// Nobody waits for a single step: rather late than never.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the loops in the background wait: longer than any walk.
+const LATER: Duration = Duration::from_secs(24 * 3600);
+
+/// A store and the space on it.
+struct Walk<'a> {
+    args: &'a WalkArgs,
+    gate: Tidegate,
+    sessions: Sessions,
+}
+
+impl<'a> Walk<'a> {
+    /// Opens the store of `args`, if `check` has nothing against it.
+    async fn open(
+        args: &'a WalkArgs,
+        check: impl FnOnce(&StoreSettings) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let told = |error: crate::settings::SettingsError| error.to_string();
+        let mut settings = Settings::load(&args.settings.sources_on(&args.store)).map_err(told)?;
+        if settings.store.url.scheme() == "memory" {
+            let why = "`--store`: memory: has nothing to walk through: redis://, rediss:// and clusters have";
+            return Err(why.to_owned());
+        }
+        check(&settings.store)?;
+        settings.store.deadline = settings.store.deadline.max(DEADLINE);
+        let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
+        let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
+        let mut space = space
+            .cloned()
+            .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
+        // Whoever walks through a store was not asked to reap what is on it.
+        space.options.reap = Reap::Claims;
+        space.options.cleanup_interval = LATER;
+        let gate = settings.store.open().await.map_err(told)?;
+        gate.store().check().map_err(|error| error.to_string())?;
+        let sessions = space.open(&gate).map_err(told)?;
+        Ok(Self { args, gate, sessions })
+    }
+
+    /// Goes all the way; `each` sees every step.
+    async fn go(
+        &self,
+        what: &'static str,
+        mut mending: Mending,
+        mut each: impl FnMut(&Step),
+    ) -> Result<Mended, String> {
+        let bar = Bar::new(what);
+        loop {
+            match mending.step().await {
+                Ok(None) => return Ok(mending.total),
+                Ok(Some(step)) => {
+                    bar.at(mending.total.looked_at, step.keys);
+                    if self.args.verbose {
+                        bar.tell(&step.told);
+                    }
+                    each(&step);
+                }
+                Err(error) => return Err(format!("while {what}: {error}; run it again to go on")),
+            }
+        }
+    }
+
+    async fn close(self) {
+        self.gate.shutdown().await;
+    }
+}

@@ -1,0 +1,21 @@
+//! `tidegate sessions reconcile`: compares sessions with their index and mends both.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::super::hot::print;
+use super::super::sessions_args::WalkArgs;
+use super::{Walk, found};
+
+pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, String> {
+    let walk = Walk::open(args, |_| Ok(())).await?;
+    let done = walk.go("mending", walk.sessions.mend().anew(), |_| {}).await;
+    walk.close().await;
+    let done = done?;
+    print(&match args.json {
+        true => json!({"space": args.space, "done": found::for_machines(&done)}).to_string(),
+        false => found::for_people(&done, true),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

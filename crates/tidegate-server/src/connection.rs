@@ -1,0 +1,200 @@
+//! One connection: who reads it, how long it may take, and how it ends.
+//!
+//! It begins on the express ([`crate::express`]), for as long as it asks nothing but
+//! takes in the plainest form. Anything else is hyper's from then on.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tidegate::clock::{SystemClock, monotonic};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tower_service::Service as _;
+
+use crate::express::{self, Left};
+use crate::http::{App, Endless, Problem, is_bulk, router};
+use crate::patience::{Patience, Watched};
+use crate::settings::HttpSettings;
+
+/// The most a connection may have us keep of a request's head.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// A body: whole, or as a route makes it.
+type Answer = Either<Full<Bytes>, Body>;
+
+/// What all connections have in common.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    router: Router,
+    pub(crate) app: App,
+    request_timeout: Duration,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    /// What answers are dated by, whatever limits go by.
+    pub(crate) clock: SystemClock,
+}
+
+impl Connection {
+    pub(crate) fn new(app: App, settings: &HttpSettings) -> Self {
+        let HttpSettings { request_timeout, header_timeout, idle_timeout, .. } = *settings;
+        let (router, clock) = (router(app.clone()), SystemClock::new());
+        Self { router, app, request_timeout, header_timeout, idle_timeout, clock }
+    }
+
+    /// Serves `stream` to its end.
+    pub(crate) async fn serve(self, stream: TcpStream, stopping: watch::Receiver<()>) {
+        // An answer is one small packet: it shall not wait for another.
+        let _ = stream.set_nodelay(true);
+        let _counted = self.app.metrics().connected();
+        let patience = Patience::new(self.header_timeout, self.idle_timeout);
+        let stream = patience.watch(stream);
+        let ended = match self.by_express(stream, &patience, stopping.clone()).await {
+            Some(Left::Else(stream)) => self.by_hyper(stream, &patience, stopping).await,
+            Some(Left::Ended(ended)) => ended.map_err(Into::into),
+            None => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+
+    async fn by_express(
+        &self,
+        stream: Watched,
+        patience: &Patience,
+        stopping: watch::Receiver<()>,
+    ) -> Option<Left> {
+        let owing = AtomicBool::new(false);
+        let served = pin!(express::serve(self, stream, patience, stopping.clone(), &owing));
+        // Who has asked is answered, and told that it was the last time.
+        let stop = |_: Pin<&mut _>| owing.load(Ordering::Relaxed);
+        self.while_patient(served, patience, stopping, stop).await
+    }
+
+    async fn by_hyper(
+        &self,
+        stream: Watched,
+        patience: &Patience,
+        stopping: watch::Receiver<()>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let service = service_fn(|request| self.answer(request, patience));
+        let mut builder = http1::Builder::new();
+        // Ours knows an idle connection from a slow one. An answer is small, so that to copy
+        // it behind its head is cheaper than to have the system gather both.
+        builder.header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES).writev(false);
+        let served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let stop = |served: Pin<&mut http1::Connection<_, _>>| {
+            served.graceful_shutdown();
+            true
+        };
+        self.while_patient(served, patience, stopping, stop).await.unwrap_or(Ok(())).map_err(Into::into)
+    }
+
+    /// `served`, unless the client keeps us waiting for too long. Once the server stops
+    /// `stop` is called, and says whether to go on to the end.
+    async fn while_patient<F: Future>(
+        &self,
+        mut served: Pin<&mut F>,
+        patience: &Patience,
+        mut stopping: watch::Receiver<()>,
+        stop: impl Fn(Pin<&mut F>) -> bool,
+    ) -> Option<F::Output> {
+        let mut alarm = pin!(tokio::time::sleep(self.header_timeout));
+        let mut told = false;
+        loop {
+            let earlier = patience.until().map(Into::into).filter(|until| *until < alarm.deadline());
+            if let Some(until) = earlier {
+                alarm.as_mut().reset(until);
+            }
+            let set_for = alarm.deadline();
+            tokio::select! {
+                biased;
+                ended = &mut served => return Some(ended),
+                // Whatever changed our patience did so while it was served: the
+                // alarm is set anew only if it would come too late, so a
+                // connection that is always on time costs no timer.
+                () = poll_fn(|_| match patience.until() {
+                    Some(until) if tokio::time::Instant::from(until) < set_for => Poll::Ready(()),
+                    _ => Poll::Pending,
+                }) => {}
+                _ = stopping.changed(), if !told => {
+                    told = true;
+                    if !stop(served.as_mut()) {
+                        return None;
+                    }
+                }
+                () = &mut alarm => match patience.until() {
+                    Some(until) if until <= monotonic() => {
+                        tracing::debug!("a connection kept us waiting");
+                        return None;
+                    }
+                    Some(until) => alarm.as_mut().reset(until.into()),
+                    None => alarm.as_mut().reset((monotonic() + self.header_timeout).into()),
+                },
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: hyper::Request<Incoming>,
+        patience: &Patience,
+    ) -> Result<Response<Answer>, Infallible> {
+        patience.asked();
+        let response = match self.app.taken_from(request.method(), request.uri().path()) {
+            Some(served) => {
+                let taken = self.in_time(self.app.take(served, request)).await;
+                whole(taken.unwrap_or_else(Problem::whole))
+            }
+            // In a box: it is large, and a take need not be moved about with room for it.
+            None => Box::pin(self.routed(request)).await,
+        };
+        // The client waits for us for as long as it likes, and then leaves.
+        if response.extensions().get::<Endless>().is_none() {
+            patience.answered();
+        }
+        self.app.metrics().responded(response.status());
+        Ok(response)
+    }
+
+    async fn routed(&self, request: hyper::Request<Incoming>) -> Response<Answer> {
+        // It has a time of its own, and looks after it.
+        let is_bulk = is_bulk(&request);
+        let mut router = self.router.clone();
+        let answer = async {
+            let Ok(response) = router.call(request).await;
+            response.map(Either::Right)
+        };
+        match is_bulk {
+            true => answer.await,
+            false => self.in_time(answer).await.unwrap_or_else(|late| whole(late.whole())),
+        }
+    }
+
+    /// `answer`, unless it takes too long.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Problem> {
+        let mut answer = pin!(answer);
+        // A call that is answered at once never starts a timer.
+        if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+            return Ok(answer);
+        }
+        let answered = tokio::time::timeout(self.request_timeout, answer).await;
+        answered.map_err(|_| Problem::timeout(self.request_timeout))
+    }
+}
+
+fn whole(response: Response<Bytes>) -> Response<Answer> {
+    response.map(|body| Either::Left(Full::new(body)))
+}

@@ -1,0 +1,93 @@
+//! Takes in their plainest form, which is how clients ask all day, read and answered
+//! without hyper: it costs more than the decision and all else that we do for it.
+//!
+//! What it knows is little, on purpose: whole bodies of an announced length, on
+//! connections that are kept. It never refuses; whatever it does not know, or would have
+//! to refuse before a body is read, goes to hyper with all that was read of it, and so
+//! does the rest of the connection. Both answer alike, byte by byte: a test compares.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate::clock::monotonic;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
+
+use crate::connection::Connection;
+use crate::http::Problem;
+use crate::patience::{Patience, Watched};
+use crate::wire::{Framed, MAX_REQUEST_BYTES, frame, is_last, write};
+
+/// What is left of a connection.
+pub(crate) enum Left {
+    /// Something else is asked; what was read of it is read once more.
+    Else(Watched),
+    Ended(io::Result<()>),
+}
+
+/// Answers takes until something else is asked. `owing` tells while an answer is owed:
+/// at any other time the connection may be dropped.
+pub(crate) async fn serve(
+    connection: &Connection,
+    mut stream: Watched,
+    patience: &Patience,
+    stopping: watch::Receiver<()>,
+    owing: &AtomicBool,
+) -> Left {
+    match takes(connection, &mut stream, patience, stopping, owing).await {
+        Ok(Some(read)) => Left::Else(stream.behind(read)),
+        Ok(None) => Left::Ended(stream.shutdown().await),
+        Err(error) => Left::Ended(Err(error)),
+    }
+}
+
+/// Returns what was read of something else, or nothing at the connection's end.
+async fn takes(
+    connection: &Connection,
+    stream: &mut Watched,
+    patience: &Patience,
+    stopping: watch::Receiver<()>,
+    owing: &AtomicBool,
+) -> io::Result<Option<Vec<u8>>> {
+    let app = &connection.app;
+    // A server that is gone has stopped too.
+    let is_stopping = || stopping.has_changed().unwrap_or(true);
+    let mut read = Vec::with_capacity(MAX_REQUEST_BYTES);
+    let mut written = Vec::new();
+    loop {
+        let take = match frame(app, &read) {
+            Framed::Take(take) => take,
+            Framed::Begun if stream.read_buf(&mut read).await? > 0 => continue,
+            Framed::Begun if read.is_empty() => return Ok(None),
+            Framed::Begun | Framed::Else => return Ok(Some(read)),
+        };
+        patience.asked();
+        owing.store(true, Ordering::Relaxed);
+        let since = monotonic();
+        let answer = connection.in_time(async {
+            while read.len() < take.end {
+                if stream.read_buf(&mut read).await? == 0 {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(app.take_read(take.served, &read[take.body..take.end], since).await))
+        });
+        let response = match answer.await {
+            Ok(Ok(Some(response))) => response,
+            // A body that ended early.
+            Ok(Ok(None)) => return Ok(Some(read)),
+            Ok(Err(error)) => return Err(error),
+            Err(late) => Problem::whole(late),
+        };
+        patience.answered();
+        app.metrics().responded(response.status());
+        written.clear();
+        write(&response, is_stopping(), connection.clock.now(), &mut written);
+        stream.write_all(&written).await?;
+        owing.store(false, Ordering::Relaxed);
+        if is_stopping() || is_last(&response) {
+            return Ok(None);
+        }
+        read.drain(..take.end);
+    }
+}

@@ -1,0 +1,95 @@
+//! What is answered about reaping.
+
+use serde::Serialize;
+use tidegate::session::{Answer, Claim, Claims, Generation, SessionId, Swept};
+
+/// What a claim found.
+#[derive(Debug, Serialize)]
+pub(super) struct Claimed<'a> {
+    space: &'a str,
+    claims: Vec<InClaim<'a>>,
+    lapsed: u64,
+    buried: u64,
+    missing: u64,
+    invalid: u64,
+    lag_ms: u64,
+    is_more: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct InClaim<'a> {
+    id: String,
+    generation: u64,
+    broadcaster: &'a str,
+    since_ms: u64,
+    attempt: u64,
+}
+
+impl<'a> Claimed<'a> {
+    pub(super) fn new(space: &'a str, claims: &'a Claims) -> Self {
+        let row = |it: &'a Claim| InClaim {
+            id: it.id.to_string(),
+            generation: it.generation.get(),
+            broadcaster: &it.broadcaster,
+            since_ms: it.since.as_millis(),
+            attempt: it.attempt,
+        };
+        let Swept { lapsed, buried, missing, invalid, lag_ms, is_more, .. } = claims.swept;
+        let claims = claims.claims.iter().map(row).collect();
+        Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more }
+    }
+}
+
+/// What became of acknowledgements, in their order.
+#[derive(Debug, Serialize)]
+pub(super) struct Acked<'a> {
+    space: &'a str,
+    deleted: usize,
+    acks: Vec<InAcks>,
+}
+
+#[derive(Debug, Serialize)]
+struct InAcks {
+    id: String,
+    generation: u64,
+    outcome: &'static str,
+}
+
+impl<'a> Acked<'a> {
+    pub(super) fn new(space: &'a str, acks: &[(SessionId, Generation)], answers: &[Answer<()>]) -> Self {
+        let row = |((id, generation), answer): (&(SessionId, Generation), &Answer<()>)| InAcks {
+            id: id.to_string(),
+            generation: generation.get(),
+            outcome: answer.map_or_else(|refusal| refusal.as_str(), |()| "deleted"),
+        };
+        let deleted = answers.iter().filter(|it| it.is_ok()).count();
+        Self { space, deleted, acks: acks.iter().zip(answers).map(row).collect() }
+    }
+}
+
+/// What a cleanup did.
+#[derive(Debug, Serialize)]
+pub(super) struct Cleaned<'a> {
+    space: &'a str,
+    deleted: u64,
+    lapsed: u64,
+    buried: u64,
+    missing: u64,
+    invalid: u64,
+    lag_ms: u64,
+}
+
+impl<'a> Cleaned<'a> {
+    pub(super) fn new(space: &'a str, swept: &Swept) -> Self {
+        let Swept { deleted, lapsed, buried, missing, invalid, lag_ms, .. } = *swept;
+        Self { space, deleted, lapsed, buried, missing, invalid, lag_ms }
+    }
+}
+
+/// A dead session that can be claimed again.
+#[derive(Debug, Serialize)]
+pub(super) struct Retried<'a> {
+    pub(super) space: &'a str,
+    pub(super) id: String,
+    pub(super) state: &'static str,
+}

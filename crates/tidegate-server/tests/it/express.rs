@@ -1,0 +1,379 @@
+//! Most takes are answered past hyper and the router: nobody can tell by the answer.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tidegate_server::http::{App, router};
+use tidegate_server::serve::Ended;
+use tidegate_server::settings::HttpSettings;
+use tokio::net::{TcpListener, TcpStream};
+use tower_service::Service as _;
+
+use crate::lifecycle::{Client, Running, start_with};
+use crate::support::{fixture, soon};
+
+const TAKE: &str = "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\n";
+const JSON: &str = "content-type: application/json\r\n";
+const BODY: &str = r#"{"key":"a"}"#;
+
+/// Comes last: who still listens answers it, and hangs up.
+const LAST: &str = "GET /healthz HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+
+/// A take with these further lines in its head.
+fn take(lines: &str, body: &str) -> String {
+    format!("{TAKE}{lines}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// In the form that clients have.
+fn plain(body: &str) -> String {
+    take(JSON, body)
+}
+
+/// The same with another first line.
+fn asked(line: &str) -> String {
+    plain(BODY).replacen("POST /v1/limits/api/take HTTP/1.1", line, 1)
+}
+
+fn requests() -> Vec<String> {
+    let bodies = [
+        BODY,
+        r#"{"key":"a","cost":2}"#,
+        r#"{"key":"a","rate":"2/s","cost":7}"#,
+        r#"{"key":"ä \" \u0000 {:}"}"#,
+        "{}",
+        "\r\n {\"key\" : \"a\"} \n",
+        // Refused: by what is left, and for ever.
+        r#"{"key":"b","cost":300}"#,
+        r#"{"key":"b"}"#,
+        r#"{"key":"b","cost":301}"#,
+        // Wrong.
+        "",
+        "{",
+        "nonsense",
+        r#"["a"]"#,
+        r#"{"key":""}"#,
+        r#"{"key":1}"#,
+        r#"{"key":"a","cots":2}"#,
+        r#"{"key":"a","cost":0}"#,
+        r#"{"key":"a","rate":"5/y"}"#,
+        r#"{"key":"a"} x"#,
+    ];
+    let long =
+        [255, 256, 4_000, 5_000, 65_536].map(|length| format!(r#"{{"key":"{}"}}"#, "x".repeat(length)));
+    let lines = [
+        "",
+        "Content-Type: Application/JSON; charset=utf-8\r\n",
+        "content-type: application/problem+json\r\n",
+        "content-type: application/x-www-form-urlencoded\r\n",
+        "content-type: application/x-www-form-urlencoded\r\norigin: https://elsewhere.example\r\n",
+        "content-type: application/json\r\norigin: https://elsewhere.example\r\n",
+        "origin: https://elsewhere.example\r\n",
+        "content-type: text/plain\r\n",
+        "content-type:\r\n",
+        "content-type: application/\u{e9}\r\n",
+        "content-type: application/json\r\ncontent-type: text/plain\r\n",
+        "content-type: text/plain\r\ncontent-type: application/json\r\n",
+        "connection: keep-alive\r\n",
+        "Connection: Keep-Alive\r\n",
+        "connection: close\r\n",
+        "connection: keep-alive, close\r\n",
+        "connection: keep-alive\r\nconnection: close\r\n",
+        "connection: upgrade\r\nupgrade: websocket\r\n",
+        "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
+        "expect: something\r\n",
+        "te: trailers\r\n",
+        "transfer-encoding: identity\r\n",
+        "content-length: 11\r\n",
+        "content-length: 12\r\n",
+        "x-request-id: 1\r\nx-request-id: 2\r\nauthorization: Bearer x\r\ntraceparent: 00-1-2-00\r\n",
+        "x-text: caf\u{e9}\r\n",
+        "x-folded: a\r\n b\r\n",
+        "x-empty:\r\n",
+        "no-colon\r\n",
+        "bad name: x\r\n",
+        ": x\r\n",
+        "x: \u{1}\r\n",
+    ];
+    let many = [30, 40, 99, 101].map(|count| "x: y\r\n".repeat(count));
+    let large = [4_000, 5_000, 20_000].map(|length| format!("x: {}\r\n", "y".repeat(length)));
+    let first = [
+        "POST /v1/limits/api/take HTTP/1.0",
+        "POST /v1/limits/api/take?cost=2 HTTP/1.1",
+        "POST /v1/limits/api/take? HTTP/1.1",
+        "POST /v1/limits/api/take#a HTTP/1.1",
+        "POST /v1/limits/api/take/ HTTP/1.1",
+        "POST //v1/limits/api/take HTTP/1.1",
+        "POST /v1/limits//take HTTP/1.1",
+        "POST /v1/limits/take HTTP/1.1",
+        "POST /v1/limits/nope/take HTTP/1.1",
+        "POST /v1/limits/%61pi/take HTTP/1.1",
+        "POST /v1/limits/a%2Fb/take HTTP/1.1",
+        "POST /v1/limits/%FF/take HTTP/1.1",
+        "POST /v1/limits/api/take/../take HTTP/1.1",
+        "POST http://t/v1/limits/api/take HTTP/1.1",
+        "POST v1/limits/api/take HTTP/1.1",
+        "POST /v1/limits/api/refund HTTP/1.1",
+        "GET /v1/limits/api/take HTTP/1.1",
+        "HEAD /v1/limits/api/take HTTP/1.1",
+        "PUT /v1/limits/api/take HTTP/1.1",
+        "OPTIONS * HTTP/1.1",
+        "post /v1/limits/api/take HTTP/1.1",
+        "POST /v1/limits/api/take HTTP/1.2",
+        "POST /v1/limits/api/take HTTP/2.0",
+        "POST /v1/limits/api/take",
+        "POST  /v1/limits/api/take HTTP/1.1",
+        "PRI * HTTP/2.0",
+        "\r\nPOST /v1/limits/api/take HTTP/1.1",
+        "\u{16}\u{3}\u{1}",
+    ];
+    let lengths =
+        ["+11", "-1", "0x0b", "11 ", "011", "11, 11", "", "65537", "9999999", "99999999999999999999"];
+    let whole = [
+        // No length; a length of nothing; chunks, alone and against a length.
+        format!("{TAKE}{JSON}\r\n"),
+        format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\n"),
+        format!(
+            "{TAKE}{JSON}transfer-encoding: chunked\r\n\r\n5\r\n{}\r\n6\r\n{}\r\n0\r\nx: y\r\n\r\n",
+            &BODY[..5],
+            &BODY[5..]
+        ),
+        format!("{TAKE}content-length: 3\r\ntransfer-encoding: chunked\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\n"),
+        format!("{TAKE}transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\n"),
+        format!("{TAKE}transfer-encoding: chunked\r\n\r\nz\r\n"),
+        take("expect: 100-continue\r\n", BODY),
+        format!(
+            "POST /v1/limits/api/take HTTP/1.0\r\nconnection: keep-alive\r\ncontent-length: 11\r\n\r\n{BODY}"
+        ),
+        // Without a host, and with lines that end as some end them.
+        format!("POST /v1/limits/api/take HTTP/1.1\r\ncontent-length: 11\r\n\r\n{BODY}"),
+        plain(BODY).replace("\r\n", "\n"),
+        // One after another, and others in between.
+        plain(BODY).repeat(3),
+        plain(BODY).repeat(100),
+        [plain(BODY), asked("GET /v1/limits/api/keys/a HTTP/1.1"), plain(BODY)].concat(),
+        [plain(BODY), plain("{"), take("connection: close\r\n", BODY), plain(BODY)].concat(),
+        // A body that is longer than it was said to be.
+        format!("{TAKE}content-length: 9\r\n\r\n{BODY}"),
+    ];
+    let bodies = bodies.iter().map(|body| plain(body)).chain(long.iter().map(|body| plain(body)));
+    let lines = lines.iter().map(|lines| take(lines, BODY));
+    let heads = many.iter().chain(&large).map(|lines| take(lines, BODY));
+    let first = first.iter().map(|line| asked(line));
+    let lengths = lengths.iter().map(|length| format!("{TAKE}content-length: {length}\r\n\r\n{BODY}"));
+    bodies.chain(lines).chain(heads).chain(first).chain(lengths).chain(whole).collect()
+}
+
+/// hyper and the router, and nothing else.
+struct Routed(TcpListener, Router);
+
+impl Routed {
+    async fn new(app: App) -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.unwrap(), router(app))
+    }
+
+    /// A connection that is served from now on.
+    async fn connect(&self) -> Client {
+        let client = TcpStream::connect(self.0.local_addr().unwrap()).await.unwrap();
+        let (stream, router) = (soon(self.0.accept()).await.unwrap().0, self.1.clone());
+        tokio::spawn(async move {
+            let service = service_fn(|request| router.clone().call(request));
+            let mut builder = http1::Builder::new();
+            builder.header_read_timeout(None).max_buf_size(16 * 1024);
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+        Client::of(client)
+    }
+}
+
+/// What is answered, but for when it was and for the seed in a receipt.
+async fn answers(client: &mut Client) -> String {
+    let text = client.read_to_end().await;
+    let dated = |line: &str| if line.starts_with("date: ") { "date\r\n".to_owned() } else { line.to_owned() };
+    alike(text.split_inclusive('\n').map(dated).collect())
+}
+
+/// Every receipt's last number made ten digits long, and the length told with it.
+fn alike(mut text: String) -> String {
+    const RECEIPT: &str = "\"receipt\":\"";
+    const LENGTH: &str = "content-length: ";
+    let mut from = 0;
+    while let Some(found) = text[from..].find(RECEIPT) {
+        let receipt = from + found + RECEIPT.len();
+        let end = receipt + text[receipt..].find('"').unwrap();
+        let seeded = receipt + text[receipt..end].rfind('-').unwrap() + 1;
+        text.replace_range(seeded..end, "##########");
+        let length = text[..receipt].rfind(LENGTH).unwrap() + LENGTH.len();
+        let line = length + text[length..].find("\r\n").unwrap();
+        let told: usize = text[length..line].parse().unwrap();
+        text.replace_range(length..line, &(told + 10 - (end - seeded)).to_string());
+        from = receipt;
+    }
+    text
+}
+
+/// What is counted that both count.
+async fn counts(client: &mut Client) -> Vec<String> {
+    client.send("GET /metrics HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").await;
+    let text = client.read_to_end().await;
+    let counted = ["tidegate_http_request_seconds_count", "tidegate_limit", "trypema"]
+        .map(|name| move |line: &str| line.starts_with(name));
+    let mut counts: Vec<_> =
+        text.lines().filter(|line| counted.iter().any(|is| is(line))).map(str::to_owned).collect();
+    // Those of a kind come in any order.
+    counts.sort();
+    counts
+}
+
+/// Two servers, each with limits of its own that start out alike.
+struct Both {
+    ours: Running,
+    routed: Routed,
+}
+
+impl Both {
+    async fn start() -> Self {
+        let ours = start_with(HttpSettings::default(), fixture().await.app).await;
+        Self { ours, routed: Routed::new(fixture().await.app).await }
+    }
+
+    async fn assert_alike(&self, request: &str) {
+        let (mut ours, mut theirs) = (self.ours.connect().await, self.routed.connect().await);
+        for client in [&mut ours, &mut theirs] {
+            client.try_send(request).await;
+            if !request.ends_with(LAST) {
+                client.send_no_more().await;
+            }
+        }
+        let (ours, theirs) = (answers(&mut ours).await, answers(&mut theirs).await);
+        let shown: String = request.chars().take(300).collect();
+        assert_eq!(ours, theirs, "to {shown:?}");
+    }
+
+    /// Ends them; what was counted must be alike too.
+    async fn stop(self) {
+        let ours = counts(&mut self.ours.connect().await).await;
+        let theirs = counts(&mut self.routed.connect().await).await;
+        assert_eq!(ours, theirs);
+        assert!(ours.iter().any(|line| line.contains("operation=\"take\"")), "{ours:?}");
+        self.ours.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn every_request_is_answered_as_the_router_answers_it() {
+    let both = Both::start().await;
+    for request in requests() {
+        both.assert_alike(&format!("{request}{LAST}")).await;
+    }
+    both.stop().await;
+}
+
+#[tokio::test]
+async fn every_wrong_byte_is_answered_as_hyper_answers_it() {
+    let both = Both::start().await;
+    let request = take("connection: keep-alive\r\ncontent-type: application/json\r\n", BODY);
+    for at in 0..request.len() {
+        // No digit: who announces more than it sends is waited for.
+        for wrong in ["", "\r", "\n", " ", "\t", ":", "/", "%", "x", "\"", "\0", "\u{e9}", "\r\n"] {
+            let (before, after) = (&request[..at], &request[at + 1..]);
+            both.assert_alike(&format!("{before}{wrong}{after}{LAST}")).await;
+        }
+    }
+    both.stop().await;
+}
+
+#[tokio::test]
+async fn who_leaves_in_the_middle_is_answered_as_hyper_answers_it() {
+    let both = Both::start().await;
+    let request = plain(BODY);
+    for length in 0..request.len() {
+        both.assert_alike(&request[..length]).await;
+    }
+    both.stop().await;
+}
+
+/// After this, what was sent before has been read: all is on one thread.
+async fn all_is_read(running: &Running) {
+    running.connect().await.healthz().await;
+}
+
+#[tokio::test]
+async fn it_does_not_matter_in_how_many_pieces_a_take_comes() {
+    let running = start_with(HttpSettings::default(), fixture().await.app).await;
+    let request = plain(BODY);
+    let mut client = running.connect().await;
+    for at in 1..request.len() {
+        let (begin, end) = request.split_at(at);
+        client.send(begin).await;
+        all_is_read(&running).await;
+        client.send(end).await;
+        let answer = client.read_until("\"source\":\"store\"}").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"), "{answer}");
+        assert!(answer.contains(&format!("\"remaining\":{}", 300 - at)), "{answer}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn responses_are_counted_by_status() {
+    let running = start_with(HttpSettings::default(), fixture().await.app).await;
+    let mut client = running.connect().await;
+    let all = [plain(BODY), plain(BODY), plain(r#"{"cost":301}"#), plain("{"), plain(BODY)].concat();
+    client.send(&format!("{all}GET /metrics HTTP/1.1\r\nhost: t\r\n\r\n")).await;
+    let answers = client.read_until("# EOF\n").await;
+    for line in [
+        "tidegate_http_connections 1\n",
+        "tidegate_http_responses_total{status=\"2xx\"} 3\n",
+        "tidegate_http_responses_total{status=\"4xx\"} 2\n",
+        "tidegate_http_request_seconds_count{operation=\"take\"} 5\n",
+    ] {
+        assert!(answers.contains(line), "{line} is not in {answers}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_take_whose_body_is_on_its_way_is_answered_before_the_server_ends() {
+    let running = start_with(HttpSettings::default(), fixture().await.app).await;
+    let (mut busy, mut idle) = (running.connect().await, running.connect().await);
+    idle.send(&plain(BODY)).await;
+    idle.read_until("\"source\":\"store\"}").await;
+    let request = plain(BODY);
+    busy.send(&request[..request.len() - 1]).await;
+    all_is_read(&running).await;
+    running.stop.send(()).unwrap();
+    // Closed at once, as one that waits for its next request is.
+    assert_eq!(idle.read_to_end().await, "");
+    busy.send("}").await;
+    let answer = busy.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\ndate: "), "{answer}");
+    assert_eq!(soon(running.ended).await.unwrap(), Ended { cut: 0 });
+}
+
+#[tokio::test]
+async fn a_take_whose_head_is_on_its_way_is_not() {
+    let running = start_with(HttpSettings::default(), fixture().await.app).await;
+    let mut busy = running.connect().await;
+    busy.send(&plain(BODY)).await;
+    busy.read_until("\"source\":\"store\"}").await;
+    busy.send("POST /v1").await;
+    all_is_read(&running).await;
+    assert_eq!(running.stop().await, Ended { cut: 0 });
+    assert_eq!(busy.read_to_end().await, "");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_told_that_it_took_too_long() {
+    let settings = HttpSettings { request_timeout: Duration::from_millis(50), ..HttpSettings::default() };
+    let running = start_with(settings, fixture().await.app).await;
+    let mut slow = running.connect().await;
+    slow.send(&plain(BODY)[..plain(BODY).len() - 1]).await;
+    let answer = slow.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    assert!(answer.contains("the request was not complete after 50ms"), "{answer}");
+    running.stop().await;
+}

@@ -1,0 +1,44 @@
+//! The alert rules in `deploy/prometheus`: they are rules, they fire when they should, and
+//! what they ask for is there.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::cli::run;
+use crate::support::serving_sessions;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus")
+}
+
+fn promtool(args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new("promtool");
+    command.args(args).current_dir(folder());
+    run(command)
+}
+
+#[test]
+fn the_rules_are_rules() {
+    let (code, out, err) = promtool(&["check", "rules", "alerts.yaml"]);
+    assert_eq!(code, 0, "{out} {err}");
+    assert!(out.contains("SUCCESS: 2 rules found"), "{out}");
+}
+
+#[test]
+fn they_fire_when_they_should() {
+    let (code, out, err) = promtool(&["test", "rules", "alerts_test.yaml"]);
+    assert_eq!(code, 0, "{out} {err}");
+    assert!(out.contains("SUCCESS"), "{out}");
+}
+
+#[tokio::test]
+async fn what_they_ask_for_is_told() {
+    let f = serving_sessions(&[]).await;
+    f.post("/v1/sessions/sessions/cleanup", "").await;
+    let told = f.get("/metrics").await.body;
+    let rules = std::fs::read_to_string(folder().join("alerts.yaml")).unwrap();
+    for metric in ["disconnected_sessions_count", "orphan_cleanup_duration_seconds_bucket"] {
+        assert!(rules.contains(metric), "{rules}");
+        assert!(told.contains(&format!("\n{metric}{{")), "{metric}: {told}");
+    }
+}

@@ -1,0 +1,13 @@
+-- ack: the side effects of a claimed session have run: it is deleted, once.
+--
+-- Keys  the session
+-- Own   its id, generation
+-- Answers  an empty list; or why not
+return finish(each(function(k, at)
+  local s = load(ARGV[at + 1], KEYS[k])
+  if not s then return GONE end
+  if tonumber(ARGV[at + 2]) ~= s.generation then return STALE end
+  if s.claimed == 0 then return UNCLAIMED end
+  erase(s)
+  return {}
+end, 1, 2, COMMON))

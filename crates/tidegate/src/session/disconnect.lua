@@ -1,0 +1,23 @@
+-- disconnect: a holder leaves. The last one leaves the session disconnected.
+--
+-- Keys  the session
+-- Own   its id, holder, generation (empty: any)
+-- Answers  a list with 1 if others hold it, 0 if nobody does; or why not
+return finish(each(function(k, at)
+  local s, refusal = living(ARGV[at + 1], KEYS[k], ARGV[at + 3])
+  if not s then return refusal end
+  if s.disconnected > 0 then return { 0 } end
+  local field = 'h:' .. ARGV[at + 2]
+  local ends = tonumber(call('HGET', s.key, field)) or 0
+  if ends <= now_ms then return { 1 } end
+  call('HDEL', s.key, field)
+  s.seen = now_ms
+  if ends >= s.deadline then s.deadline = latest(s) end
+  if s.deadline <= now_ms then
+    leave(s, now_ms)
+    return { 0 }
+  end
+  save(s)
+  put(ACTIVE, s.deadline, s.id)
+  return { 1 }
+end, 1, 3, COMMON))

@@ -1,0 +1,29 @@
+-- get: a session as it is, by its id or by its broadcaster.
+--
+-- Keys  the session, or the broadcaster
+-- Own   the id, empty if it is found by the broadcaster
+-- Answers  id, generation, the last sign of life, when it was left (0: it is held),
+--          claims so far, until when it is claimed, 1 if its grace is over, holders, then
+--          broadcaster, config, value and last update; or why not
+return finish(each(function(k, at)
+  local id, key = ARGV[at + 1], KEYS[k]
+  if id == '' then
+    id, key = call('GET', KEYS[k]), nil
+    if not id then return GONE end
+  end
+  local s = load(id, key)
+  if not s then return GONE end
+  local holders, fields = 0, call('HGETALL', s.key)
+  local texts = {}
+  for i = 1, #fields, 2 do
+    local field, text = fields[i], fields[i + 1]
+    if string.sub(field, 1, 2) ~= 'h:' then
+      texts[field] = text
+    elseif #field > 2 and tonumber(text) > now_ms then
+      holders = holders + 1
+    end
+  end
+  local is_orphan = s.disconnected > 0 and s.disconnected + grace_ms <= now_ms
+  return { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, holders,
+    s.broadcaster, texts.config_json or '', texts.value or '', texts.last_update or '0' }
+end, 1, 1, COMMON))

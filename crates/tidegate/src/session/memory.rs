@@ -1,0 +1,568 @@
+//! Sessions in this process: one table, and one place for each session in one of four
+//! lists by time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use compact_str::CompactString;
+
+use super::options::Bounds;
+use super::types::{
+    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, State, Swept,
+};
+use crate::clock::Timestamp;
+
+/// The lists, as scripts number them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Set {
+    /// By the end of the last lease.
+    Active,
+    /// By when they were left.
+    Disconnected,
+    /// By the end of the claim.
+    Claimed,
+    /// By when they were put aside.
+    Dead,
+}
+
+/// How a session is being reaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    No,
+    Until(u64),
+    Dead,
+}
+
+#[derive(Debug)]
+struct Entry {
+    broadcaster: CompactString,
+    config: Box<str>,
+    value: Box<str>,
+    generation: u64,
+    updated_s: u64,
+    seen_ms: u64,
+    /// When each lease ends; without a name, that of whoever is about to connect.
+    holders: BTreeMap<CompactString, u64>,
+    left_ms: Option<u64>,
+    attempts: u64,
+    claimed: Claimed,
+    /// Where it is listed.
+    place: (Set, u64),
+}
+
+impl Entry {
+    /// The end of the last lease.
+    fn deadline_ms(&self) -> u64 {
+        self.holders.values().copied().max().unwrap_or(0)
+    }
+
+    /// Where it belongs; a dead one stays where it was put.
+    fn home(&self) -> (Set, u64) {
+        match (self.left_ms, self.claimed) {
+            (None, _) => (Set::Active, self.deadline_ms()),
+            (Some(left_ms), Claimed::No) => (Set::Disconnected, left_ms),
+            (_, Claimed::Until(until_ms)) => (Set::Claimed, until_ms),
+            (_, Claimed::Dead) => (Set::Dead, self.place.1),
+        }
+    }
+}
+
+/// What one partition of a space has.
+#[derive(Debug)]
+pub(super) struct Partition {
+    bounds: Bounds,
+    /// How much longer than `retention_ms` anything is kept.
+    slack_ms: u64,
+    /// The latest moment that anything was done at.
+    stamp_ms: u64,
+    sessions: HashMap<SessionId, Entry>,
+    broadcasters: HashMap<CompactString, SessionId>,
+    sets: [BTreeSet<(u64, SessionId)>; 4],
+}
+
+impl Partition {
+    pub(super) fn new(bounds: Bounds, slack_ms: u64) -> Self {
+        Self {
+            bounds,
+            slack_ms,
+            stamp_ms: 0,
+            sessions: HashMap::new(),
+            broadcasters: HashMap::new(),
+            sets: Default::default(),
+        }
+    }
+
+    /// The time that decides: the clock's, or the latest that was, if the clock is
+    /// behind it and not by an absurd amount.
+    fn advance(&mut self, clock_ms: u64) -> u64 {
+        let is_absurd = self.stamp_ms > clock_ms + self.bounds.retention_ms;
+        self.stamp_ms = if is_absurd { clock_ms } else { self.stamp_ms.max(clock_ms) };
+        self.stamp_ms
+    }
+
+    /// Lists a session where it belongs.
+    fn file(&mut self, id: SessionId) {
+        let Some(entry) = self.sessions.get_mut(&id) else { return };
+        let (set, at_ms) = entry.place;
+        entry.place = entry.home();
+        self.sets[set as usize].remove(&(at_ms, id));
+        self.sets[entry.place.0 as usize].insert((entry.place.1, id));
+    }
+
+    /// Brings a session up to `now_ms`; whether its holders have just been found silent.
+    /// It was left when the last lease ended.
+    fn settle(&mut self, id: SessionId, now_ms: u64) -> bool {
+        let bounds = self.bounds;
+        let far_ms = now_ms + bounds.retention_ms;
+        let Some(entry) = self.sessions.get_mut(&id) else { return false };
+        let until_ms = if let Claimed::Until(until_ms) = entry.claimed { until_ms } else { 0 };
+        let deadline_ms = if entry.left_ms.is_none() { entry.deadline_ms() } else { 0 };
+        let latest = entry.seen_ms.max(deadline_ms).max(entry.left_ms.unwrap_or(0)).max(until_ms);
+        if latest > far_ms {
+            // What a clock that was absurdly ahead has left begins anew, now.
+            entry.seen_ms = entry.seen_ms.min(now_ms);
+            match &mut entry.left_ms {
+                None => {
+                    entry.holders.clear();
+                    entry.holders.insert(CompactString::default(), now_ms + bounds.lease_ms);
+                }
+                Some(left_ms) => *left_ms = now_ms.min(*left_ms),
+            }
+            if until_ms > far_ms {
+                entry.claimed = Claimed::Until(now_ms + bounds.claim_ms);
+            }
+            self.file(id);
+        }
+        let Some(entry) = self.sessions.get_mut(&id) else { return false };
+        let deadline_ms = entry.deadline_ms();
+        if entry.left_ms.is_some() || deadline_ms > now_ms {
+            return false;
+        }
+        entry.left_ms = Some(deadline_ms);
+        entry.holders.clear();
+        self.file(id);
+        true
+    }
+
+    /// A session that can still be held, or why it cannot.
+    fn living(&mut self, id: SessionId, now_ms: u64, generation: Option<Generation>) -> Answer<&mut Entry> {
+        self.settle(id, now_ms);
+        let ttl_ms = self.bounds.ttl_ms;
+        let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        match entry.claimed {
+            Claimed::No if entry.seen_ms + ttl_ms <= now_ms => Err(Refusal::Gone),
+            Claimed::No if generation.is_some_and(|it| it.0 != entry.generation) => Err(Refusal::Stale),
+            Claimed::No => Ok(entry),
+            _ => Err(Refusal::Reaping),
+        }
+    }
+
+    /// Gives a holder its lease. Without a name it is that of whoever is about to
+    /// connect, and ends when somebody does.
+    fn hold(&mut self, id: SessionId, now_ms: u64, holder: &str) -> Answer<Lease> {
+        let bounds = self.bounds;
+        let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        let is_new = entry.holders.get(holder).is_none_or(|ends_ms| *ends_ms <= now_ms);
+        if !holder.is_empty() && is_new {
+            entry.holders.retain(|_, ends_ms| *ends_ms > now_ms);
+            let named = entry.holders.keys().filter(|name| !name.is_empty()).count();
+            if named as u64 >= bounds.max_holders {
+                return Err(Refusal::TooManyHolders);
+            }
+        }
+        if entry.left_ms.take().is_some() {
+            entry.generation += 1;
+        } else if !holder.is_empty() {
+            entry.holders.remove("");
+        }
+        entry.seen_ms = now_ms;
+        let ends_ms = entry.holders.get(holder).copied().unwrap_or(0).max(now_ms + bounds.lease_ms);
+        entry.holders.insert(holder.into(), ends_ms);
+        let lease =
+            Lease { generation: Generation(entry.generation), until: Timestamp::from_millis(ends_ms) };
+        self.file(id);
+        Ok(lease)
+    }
+
+    /// The end of a session. Its broadcaster may have a newer one by now.
+    fn erase(&mut self, id: SessionId) {
+        let Some(entry) = self.sessions.remove(&id) else { return };
+        if self.broadcasters.get(&entry.broadcaster) == Some(&id) {
+            self.broadcasters.remove(&entry.broadcaster);
+        }
+        self.sets[entry.place.0 as usize].remove(&(entry.place.1, id));
+    }
+
+    pub(super) fn activate(
+        &mut self,
+        clock_ms: u64,
+        new: SessionId,
+        broadcaster: &str,
+        config: &str,
+        holder: &str,
+    ) -> Answer<Activated> {
+        let now_ms = self.advance(clock_ms);
+        if let Some(id) = self.broadcasters.get(broadcaster).copied()
+            && let Ok(entry) = self.living(id, now_ms, None)
+        {
+            let found = if entry.left_ms.is_some() { Found::Disconnected } else { Found::Active };
+            let lease = self.hold(id, now_ms, holder)?;
+            if let Some(entry) = self.sessions.get_mut(&id) {
+                entry.config = config.into();
+                entry.updated_s = now_ms / 1000;
+            }
+            return Ok(Activated { id, lease, found });
+        }
+        if self.sessions.len() as u64 >= self.bounds.max_sessions {
+            return Err(Refusal::Full);
+        }
+        let entry = Entry {
+            broadcaster: broadcaster.into(),
+            config: config.into(),
+            value: Box::default(),
+            generation: 1,
+            updated_s: now_ms / 1000,
+            seen_ms: now_ms,
+            holders: BTreeMap::new(),
+            left_ms: None,
+            attempts: 0,
+            claimed: Claimed::No,
+            place: (Set::Active, 0),
+        };
+        self.sessions.insert(new, entry);
+        self.broadcasters.insert(broadcaster.into(), new);
+        let lease = self.hold(new, now_ms, holder)?;
+        Ok(Activated { id: new, lease, found: Found::Nothing })
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Answer<Lease> {
+        let now_ms = self.advance(clock_ms);
+        if self.living(id, now_ms, generation)?.left_ms.is_some() {
+            return Err(Refusal::Disconnected);
+        }
+        self.hold(id, now_ms, holder)
+    }
+
+    pub(super) fn resume(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Answer<Lease> {
+        let now_ms = self.advance(clock_ms);
+        self.living(id, now_ms, generation)?;
+        self.hold(id, now_ms, holder)
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Answer<Lease> {
+        let now_ms = self.advance(clock_ms);
+        let lease_ms = self.bounds.lease_ms;
+        let entry = self.living(id, now_ms, generation)?;
+        if entry.left_ms.is_some() {
+            return Err(Refusal::Disconnected);
+        }
+        let ends_ms = entry.holders.get_mut(holder).filter(|it| **it > now_ms).ok_or(Refusal::Lapsed)?;
+        *ends_ms = (*ends_ms).max(now_ms + lease_ms);
+        entry.seen_ms = now_ms;
+        let until = Timestamp::from_millis(*ends_ms);
+        let lease = Lease { generation: Generation(entry.generation), until };
+        self.file(id);
+        Ok(lease)
+    }
+
+    pub(super) fn disconnect(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Answer<Left> {
+        let now_ms = self.advance(clock_ms);
+        let entry = self.living(id, now_ms, generation)?;
+        if entry.left_ms.is_some() {
+            return Ok(Left::Disconnected);
+        }
+        if entry.holders.get(holder).is_none_or(|ends_ms| *ends_ms <= now_ms) {
+            return Ok(Left::Held);
+        }
+        entry.holders.remove(holder);
+        entry.seen_ms = now_ms;
+        let is_left = entry.deadline_ms() <= now_ms;
+        if is_left {
+            entry.left_ms = Some(now_ms);
+            entry.holders.clear();
+        }
+        self.file(id);
+        Ok(if is_left { Left::Disconnected } else { Left::Held })
+    }
+
+    pub(super) fn get(&mut self, clock_ms: u64, id: SessionId) -> Option<Session> {
+        let now_ms = self.advance(clock_ms);
+        self.settle(id, now_ms);
+        let entry = self.sessions.get(&id)?;
+        let is_orphan = entry.left_ms.is_some_and(|left_ms| left_ms + self.bounds.grace_ms <= now_ms);
+        let held = entry.holders.iter().filter(|(name, ends_ms)| !name.is_empty() && **ends_ms > now_ms);
+        Some(Session {
+            id,
+            broadcaster: entry.broadcaster.to_string(),
+            config: entry.config.to_string(),
+            value: entry.value.to_string(),
+            state: match (entry.left_ms, entry.claimed) {
+                (None, _) => State::Active,
+                (_, Claimed::Until(_)) => State::Claimed,
+                (_, Claimed::Dead) => State::Dead,
+                _ if is_orphan => State::Orphan,
+                _ => State::Disconnected,
+            },
+            generation: Generation(entry.generation),
+            ref_count: held.count() as u64,
+            last_disconnect: entry.left_ms.map(Timestamp::from_millis),
+            last_update: Timestamp::from_millis(entry.updated_s * 1000),
+            last_seen: Timestamp::from_millis(entry.seen_ms),
+            attempts: entry.attempts,
+        })
+    }
+
+    pub(super) fn find(&mut self, clock_ms: u64, broadcaster: &str) -> Option<Session> {
+        self.advance(clock_ms);
+        let id = *self.broadcasters.get(broadcaster)?;
+        self.get(clock_ms, id)
+    }
+
+    pub(super) fn update(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        value: &str,
+        generation: Option<Generation>,
+    ) -> Answer<Generation> {
+        let now_ms = self.advance(clock_ms);
+        let entry = self.living(id, now_ms, generation)?;
+        entry.value = value.into();
+        entry.updated_s = now_ms / 1000;
+        Ok(Generation(entry.generation))
+    }
+
+    pub(super) fn delete(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {
+        let now_ms = self.advance(clock_ms);
+        self.settle(id, now_ms);
+        let entry = self.sessions.get(&id).ok_or(Refusal::Gone)?;
+        match (entry.left_ms, entry.claimed) {
+            (None, _) => Err(Refusal::Active),
+            (_, Claimed::Until(_)) => Err(Refusal::Reaping),
+            _ => {
+                self.erase(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sessions of a list, the first first; of the disconnected, those that were left at
+    /// least `age_ms` ago, the silent ones among them.
+    pub(super) fn list(
+        &mut self,
+        clock_ms: u64,
+        set: Set,
+        age_ms: u64,
+        after: Option<Listed>,
+        limit: usize,
+    ) -> List {
+        let now_ms = self.advance(clock_ms);
+        let listed = |&(at_ms, id): &(u64, SessionId)| Listed { at: Timestamp::from_millis(at_ms), id };
+        let after = after.map_or(Bound::Unbounded, |it| Bound::Excluded((it.at.as_millis(), it.id)));
+        let of = |set: Set| self.sets[set as usize].range((after, Bound::Unbounded));
+        let mut sessions: Vec<_> = match set {
+            Set::Active => {
+                let now = Bound::Excluded((now_ms, SessionId::LAST));
+                let from =
+                    if matches!(after, Bound::Excluded((at_ms, _)) if at_ms > now_ms) { after } else { now };
+                self.sets[set as usize].range((from, Bound::Unbounded)).take(limit).map(listed).collect()
+            }
+            Set::Disconnected => {
+                let until_ms = now_ms.saturating_sub(age_ms);
+                let left = of(set).take_while(|(left, _)| *left <= until_ms);
+                let silent = of(Set::Active).take_while(|(ends, _)| *ends <= until_ms);
+                left.take(limit).chain(silent.take(limit)).map(listed).collect()
+            }
+            _ => of(set).take(limit).map(listed).collect(),
+        };
+        sessions.sort();
+        sessions.truncate(limit);
+        List { sessions, invalid: 0 }
+    }
+
+    pub(super) fn counts(&mut self, clock_ms: u64) -> Counts {
+        let now_ms = self.advance(clock_ms);
+        let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
+        let until = |set: Set, ms: u64| {
+            self.sets[set as usize].iter().take_while(|(at_ms, _)| *at_ms <= ms).count() as u64
+        };
+        let of = |set: Set| self.sets[set as usize].len() as u64;
+        let silent = until(Set::Active, now_ms);
+        Counts {
+            active: of(Set::Active) - silent,
+            disconnected: of(Set::Disconnected) + silent,
+            orphans: until(Set::Disconnected, due_ms) + until(Set::Active, due_ms),
+            claimed: of(Set::Claimed),
+            dead: of(Set::Dead),
+            lag_ms: self.lag_ms(now_ms),
+        }
+    }
+
+    /// For how long the first orphan has been due.
+    fn lag_ms(&self, now_ms: u64) -> u64 {
+        let first = |set: Set| self.sets[set as usize].first().map(|(at_ms, _)| *at_ms);
+        let oldest = [first(Set::Disconnected), first(Set::Active)].into_iter().flatten().min();
+        let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
+        oldest.map_or(0, |oldest_ms| due_ms.saturating_sub(oldest_ms))
+    }
+
+    /// Up to `limit` sessions of a list that are due, then such as are absurdly far ahead.
+    fn due(&self, set: Set, until_ms: u64, now_ms: u64, limit: usize) -> Vec<SessionId> {
+        let set = &self.sets[set as usize];
+        let far_ms = now_ms + self.bounds.retention_ms;
+        let due = set.iter().take_while(|(at_ms, _)| *at_ms <= until_ms);
+        let far = set.range((Bound::Excluded((far_ms, SessionId::LAST)), Bound::Unbounded));
+        due.chain(far).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    /// Finds out up to `limit` sessions whose holders have fallen silent; and lets go of
+    /// what nobody has reaped for longer than anything is kept.
+    fn lapse_some(&mut self, now_ms: u64, limit: usize) -> u64 {
+        let mut lapsed = 0;
+        for id in self.due(Set::Active, now_ms, now_ms, limit) {
+            lapsed += u64::from(self.settle(id, now_ms));
+        }
+        let kept_ms = now_ms.saturating_sub(self.bounds.retention_ms + self.slack_ms);
+        for set in [Set::Disconnected, Set::Claimed, Set::Dead] {
+            for _ in 0..limit {
+                let first = self.sets[set as usize].first().copied();
+                let Some((_, id)) = first.filter(|(at_ms, _)| *at_ms < kept_ms) else { break };
+                self.erase(id);
+            }
+        }
+        lapsed
+    }
+
+    /// Takes up to `limit` orphans: first those whose claim has ended, then those that
+    /// were left first.
+    fn take(&mut self, now_ms: u64, limit: usize, swept: &mut Swept) -> Vec<SessionId> {
+        swept.lag_ms = self.lag_ms(now_ms);
+        swept.lapsed = self.lapse_some(now_ms, limit);
+        let mut taken = Vec::new();
+        for id in self.due(Set::Claimed, now_ms, now_ms, limit) {
+            self.settle(id, now_ms);
+            let Some(entry) = self.sessions.get_mut(&id) else { continue };
+            if entry.claimed != Claimed::Dead && entry.place.1 > now_ms {
+                continue;
+            }
+            if entry.attempts >= self.bounds.max_attempts {
+                entry.claimed = Claimed::Dead;
+                swept.buried += 1;
+                self.sets[Set::Claimed as usize].remove(&(entry.place.1, id));
+                entry.place = (Set::Dead, now_ms);
+                self.sets[Set::Dead as usize].insert((now_ms, id));
+                continue;
+            }
+            taken.push(id);
+        }
+        let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
+        for id in self.due(Set::Disconnected, due_ms, now_ms, limit - taken.len()) {
+            self.settle(id, now_ms);
+            if self.sessions.get(&id).is_some_and(|entry| entry.place.1 <= due_ms) {
+                taken.push(id);
+            }
+        }
+        taken
+    }
+
+    fn is_more(&self, now_ms: u64) -> bool {
+        let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
+        let is_due = |set: Set, until_ms: u64| !self.due(set, until_ms, now_ms, 1).is_empty();
+        is_due(Set::Active, now_ms) || is_due(Set::Claimed, now_ms) || is_due(Set::Disconnected, due_ms)
+    }
+
+    pub(super) fn claim(&mut self, clock_ms: u64, limit: usize) -> Claims {
+        let now_ms = self.advance(clock_ms);
+        let mut swept = Swept::default();
+        let mut claims = Vec::new();
+        for id in self.take(now_ms, limit, &mut swept) {
+            let Some(entry) = self.sessions.get_mut(&id) else { continue };
+            entry.attempts += 1;
+            entry.claimed = Claimed::Until(now_ms + self.bounds.claim_ms);
+            claims.push(Claim {
+                id,
+                generation: Generation(entry.generation),
+                broadcaster: entry.broadcaster.to_string(),
+                since: Timestamp::from_millis(entry.left_ms.unwrap_or(0)),
+                attempt: entry.attempts,
+            });
+            self.file(id);
+        }
+        swept.is_more = self.is_more(now_ms);
+        Claims { claims, swept }
+    }
+
+    pub(super) fn ack(&mut self, clock_ms: u64, id: SessionId, generation: Generation) -> Answer<()> {
+        let now_ms = self.advance(clock_ms);
+        self.settle(id, now_ms);
+        let entry = self.sessions.get(&id).ok_or(Refusal::Gone)?;
+        if entry.generation != generation.0 {
+            return Err(Refusal::Stale);
+        }
+        if entry.claimed == Claimed::No {
+            return Err(Refusal::NotClaimed);
+        }
+        self.erase(id);
+        Ok(())
+    }
+
+    pub(super) fn cleanup(&mut self, clock_ms: u64, limit: usize) -> Swept {
+        let now_ms = self.advance(clock_ms);
+        let mut swept = Swept::default();
+        for id in self.take(now_ms, limit, &mut swept) {
+            self.erase(id);
+            swept.deleted += 1;
+        }
+        swept.is_more = self.is_more(now_ms);
+        swept
+    }
+
+    pub(super) fn lapse(&mut self, clock_ms: u64, limit: usize) -> Swept {
+        let now_ms = self.advance(clock_ms);
+        let lag_ms = self.lag_ms(now_ms);
+        let lapsed = self.lapse_some(now_ms, limit);
+        let is_more = !self.due(Set::Active, now_ms, now_ms, 1).is_empty();
+        Swept { lapsed, lag_ms, is_more, ..Swept::default() }
+    }
+
+    pub(super) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {
+        let now_ms = self.advance(clock_ms);
+        self.settle(id, now_ms);
+        let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        match entry.claimed {
+            Claimed::No => Err(Refusal::NotClaimed),
+            Claimed::Until(_) => Err(Refusal::Reaping),
+            Claimed::Dead => {
+                entry.attempts = 0;
+                entry.claimed = Claimed::Until(now_ms);
+                self.file(id);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! How sessions live, and what they are bounded by.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// Who deletes orphans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Reap {
+    /// This process, in the background: for those without side effects.
+    #[default]
+    Cleanup,
+    /// Whoever [claims](super::Sessions::claim) them. The background loop only finds
+    /// out who has fallen silent and how far behind the claims are.
+    Claims,
+}
+
+/// How the sessions of a space live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// How long a session may be without holders before it is an orphan.
+    pub grace: Duration,
+    /// How long a holder holds after its last heartbeat.
+    pub holder_lease: Duration,
+    /// How long after the last sign of a holder a session can be resumed.
+    pub session_ttl: Duration,
+    /// How long what is not reaped is kept, session and index: past `session_ttl` an
+    /// orphan cannot be resumed, and is still there to be claimed.
+    pub retention: Duration,
+    /// Orphans handled at a time by the background loop.
+    pub batch: usize,
+    /// How often orphans are looked for.
+    pub cleanup_interval: Duration,
+    /// Who deletes them.
+    pub reap: Reap,
+    /// How long a claim holds before it returns.
+    pub claim_lease: Duration,
+    /// Claims of one session, at most; then it is put aside as dead.
+    pub max_attempts: u32,
+    /// Holders of one session, at most.
+    pub max_holders: usize,
+    /// Sessions of the space, at most; over several partitions each has its part.
+    pub max_sessions: usize,
+    /// How long the holders of a session that an older program left active have to come
+    /// back: it is not known who they are.
+    pub migration_lease: Duration,
+    /// How often index and sessions are compared and mended in the background.
+    pub reconcile_interval: Duration,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(30),
+            holder_lease: Duration::from_secs(45),
+            session_ttl: Duration::from_secs(24 * 3600),
+            retention: Duration::from_secs(7 * 24 * 3600),
+            batch: 100,
+            cleanup_interval: Duration::from_secs(30),
+            reap: Reap::default(),
+            claim_lease: Duration::from_secs(60),
+            max_attempts: 5,
+            max_holders: 1000,
+            max_sessions: 1_000_000,
+            migration_lease: Duration::from_secs(3600),
+            reconcile_interval: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// The longest time that anything of a session is kept.
+const MAX_RETENTION: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// The most that is looked at in one step.
+pub(super) const MAX_BATCH: usize = 1000;
+
+impl SessionOptions {
+    /// Whether all of it is allowed; a space is only made if it is.
+    pub fn check(&self) -> Result<()> {
+        let (second, day) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
+        let lasts = |what: &str, value: Duration, least: Duration, most: Duration| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("{what} of {value:?} is not allowed: {least:?} to {most:?} are")))
+        };
+        lasts("a retention", self.retention, second, MAX_RETENTION)?;
+        lasts("a session_ttl", self.session_ttl, second, self.retention)?;
+        lasts("a grace", self.grace, Duration::ZERO, self.session_ttl)?;
+        lasts("a holder_lease", self.holder_lease, second, self.session_ttl)?;
+        lasts("a migration_lease", self.migration_lease, second, self.session_ttl)?;
+        // A claim that ends later than anything is kept would be taken for one of a clock
+        // that was wrong.
+        lasts("a claim_lease", self.claim_lease, second, day.min(self.retention))?;
+        lasts("a cleanup_interval", self.cleanup_interval, Duration::from_millis(100), day)?;
+        lasts("a reconcile_interval", self.reconcile_interval, Duration::from_secs(60), MAX_RETENTION)?;
+        if self.grace + self.holder_lease > self.session_ttl {
+            return Err(Error::invalid(format!(
+                "a session_ttl of {:?} is not allowed: at least grace and holder_lease, {:?}, are",
+                self.session_ttl,
+                self.grace + self.holder_lease
+            )));
+        }
+        let between = |what: &str, value: usize, most: usize| {
+            if (1..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("{what} of {value} is not allowed: 1 to {most} are")))
+        };
+        between("a batch", self.batch, MAX_BATCH)?;
+        between("max_attempts", self.max_attempts as usize, 1000)?;
+        between("max_holders", self.max_holders, 10_000)?;
+        between("max_sessions", self.max_sessions, 100_000_000)
+    }
+
+    /// What a partition, one of `of`, is bounded by.
+    pub(super) fn bounds(&self, of: u32) -> Bounds {
+        let ms = |duration: Duration| duration.as_millis() as u64;
+        Bounds {
+            grace_ms: ms(self.grace),
+            lease_ms: ms(self.holder_lease),
+            ttl_ms: ms(self.session_ttl),
+            retention_ms: ms(self.retention),
+            claim_ms: ms(self.claim_lease),
+            migration_ms: ms(self.migration_lease),
+            max_attempts: self.max_attempts.into(),
+            max_holders: self.max_holders as u64,
+            max_sessions: (self.max_sessions as u64 / u64::from(of)).max(1),
+        }
+    }
+}
+
+/// The same in numbers, for one partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) grace_ms: u64,
+    pub(super) lease_ms: u64,
+    pub(super) ttl_ms: u64,
+    /// Also how far ahead of the clock a stamp may be before it is taken for wrong.
+    pub(super) retention_ms: u64,
+    pub(super) claim_ms: u64,
+    pub(super) migration_ms: u64,
+    pub(super) max_attempts: u64,
+    pub(super) max_holders: u64,
+    pub(super) max_sessions: u64,
+}

@@ -1,0 +1,108 @@
+-- What claim and cleanup share.
+
+-- What was found: silent sessions, deleted, put aside, entries without a session,
+-- entries that are no ids.
+local lapsed, deleted, buried, missing, invalid
+
+-- Each of several calls that travel together counts its own.
+local function start_counting()
+  lapsed, deleted, buried, missing, invalid = 0, 0, 0, 0, 0
+end
+
+-- For how long the first orphan has been due.
+local function lag()
+  local due_ms, oldest = now_ms - grace_ms, now_ms
+  local left = call('ZRANGEBYSCORE', DISCONNECTED, '-inf', due_ms / 1000, 'WITHSCORES', 'LIMIT', 0, 1)
+  if left[2] then oldest = math.floor(tonumber(left[2]) * 1000 + 0.5) end
+  local silent = call('ZRANGEBYSCORE', ACTIVE, '-inf', int(due_ms), 'WITHSCORES', 'LIMIT', 0, 1)
+  if silent[2] then oldest = math.min(oldest, tonumber(silent[2])) end
+  return math.max(0, due_ms - oldest)
+end
+
+-- Up to `limit` entries of a set that are due, then such as are absurdly far ahead.
+local function due(set, until_score, far_score, limit)
+  local ids = call('ZRANGEBYSCORE', set, '-inf', until_score, 'LIMIT', 0, limit)
+  if #ids < limit then
+    local far = call('ZRANGEBYSCORE', set, '(' .. string.format('%.17g', far_score), '+inf', 'LIMIT', 0, limit - #ids)
+    for _, id in ipairs(far) do ids[#ids + 1] = id end
+  end
+  return ids
+end
+
+-- Puts a session where it belongs, if the set it was found in is not that.
+local function file(s, set)
+  if s.disconnected == 0 then
+    put(ACTIVE, s.deadline, s.id)
+    if set ~= ACTIVE then call('ZREM', set, s.id) end
+  else
+    local home, score = DISCONNECTED, s.disconnected / 1000
+    if s.claimed > 0 then home, score = CLAIMED, s.claimed end
+    if s.claimed < 0 then home, score = DEAD, nil end
+    if score then put(home, score, s.id) end
+    if set ~= home then call('ZREM', set, s.id) end
+  end
+end
+
+-- The session of an entry, if there is one; entries without are removed. A key that
+-- somebody else has written must not keep the others from being reaped.
+local function entry(set, id)
+  local is_whole, s = false, nil
+  if is_id(id) then is_whole, s = pcall(read, id) end
+  if not is_whole then
+    call('ZREM', set, id)
+    invalid = invalid + 1
+    return
+  end
+  if s then return settle(s) end
+  call('ZREM', set, id)
+  missing = missing + 1
+end
+
+-- Finds out up to `limit` sessions whose holders have fallen silent.
+local function lapse(limit)
+  for _, id in ipairs(due(ACTIVE, int(now_ms), far_ms, limit)) do
+    local s, is_silent = entry(ACTIVE, id)
+    if is_silent then lapsed = lapsed + 1 end
+    if s and not is_silent then file(s, ACTIVE) end
+  end
+end
+
+-- Takes up to `limit` orphans: first those whose claim has ended, then those that were
+-- left first. `reap(s)` is called for each.
+local function take(limit, reap)
+  lapse(limit)
+  local taken = 0
+  for _, id in ipairs(due(CLAIMED, int(now_ms), far_ms, limit)) do
+    local s = entry(CLAIMED, id)
+    if s and (s.claimed <= 0 or s.claimed > now_ms) then
+      file(s, CLAIMED)
+    elseif s and s.attempts >= max_attempts then
+      s.claimed = -1
+      buried = buried + 1
+      -- It may have to wait for as long again.
+      s.renewed = -RENEWED_MS
+      save(s)
+      call('ZREM', CLAIMED, s.id)
+      put(DEAD, now_ms, s.id)
+    elseif s then
+      taken = taken + 1
+      reap(s)
+    end
+  end
+  if taken >= limit then return end
+  local orphans = due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, limit - taken)
+  for _, id in ipairs(orphans) do
+    local s = entry(DISCONNECTED, id)
+    if s and (s.disconnected == 0 or s.claimed ~= 0 or s.disconnected + grace_ms > now_ms) then
+      file(s, DISCONNECTED)
+    elseif s then
+      reap(s)
+    end
+  end
+end
+
+-- Whether more is due.
+local function is_more()
+  return #due(ACTIVE, int(now_ms), far_ms, 1) + #due(CLAIMED, int(now_ms), far_ms, 1)
+    + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, 1) > 0
+end

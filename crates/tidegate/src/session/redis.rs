@@ -1,0 +1,468 @@
+//! Sessions on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
+
+use std::sync::{Arc, LazyLock};
+
+use compact_str::{CompactString, ToCompactString as _};
+use redis::Value;
+
+use super::memory::Set;
+use super::mend::{Ask, Step};
+use super::options::Bounds;
+use super::types::{
+    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, State, Swept,
+};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::key::{Key, Name};
+use crate::store::redis::{Call, RedisStore, Script};
+
+const SESSION: &str = include_str!("session.lua");
+const REAP: &str = include_str!("reap.lua");
+
+static ACTIVATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("activate.lua")));
+static CONNECT: LazyLock<Script> = LazyLock::new(|| script(include_str!("connect.lua")));
+static RESUME: LazyLock<Script> = LazyLock::new(|| script(include_str!("resume.lua")));
+static HEARTBEAT: LazyLock<Script> = LazyLock::new(|| script(include_str!("heartbeat.lua")));
+static DISCONNECT: LazyLock<Script> = LazyLock::new(|| script(include_str!("disconnect.lua")));
+static GET: LazyLock<Script> = LazyLock::new(|| script(include_str!("get.lua")));
+static UPDATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("update.lua")));
+static DELETE: LazyLock<Script> = LazyLock::new(|| script(include_str!("delete.lua")));
+static LIST: LazyLock<Script> = LazyLock::new(|| script(include_str!("list.lua")));
+static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("ack.lua")));
+static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("retry.lua")));
+static MEND: LazyLock<Script> = LazyLock::new(|| script(include_str!("mend.lua")));
+static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("counts.lua")));
+static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("claim.lua")));
+static CLEANUP: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("cleanup.lua")));
+static LAPSE: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("lapse.lua")));
+
+fn script(operation: &str) -> Script {
+    Script::new(&[SESSION, operation])
+}
+
+fn reaping(operation: &str) -> Script {
+    Script::new(&[SESSION, REAP, operation])
+}
+
+/// The space whose keys are those that everybody knows.
+pub(super) const DEFAULT_SPACE: &str = "sessions";
+
+/// Sessions acknowledged in one call, at most.
+pub(super) const MAX_ACKS: usize = 100;
+
+/// One partition of a space on Redis.
+#[derive(Debug)]
+pub(super) struct OnRedis {
+    store: RedisStore,
+    partition: u32,
+    sessions: String,
+    broadcasters: String,
+    common: Arc<[String]>,
+    shared: Arc<[CompactString]>,
+}
+
+impl OnRedis {
+    pub(super) fn new(store: RedisStore, space: &Name, bounds: Bounds, partition: u32) -> Self {
+        let space = match space.as_str() {
+            DEFAULT_SPACE => String::new(),
+            name => format!("spaces:{name}:"),
+        };
+        let prefix = format!("{}{space}", store.prefix(partition));
+        let common = [
+            "sessions:state",
+            "active_sessions",
+            "disconnected_sessions",
+            "claimed_sessions",
+            "dead_sessions",
+        ];
+        let common = common.map(|it| format!("{prefix}{it}")).into_iter().collect();
+        let families = ["session:", "broadcaster:", "ref_count:"].map(|it| format!("{prefix}{it}"));
+        let numbers = [
+            store.clock().slack_ms(),
+            bounds.grace_ms,
+            bounds.lease_ms,
+            bounds.ttl_ms,
+            bounds.retention_ms,
+            bounds.claim_ms,
+            bounds.max_attempts,
+            bounds.max_holders,
+            bounds.max_sessions,
+            bounds.migration_ms,
+        ];
+        let shared = numbers.iter().map(|n| n.to_compact_string());
+        let shared = shared.chain(families.iter().map(|it| it.to_compact_string())).collect();
+        let [sessions, broadcasters, _] = families;
+        Self { store, partition, sessions, broadcasters, common, shared }
+    }
+
+    /// The partition of a session or a broadcaster.
+    pub(super) fn partition_of(&self, subject: &str) -> usize {
+        self.store.partition(subject) as usize
+    }
+
+    async fn call(
+        &self,
+        script: &'static Script,
+        items: usize,
+        mut keys: Vec<String>,
+        own: Vec<CompactString>,
+    ) -> Result<Value> {
+        let key = keys.remove(0);
+        let call = Call {
+            script,
+            shared: self.shared.clone(),
+            common: self.common.clone(),
+            items,
+            key,
+            more_keys: keys,
+            own,
+            now_ms: self.store.set_time_ms(),
+        };
+        self.store.call(self.partition, call).await
+    }
+
+    fn key(&self, id: SessionId) -> String {
+        format!("{}{id}", self.sessions)
+    }
+
+    /// A call on one session.
+    async fn on(&self, script: &'static Script, id: SessionId, more: Vec<CompactString>) -> Result<Value> {
+        let own = [id.to_compact_string()].into_iter().chain(more).collect();
+        self.call(script, 1, vec![self.key(id)], own).await
+    }
+
+    /// A call on the whole partition. Each has one key, so that it is sent to its slot.
+    async fn on_all(&self, script: &'static Script, own: Vec<CompactString>) -> Result<Value> {
+        self.call(script, 1, vec![self.sessions.clone()], own).await
+    }
+
+    pub(super) async fn activate(
+        &self,
+        new: SessionId,
+        broadcaster: Key<'_>,
+        config: &str,
+        holder: &str,
+    ) -> Result<Answer<Activated>> {
+        let keys = vec![format!("{}{}", self.broadcasters, broadcaster.as_str()), self.key(new)];
+        let own = vec![new.to_compact_string(), broadcaster.as_str().into(), config.into(), holder.into()];
+        let value = self.call(&ACTIVATE, 1, keys, own).await?;
+        answer(&value, |items| {
+            let [found, id, generation, until] = items else { return Err(unexpected(&value)) };
+            let found = match number(found)? {
+                1 => Found::Nothing,
+                2 => Found::Disconnected,
+                3 => Found::Active,
+                _ => return Err(unexpected(&value)),
+            };
+            Ok(Activated { id: session_id(id)?, lease: lease(generation, until)?, found })
+        })
+    }
+
+    async fn hold(
+        &self,
+        script: &'static Script,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Lease>> {
+        let value = self.on(script, id, vec![holder.into(), text(generation)]).await?;
+        answer(&value, |items| match items {
+            [generation, until] => lease(generation, until),
+            _ => Err(unexpected(&value)),
+        })
+    }
+
+    pub(super) async fn connect(
+        &self,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Lease>> {
+        self.hold(&CONNECT, id, holder, generation).await
+    }
+
+    pub(super) async fn resume(
+        &self,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Lease>> {
+        self.hold(&RESUME, id, holder, generation).await
+    }
+
+    pub(super) async fn heartbeat(
+        &self,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Lease>> {
+        self.hold(&HEARTBEAT, id, holder, generation).await
+    }
+
+    pub(super) async fn disconnect(
+        &self,
+        id: SessionId,
+        holder: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Left>> {
+        let value = self.on(&DISCONNECT, id, vec![holder.into(), text(generation)]).await?;
+        answer(&value, |items| match items {
+            [Value::Int(0)] => Ok(Left::Disconnected),
+            [Value::Int(1)] => Ok(Left::Held),
+            _ => Err(unexpected(&value)),
+        })
+    }
+
+    pub(super) async fn get(&self, id: SessionId) -> Result<Option<Session>> {
+        session(&self.on(&GET, id, Vec::new()).await?)
+    }
+
+    pub(super) async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
+        let key = format!("{}{}", self.broadcasters, broadcaster.as_str());
+        session(&self.call(&GET, 1, vec![key], vec![CompactString::default()]).await?)
+    }
+
+    pub(super) async fn update(
+        &self,
+        id: SessionId,
+        new: &str,
+        generation: Option<Generation>,
+    ) -> Result<Answer<Generation>> {
+        let value = self.on(&UPDATE, id, vec![new.into(), text(generation)]).await?;
+        answer(&value, |items| match items {
+            [generation] => Ok(Generation(number(generation)?)),
+            _ => Err(unexpected(&value)),
+        })
+    }
+
+    pub(super) async fn delete(&self, id: SessionId) -> Result<Answer<()>> {
+        answer(&self.on(&DELETE, id, Vec::new()).await?, |_| Ok(()))
+    }
+
+    pub(super) async fn list(
+        &self,
+        set: Set,
+        age_ms: u64,
+        after: Option<Listed>,
+        limit: usize,
+    ) -> Result<List> {
+        let [set, age, limit] = [set as u64, age_ms, limit as u64].map(|n| n.to_compact_string());
+        let at = after.map(|it| it.at.as_millis().to_compact_string()).unwrap_or_default();
+        let id = after.map(|it| it.id.to_compact_string()).unwrap_or_default();
+        let value = self.on_all(&LIST, vec![set, age, limit, at, id]).await?;
+        let [invalid, entries @ ..] = items(&value)? else { return Err(unexpected(&value)) };
+        let listed = |entry: &[Value]| match entry {
+            [id, at] => Ok(Listed { at: time(at)?, id: session_id(id)? }),
+            _ => Err(unexpected(&value)),
+        };
+        let sessions = entries.chunks(2).map(listed).collect::<Result<_>>()?;
+        Ok(List { sessions, invalid: number(invalid)? })
+    }
+
+    pub(super) async fn counts(&self) -> Result<Counts> {
+        let value = self.on_all(&COUNTS, Vec::new()).await?;
+        let [active, disconnected, orphans, claimed, dead, lag_ms] = items(&value)? else {
+            return Err(unexpected(&value));
+        };
+        Ok(Counts {
+            active: number(active)?,
+            disconnected: number(disconnected)?,
+            orphans: number(orphans)?,
+            claimed: number(claimed)?,
+            dead: number(dead)?,
+            lag_ms: number(lag_ms)?,
+        })
+    }
+
+    pub(super) async fn claim(&self, limit: usize) -> Result<Claims> {
+        let value = self.on_all(&CLAIM, vec![limit.to_compact_string()]).await?;
+        let Some((head, claims)) = items(&value)?.split_at_checked(7) else { return Err(unexpected(&value)) };
+        let claim = |fields: &[Value]| match fields {
+            [id, generation, broadcaster, since, attempt] => Ok(Claim {
+                id: session_id(id)?,
+                generation: Generation(number(generation)?),
+                broadcaster: string(broadcaster)?,
+                since: time(since)?,
+                attempt: number(attempt)?,
+            }),
+            _ => Err(unexpected(&value)),
+        };
+        Ok(Claims { claims: claims.chunks(5).map(claim).collect::<Result<_>>()?, swept: swept(head)? })
+    }
+
+    /// Acknowledges up to [`MAX_ACKS`] in one round trip.
+    pub(super) async fn ack(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
+        let keys = claims.iter().map(|(id, _)| self.key(*id)).collect();
+        let own = claims.iter().flat_map(|(id, it)| [id.to_compact_string(), it.0.to_compact_string()]);
+        let value = self.call(&ACK, claims.len(), keys, own.collect()).await?;
+        if claims.len() == 1 {
+            return Ok(vec![answer(&value, |_| Ok(()))?]);
+        }
+        items(&value)?.iter().map(|item| answer(item, |_| Ok(()))).collect()
+    }
+
+    pub(super) async fn cleanup(&self, limit: usize) -> Result<Swept> {
+        swept(items(&self.on_all(&CLEANUP, vec![limit.to_compact_string()]).await?)?)
+    }
+
+    pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
+        swept(items(&self.on_all(&LAPSE, vec![limit.to_compact_string()]).await?)?)
+    }
+
+    pub(super) async fn retry(&self, id: SessionId) -> Result<Answer<()>> {
+        answer(&self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
+    }
+
+    pub(super) async fn mend(&self, ask: &Ask<'_>) -> Result<Step> {
+        let own = vec![
+            u8::from(ask.is_mending).to_compact_string(),
+            ask.from.into(),
+            ask.count.to_compact_string(),
+            ask.pause_ms.to_compact_string(),
+            ask.age_ms.to_compact_string(),
+        ];
+        let value = self.on_all(&MEND, own).await?;
+        let Some((head, told)) = items(&value)?.split_at_checked(10) else { return Err(unexpected(&value)) };
+        let [next, keys, counts @ ..] = head else { return Err(unexpected(&value)) };
+        let counts: Vec<u64> = counts.iter().map(number).collect::<Result<_>>()?;
+        let mut told = told.iter();
+        let mut words = Vec::new();
+        let mut orphans = Vec::new();
+        while let (Some(word), Some(id)) = (told.next(), told.next()) {
+            let (word, id) = (string(word)?, string(id)?);
+            match (&*word, told.as_slice()) {
+                ("orphan", [at, ..]) => {
+                    orphans.push(Listed { at: time(at)?, id: session_id_of(&id)? });
+                    told.next();
+                }
+                _ => words.push((word, id)),
+            }
+        }
+        Ok(Step::new(string(next)?, number(keys)?, &counts, words, orphans))
+    }
+}
+
+fn text(generation: Option<Generation>) -> CompactString {
+    generation.map(|it| it.0.to_compact_string()).unwrap_or_default()
+}
+
+/// A refusal is a number, anything else a list.
+fn answer<T>(value: &Value, read: impl FnOnce(&[Value]) -> Result<T>) -> Result<Answer<T>> {
+    match value {
+        Value::Int(refusal) => {
+            Refusal::numbered(*refusal).map(|it| Ok(Err(it))).unwrap_or_else(|| Err(unexpected(value)))
+        }
+        // One of several that failed.
+        Value::BulkString(text) => Err(crate::store::redis::server_failure(&String::from_utf8_lossy(text))),
+        value => Ok(Ok(read(items(value)?)?)),
+    }
+}
+
+fn session(value: &Value) -> Result<Option<Session>> {
+    let read = |items: &[Value]| {
+        let [
+            id,
+            generation,
+            seen,
+            left,
+            attempts,
+            claimed,
+            orphan,
+            holders,
+            broadcaster,
+            config,
+            new,
+            updated,
+        ] = items
+        else {
+            return Err(unexpected(value));
+        };
+        let Value::Int(claimed) = claimed else { return Err(unexpected(value)) };
+        let left_ms = number(left)?;
+        // An older program may have written anything there.
+        let updated_s = string(updated)?.parse::<f64>().unwrap_or(0.0) as u64;
+        Ok(Session {
+            id: session_id(id)?,
+            broadcaster: string(broadcaster)?,
+            config: string(config)?,
+            value: string(new)?,
+            state: match (left_ms, claimed.signum()) {
+                (0, _) => State::Active,
+                (_, 1) => State::Claimed,
+                (_, -1) => State::Dead,
+                _ if number(orphan)? == 1 => State::Orphan,
+                _ => State::Disconnected,
+            },
+            generation: Generation(number(generation)?),
+            ref_count: number(holders)?,
+            last_disconnect: (left_ms > 0).then(|| Timestamp::from_millis(left_ms)),
+            last_update: Timestamp::from_millis(updated_s.saturating_mul(1000)),
+            last_seen: time(seen)?,
+            attempts: number(attempts)?,
+        })
+    };
+    match answer(value, read)? {
+        Ok(session) => Ok(Some(session)),
+        Err(Refusal::Gone) => Ok(None),
+        Err(_) => Err(unexpected(value)),
+    }
+}
+
+fn swept(head: &[Value]) -> Result<Swept> {
+    let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more] = head else {
+        return Err(unexpected(head));
+    };
+    Ok(Swept {
+        lapsed: number(lapsed)?,
+        deleted: number(deleted)?,
+        buried: number(buried)?,
+        missing: number(missing)?,
+        invalid: number(invalid)?,
+        lag_ms: number(lag_ms)?,
+        is_more: number(is_more)? == 1,
+    })
+}
+
+fn lease(generation: &Value, until: &Value) -> Result<Lease> {
+    Ok(Lease { generation: Generation(number(generation)?), until: time(until)? })
+}
+
+fn items(value: &Value) -> Result<&[Value]> {
+    match value {
+        Value::Array(items) => Ok(items),
+        _ => Err(unexpected(value)),
+    }
+}
+
+fn number(value: &Value) -> Result<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected(value)),
+        _ => Err(unexpected(value)),
+    }
+}
+
+fn time(value: &Value) -> Result<Timestamp> {
+    number(value).map(Timestamp::from_millis)
+}
+
+fn string(value: &Value) -> Result<String> {
+    match value {
+        // What an older program wrote need not be text.
+        Value::BulkString(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        Value::SimpleString(text) => Ok(text.clone()),
+        _ => Err(unexpected(value)),
+    }
+}
+
+fn session_id(value: &Value) -> Result<SessionId> {
+    session_id_of(&string(value)?)
+}
+
+fn session_id_of(text: &str) -> Result<SessionId> {
+    SessionId::listed(text).ok_or_else(|| unexpected(text))
+}
+
+fn unexpected(reply: &(impl std::fmt::Debug + ?Sized)) -> Error {
+    Error::internal(format!("a script of sessions answered {reply:?}"))
+}

@@ -1,0 +1,15 @@
+-- retry: a session that was put aside can be claimed again, as if never before.
+--
+-- Keys  the session
+-- Own   its id
+-- Answers  an empty list; or why not
+return finish(each(function(k, at)
+  local s = load(ARGV[at + 1], KEYS[k])
+  if not s then return GONE end
+  if s.claimed >= 0 then return s.claimed > 0 and REAPING or UNCLAIMED end
+  s.attempts, s.claimed = 0, now_ms
+  save(s)
+  call('ZREM', DEAD, s.id)
+  put(CLAIMED, s.claimed, s.id)
+  return {}
+end, 1, 1, COMMON))

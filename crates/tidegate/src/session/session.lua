@@ -1,0 +1,271 @@
+-- What the scripts of sessions share.
+--
+-- KEYS  the marker; then of the partition: state, active, disconnected, claimed, dead;
+--       then of each item the keys that its script names
+--   state         a hash: `now`, the latest moment that anything was done at (ms), and
+--                 how far mending is
+--   active        a sorted set: sessions by the end of their last holder's lease, ms
+--   disconnected  a sorted set: sessions by when they were left, in seconds
+--   claimed       a sorted set: sessions being reaped, by the end of their claim, ms
+--   dead          a sorted set: sessions that were claimed too often, by when, ms
+--   session       a hash: value, broadcaster_user_id, config_json, last_disconnect (in
+--                 seconds, 0 while active), last_update (in seconds), `h:<holder>` the
+--                 end of each holder's lease (ms), `m` that of the unknown holders of a
+--                 session that was migrated, and `s`, packed into 29 bytes, little-endian:
+--                 generation (4), the last sign of life (6), the end of the last lease or
+--                 when it was left (6), claims so far (2), until when it is claimed (6; 0:
+--                 it is not, all bits set: dead), when its keys were last renewed (4, in
+--                 seconds), 1 if it was left (1)
+--   broadcaster   a string: the session of a broadcaster
+-- A session is in one of the four sets: the one that `s` says. Sessions that a script
+-- finds by a set, and the broadcaster of a session, are known only here: their keys are
+-- in the same slot, and made of ARGV's families.
+--
+-- ARGV  now, slack_ms (that keys live longer than their data), grace_ms, lease_ms,
+--       ttl_ms, retention_ms, claim_ms, max_attempts, max_holders, max_sessions,
+--       migration_ms, then what the keys of sessions, broadcasters and the counters of
+--       older programs start with
+local COMMON = 5
+local STATE, ACTIVE, DISCONNECTED, CLAIMED, DEAD = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local slack_ms, grace_ms, lease_ms, ttl_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local retention_ms, claim_ms, max_attempts = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local max_holders, max_sessions, migration_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local SESSION, BROADCASTER, REF_COUNT = ARGV[12], ARGV[13], ARGV[14]
+local GONE, REAPING, IS_ACTIVE, IS_DISCONNECTED, LAPSED, STALE, CROWDED, FULL, UNCLAIMED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local PACKED, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 281474976710655, 3600000
+-- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
+local call = redis.call
+
+-- The time that decides: the clock's, or the latest that was, if the clock is behind
+-- it and not by an absurd amount.
+local stamp_ms = tonumber(call('HGET', STATE, 'now')) or 0
+local clock_ms = now()
+local now_ms = clock_ms
+if stamp_ms <= clock_ms + retention_ms then now_ms = math.max(clock_ms, stamp_ms) end
+-- What keys live longer for: they end by the clock, what is in them by the stamp.
+local behind_ms = now_ms - clock_ms
+-- What is dated later was dated by a clock that was absurdly ahead.
+local far_ms = now_ms + retention_ms
+
+-- Sets that were written to: they live longer than what they list.
+local touched = {}
+
+local function put(set, score, id)
+  call('ZADD', set, score, id)
+  touched[set] = true
+end
+
+-- Notes what this call has done.
+local function finish(replies)
+  local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
+  if now_ms ~= stamp_ms then
+    call('HSET', STATE, 'now', now_ms)
+    call('PEXPIRE', STATE, ttl)
+  end
+  for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+  return replies
+end
+
+-- A time as the sets and fields that others read have it.
+local function seconds(at_ms)
+  return math.max(1, math.floor(at_ms / 1000))
+end
+
+local function is_id(text)
+  return #text == 36 and string.match(text, '^[0-9a-f%-]+$')
+    and string.match(text, '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x$')
+end
+
+-- How long the keys of a session live when they are renewed, now and then: for
+-- `retention_ms` after the last sign of life, and up to an hour longer.
+local life_ms = retention_ms + RENEWED_MS + slack_ms + behind_ms
+
+-- Whether its broadcaster has this session and no newer one. A key that is no string is
+-- none of ours, and must not keep a session from its end.
+local function is_mapped(s)
+  return redis.pcall('GET', BROADCASTER .. s.broadcaster) == s.id
+end
+
+-- Writes a session down, with other fields.
+local function save(s, ...)
+  local is_renewed = clock_ms - s.renewed >= RENEWED_MS or s.renewed > clock_ms
+  if is_renewed then s.renewed = clock_ms end
+  local is_left = s.disconnected > 0
+  call('HSET', s.key, 's', struct.pack(PACKED, s.generation, s.seen, is_left and s.disconnected or s.deadline, s.attempts,
+    s.claimed < 0 and IS_DEAD or s.claimed, math.floor(s.renewed / 1000), is_left and 1 or 0), ...)
+  if is_renewed then
+    call('PEXPIRE', s.key, life_ms)
+    if is_mapped(s) then call('PEXPIRE', BROADCASTER .. s.broadcaster, life_ms) end
+  end
+end
+
+local function is_holder(field)
+  return field == 'm' or string.sub(field, 1, 2) == 'h:'
+end
+
+-- Ends the leases of all holders.
+local function drop_holders(s)
+  local holders = {}
+  for _, field in ipairs(call('HKEYS', s.key)) do
+    if is_holder(field) then holders[#holders + 1] = field end
+  end
+  -- Not more than a stack holds at a time.
+  for i = 1, #holders, 1000 do call('HDEL', s.key, unpack(holders, i, math.min(i + 999, #holders))) end
+end
+
+-- The end of the last lease, after those that have ended are dropped; how many holders
+-- are left.
+local function latest(s)
+  local fields, last, count, over = call('HGETALL', s.key), 0, 0, {}
+  for i = 1, #fields, 2 do
+    if is_holder(fields[i]) then
+      local ends = tonumber(fields[i + 1])
+      if ends <= now_ms then
+        over[#over + 1] = fields[i]
+      else
+        last = math.max(last, ends)
+        if #fields[i] > 2 then count = count + 1 end
+      end
+    end
+  end
+  for i = 1, #over, 1000 do call('HDEL', s.key, unpack(over, i, math.min(i + 999, #over))) end
+  return last, count
+end
+
+-- Nobody holds it any more, since then.
+local function leave(s, at_ms)
+  s.disconnected, s.deadline = at_ms, 0
+  drop_holders(s)
+  save(s, 'last_disconnect', seconds(at_ms))
+  call('ZREM', ACTIVE, s.id)
+  put(DISCONNECTED, at_ms / 1000, s.id)
+end
+
+-- What a clock that was absurdly ahead has left begins anew, now.
+local function reset(s)
+  s.seen = math.min(s.seen, now_ms)
+  if s.disconnected == 0 then
+    drop_holders(s)
+    s.deadline = now_ms + lease_ms
+    save(s, 'h:', s.deadline)
+    put(ACTIVE, s.deadline, s.id)
+    return
+  end
+  s.disconnected = math.min(s.disconnected, now_ms)
+  if s.claimed > far_ms then s.claimed = now_ms + claim_ms end
+  save(s, 'last_disconnect', seconds(s.disconnected))
+  if s.claimed == 0 then put(DISCONNECTED, s.disconnected / 1000, s.id) end
+  if s.claimed > 0 then put(CLAIMED, s.claimed, s.id) end
+end
+
+-- A session as it was last written, or nothing. One that only an older program has
+-- written, or changed since, has `last_disconnect` alone to go by: `is_foreign`.
+local function read(id, key)
+  key = key or SESSION .. id
+  local fields = call('HMGET', key, 's', 'broadcaster_user_id', 'last_disconnect')
+  if not fields[1] and not fields[2] and not fields[3] then return end
+  local s = { id = id, key = key, broadcaster = fields[2] or '', left = tonumber(fields[3]) or 0 }
+  if fields[1] then
+    local moment, renewed_s, is_left
+    s.generation, s.seen, moment, s.attempts, s.claimed, renewed_s, is_left = struct.unpack(PACKED, fields[1])
+    s.deadline, s.disconnected = is_left == 0 and moment or 0, is_left == 1 and moment or 0
+    s.renewed = renewed_s * 1000
+    if s.claimed == IS_DEAD then s.claimed = -1 end
+    s.is_foreign = s.left ~= (s.disconnected > 0 and seconds(s.disconnected) or 0)
+  else
+    s.generation, s.attempts, s.claimed, s.seen, s.deadline, s.disconnected = 0, 0, 0, 0, 0, 0
+    s.renewed, s.is_foreign = -RENEWED_MS, true
+  end
+  return s
+end
+
+-- When an older program says that a session was left: it wrote seconds here, and
+-- milliseconds there.
+local function left_ms(s)
+  return math.floor(s.left < 100000000000 and s.left * 1000 or s.left)
+end
+
+-- Takes a session over from an older program. Who holds it cannot be known: they have
+-- `migration_ms` to come back.
+local function adopt(s)
+  if s.claimed ~= 0 then
+    -- Its side effects may have run: that cannot be taken back.
+    save(s, 'last_disconnect', seconds(s.disconnected))
+    return
+  end
+  drop_holders(s)
+  s.generation, s.renewed = s.generation + 1, -RENEWED_MS
+  local left = math.min(left_ms(s), now_ms)
+  if left > 0 then
+    s.seen, s.deadline, s.disconnected = left, 0, left
+    save(s, 'last_disconnect', seconds(left))
+    call('ZREM', ACTIVE, s.id)
+    put(DISCONNECTED, left / 1000, s.id)
+  else
+    s.seen, s.deadline, s.disconnected = now_ms, now_ms + migration_ms, 0
+    save(s, 'm', s.deadline, 'last_disconnect', 0)
+    call('ZREM', DISCONNECTED, s.id)
+    put(ACTIVE, s.deadline, s.id)
+  end
+  call('PEXPIRE', REF_COUNT .. s.id, life_ms)
+end
+
+-- A session as it is now; and whether its holders have just been found silent: it was
+-- left when the last lease ended.
+local function settle(s)
+  if s.is_foreign then adopt(s) end
+  if math.max(s.seen, s.deadline, s.disconnected, s.claimed) > far_ms then reset(s) end
+  local is_silent = s.disconnected == 0 and s.deadline <= now_ms
+  if is_silent then leave(s, s.deadline) end
+  return s, is_silent
+end
+
+-- The same of a session by its id, or nothing.
+local function load(id, key)
+  local s = read(id, key)
+  if s then return settle(s) end
+end
+
+-- One that can still be held, or why it cannot.
+local function living(id, key, generation)
+  local s = load(id, key)
+  if not s or s.claimed == 0 and s.seen + ttl_ms <= now_ms then return nil, GONE end
+  if s.claimed ~= 0 then return nil, REAPING end
+  if generation ~= '' and tonumber(generation) ~= s.generation then return nil, STALE end
+  return s
+end
+
+-- Gives a holder its lease; `h:` alone is that of whoever is about to connect, and ends
+-- when somebody does.
+local function hold(s, holder, ...)
+  local field = 'h:' .. holder
+  local held = call('HMGET', s.key, field, 'h:')
+  local ends, expected = math.max(now_ms + lease_ms, tonumber(held[1]) or 0), tonumber(held[2])
+  if s.disconnected > 0 then
+    s.generation, s.disconnected = s.generation + 1, 0
+    call('ZREM', DISCONNECTED, s.id)
+  elseif expected and holder ~= '' then
+    call('HDEL', s.key, 'h:')
+    if expected > ends and expected >= s.deadline then s.deadline = latest(s) end
+  end
+  s.seen, s.deadline = now_ms, math.max(s.deadline, ends)
+  save(s, field, ends, 'last_disconnect', 0, ...)
+  put(ACTIVE, s.deadline, s.id)
+  return { s.generation, ends }
+end
+
+-- Whether a new holder would be one too many. The number of fields is never below that
+-- of holders, so few have to be counted.
+local function is_crowded(s, holder)
+  if call('HLEN', s.key) < max_holders then return false end
+  if (tonumber(call('HGET', s.key, 'h:' .. holder)) or 0) > now_ms then return false end
+  local _, count = latest(s)
+  return count >= max_holders
+end
+
+-- The end of a session. Its broadcaster may have a newer one by now.
+local function erase(s)
+  if is_mapped(s) then call('UNLINK', BROADCASTER .. s.broadcaster) end
+  call('UNLINK', s.key, REF_COUNT .. s.id)
+  call('ZREM', s.claimed < 0 and DEAD or s.claimed > 0 and CLAIMED or DISCONNECTED, s.id)
+end
