@@ -274,6 +274,7 @@ fn a_crowd_that_left_at_one_moment_is_read_page_by_page() {
     let mut pipe = redis::pipe();
     for number in 0..3000 {
         pipe.hset(format!("session:{}", id(number)), "last_disconnect", an_hour_ago()).ignore();
+        pipe.set(format!("ref_count:{}", id(number)), 0).ignore();
     }
     pipe.query::<()>(&mut redis.connection()).unwrap();
     told(&redis, &["migrate"]);

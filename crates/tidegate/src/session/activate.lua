@@ -7,7 +7,7 @@
 return finish(each(function(k, at)
   local id, broadcaster, config, holder = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local known = call('GET', KEYS[k])
-  local s = known and living(known, nil, '')
+  local s = known and is_id(known) and living(known, nil, '')
   local fields = { 'config_json', config, 'last_update', seconds(now_ms) }
   if s and s.broadcaster == broadcaster then
     if holder ~= '' and is_crowded(s, holder) then return CROWDED end

@@ -8,7 +8,7 @@
 return finish(each(function(_, at)
   start_counting()
   local lag_ms, claims = lag(), {}
-  take(tonumber(ARGV[at + 1]), function(s)
+  take(tonumber(ARGV[at + 1]), true, function(s)
     local from = s.claimed > 0 and CLAIMED or DISCONNECTED
     s.attempts, s.claimed = s.attempts + 1, now_ms + claim_ms
     save(s)
@@ -18,7 +18,7 @@ return finish(each(function(_, at)
       claims[#claims + 1] = field
     end
   end)
-  local answer = { lapsed, 0, buried, missing, invalid, lag_ms, is_more() and 1 or 0 }
+  local answer = { lapsed, 0, buried, missing, invalid, lag_ms, is_more(true) and 1 or 0 }
   for _, field in ipairs(claims) do answer[#answer + 1] = field end
   return answer
 end, 1, 1, COMMON))

@@ -1,13 +1,13 @@
 -- cleanup: claim and ack in one step, for those without side effects.
 --
 -- Keys  none
--- Own   how many at most
+-- Own   how many at most; 1 if also what was claimed and not acknowledged in time
 -- Answers  silent sessions, deleted, put aside, entries without a session, entries that
 --          are no ids, for how long the first had been due, 1 if more are due
 return finish(each(function(_, at)
   start_counting()
-  local lag_ms, gone, keys = lag(), { {}, {} }, {}
-  take(tonumber(ARGV[at + 1]), function(s)
+  local lag_ms, gone, keys, is_claiming = lag(), { {}, {} }, {}, ARGV[at + 2] == '1'
+  take(tonumber(ARGV[at + 1]), is_claiming, function(s)
     if is_mapped(s) then keys[#keys + 1] = BROADCASTER .. s.broadcaster end
     keys[#keys + 1] = s.key
     keys[#keys + 1] = REF_COUNT .. s.id
@@ -19,5 +19,5 @@ return finish(each(function(_, at)
   for i = 1, #keys, 1000 do call('UNLINK', unpack(keys, i, math.min(i + 999, #keys))) end
   if gone[1][1] then call('ZREM', DISCONNECTED, unpack(gone[1])) end
   if gone[2][1] then call('ZREM', CLAIMED, unpack(gone[2])) end
-  return { lapsed, deleted, buried, missing, invalid, lag_ms, is_more() and 1 or 0 }
-end, 1, 1, COMMON))
+  return { lapsed, deleted, buried, missing, invalid, lag_ms, is_more(is_claiming) and 1 or 0 }
+end, 1, 2, COMMON))

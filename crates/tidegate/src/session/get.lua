@@ -9,7 +9,7 @@ return finish(each(function(k, at)
   local id, key = ARGV[at + 1], KEYS[k]
   if id == '' then
     id, key = call('GET', KEYS[k]), nil
-    if not id then return GONE end
+    if not id or not is_id(id) then return GONE end
   end
   local s = load(id, key)
   if not s then return GONE end

@@ -42,7 +42,7 @@ return finish(each(function(_, at)
         elseif found < limit then
           found = found + 1
           answer[#answer + 1] = page[i]
-          answer[#answer + 1] = math.floor(tonumber(page[i + 1]) * unit + 0.5)
+          answer[#answer + 1] = math.max(0, math.floor(tonumber(page[i + 1]) * unit + 0.5))
         end
       end
       if #page < 2 * limit then return end

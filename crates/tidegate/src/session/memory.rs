@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use compact_str::CompactString;
 
-use super::options::Bounds;
+use super::options::{Bounds, STAMP_MS};
 use super::types::{
     Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
     SessionId, State, Swept,
@@ -96,7 +96,7 @@ impl Partition {
     /// The time that decides: the clock's, or the latest that was, if the clock is
     /// behind it and not by an absurd amount.
     fn advance(&mut self, clock_ms: u64) -> u64 {
-        let is_absurd = self.stamp_ms > clock_ms + self.bounds.retention_ms;
+        let is_absurd = self.stamp_ms > clock_ms + self.bounds.retention_ms.min(STAMP_MS);
         self.stamp_ms = if is_absurd { clock_ms } else { self.stamp_ms.max(clock_ms) };
         self.stamp_ms
     }
@@ -460,11 +460,12 @@ impl Partition {
 
     /// Takes up to `limit` orphans: first those whose claim has ended, then those that
     /// were left first.
-    fn take(&mut self, now_ms: u64, limit: usize, swept: &mut Swept) -> Vec<SessionId> {
+    fn take(&mut self, now_ms: u64, limit: usize, is_claiming: bool, swept: &mut Swept) -> Vec<SessionId> {
         swept.lag_ms = self.lag_ms(now_ms);
         swept.lapsed = self.lapse_some(now_ms, limit);
         let mut taken = Vec::new();
-        for id in self.due(Set::Claimed, now_ms, now_ms, limit) {
+        let ended = if is_claiming { self.due(Set::Claimed, now_ms, now_ms, limit) } else { Vec::new() };
+        for id in ended {
             self.settle(id, now_ms);
             let Some(entry) = self.sessions.get_mut(&id) else { continue };
             if entry.claimed != Claimed::Dead && entry.place.1 > now_ms {
@@ -490,17 +491,19 @@ impl Partition {
         taken
     }
 
-    fn is_more(&self, now_ms: u64) -> bool {
+    fn is_more(&self, now_ms: u64, is_claiming: bool) -> bool {
         let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
         let is_due = |set: Set, until_ms: u64| !self.due(set, until_ms, now_ms, 1).is_empty();
-        is_due(Set::Active, now_ms) || is_due(Set::Claimed, now_ms) || is_due(Set::Disconnected, due_ms)
+        is_due(Set::Active, now_ms)
+            || is_claiming && is_due(Set::Claimed, now_ms)
+            || is_due(Set::Disconnected, due_ms)
     }
 
     pub(super) fn claim(&mut self, clock_ms: u64, limit: usize) -> Claims {
         let now_ms = self.advance(clock_ms);
         let mut swept = Swept::default();
         let mut claims = Vec::new();
-        for id in self.take(now_ms, limit, &mut swept) {
+        for id in self.take(now_ms, limit, true, &mut swept) {
             let Some(entry) = self.sessions.get_mut(&id) else { continue };
             entry.attempts += 1;
             entry.claimed = Claimed::Until(now_ms + self.bounds.claim_ms);
@@ -513,7 +516,7 @@ impl Partition {
             });
             self.file(id);
         }
-        swept.is_more = self.is_more(now_ms);
+        swept.is_more = self.is_more(now_ms, true);
         Claims { claims, swept }
     }
 
@@ -531,14 +534,15 @@ impl Partition {
         Ok(())
     }
 
-    pub(super) fn cleanup(&mut self, clock_ms: u64, limit: usize) -> Swept {
+    /// With `is_claiming` also what was claimed and not acknowledged in time.
+    pub(super) fn cleanup(&mut self, clock_ms: u64, limit: usize, is_claiming: bool) -> Swept {
         let now_ms = self.advance(clock_ms);
         let mut swept = Swept::default();
-        for id in self.take(now_ms, limit, &mut swept) {
+        for id in self.take(now_ms, limit, is_claiming, &mut swept) {
             self.erase(id);
             swept.deleted += 1;
         }
-        swept.is_more = self.is_more(now_ms);
+        swept.is_more = self.is_more(now_ms, is_claiming);
         swept
     }
 

@@ -45,20 +45,21 @@ local replies = each(function(_, at)
   local function look_at_session(key)
     local id = string.sub(key, #SESSION + 1)
     local is_whole, s = false, nil
-    if is_id(id) then is_whole, s = pcall(read, id, key) end
+    if is_id(id) then is_whole, s = read_any(id, key) end
     if not is_whole then
       bad = bad + 1
       return tell('invalid', id)
     end
-    if not s then return end
+    if not s then return must_end(key, id) end
     sessions = sessions + 1
     local left = s.disconnected
-    if s.is_foreign then
-      left = left_ms(s)
+    if s.is_foreign and s.claimed == 0 and not (s.disconnected == 0 and s.deadline > now_ms) then
+      left = is_held_there(s) and 0 or left_ms(s)
       if left == 0 then active = active + 1 else disconnected = disconnected + 1 end
       tell(left == 0 and 'active' or 'disconnected', id)
       if is_mending then settle(s) end
     else
+      if s.is_foreign and is_mending then settle(s) end
       if left == 0 and s.deadline <= now_ms then left = s.deadline end
       local set, score = home(s)
       local there = call('ZSCORE', set, id)
@@ -74,7 +75,7 @@ local replies = each(function(_, at)
 
   local function look_at_entry(set, id)
     local is_whole, s = false, nil
-    if is_id(id) then is_whole, s = pcall(read, id) end
+    if is_id(id) then is_whole, s = read_any(id) end
     if not is_whole then s = nil end
     if s and (s.is_foreign or home(s) == set) then return end
     if not is_id(id) then bad = bad + 1 end
@@ -88,6 +89,8 @@ local replies = each(function(_, at)
     if from == '' and pause_ms > 0 then
       -- Whatever is new is taken to be in order.
       local mended = tonumber(call('HGET', STATE, 'mended'))
+      -- So is what a clock that was far ahead has dated.
+      if mended and mended > now_ms then mended = nil end
       if not mended then call('HSET', STATE, 'mended', now_ms) end
       if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
     end
@@ -115,6 +118,7 @@ local replies = each(function(_, at)
       looked = looked + 1
       look_at_entry(SETS[phase], page[2][i])
     end
+    if cursor == '0' then must_end(SETS[phase], SETS[phase]) end
   end
   local next_one = phase .. ' ' .. cursor
   if cursor == '0' then next_one = phase < #SETS and (phase + 1) .. ' 0' or '' end

@@ -90,6 +90,17 @@ enum Backend {
     Redis(Box<[OnRedis]>),
 }
 
+/// What a sweep looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    /// Who has fallen silent.
+    Lapsed,
+    /// Orphans besides, that nobody has claimed.
+    Unclaimed,
+    /// And those whose claim has ended.
+    All,
+}
+
 /// Calls what the backend has of that name, on the partition of a session.
 macro_rules! on_session {
     ($self:ident, $id:ident, $call:ident($($argument:expr),*)) => {
@@ -415,7 +426,8 @@ impl Sessions {
         let started = clock::monotonic();
         let (mut all, mut fruitless) = (Swept::default(), 0);
         loop {
-            let swept = self.sweep(self.core.options.batch, true).await?;
+            let (swept, failed) = self.sweep(self.core.options.batch, Sweep::All).await?;
+            failed?;
             all += swept;
             all.is_more = false;
             // One that changes nothing would go on for ever.
@@ -428,32 +440,42 @@ impl Sessions {
     }
 
     /// Looks after up to `limit` sessions of each partition.
-    async fn sweep(&self, limit: usize, is_cleaning: bool) -> Result<Swept> {
+    /// What became of them, and of the partitions that could not be reached; if none could,
+    /// an error.
+    async fn sweep(&self, limit: usize, sweep: Sweep) -> Result<(Swept, Result<()>)> {
         let mut all = Swept::default();
-        let mut failed = Ok(());
+        let (mut failed, mut reached) = (Ok(()), 0);
+        let is_claiming = sweep == Sweep::All;
         match &self.core.backend {
             Backend::Memory { .. } => {
-                all = self.in_memory(|it, now_ms| match is_cleaning {
-                    true => it.cleanup(now_ms, limit),
-                    false => it.lapse(now_ms, limit),
+                all = self.in_memory(|it, now_ms| match sweep {
+                    Sweep::Lapsed => it.lapse(now_ms, limit),
+                    _ => it.cleanup(now_ms, limit, is_claiming),
                 })?;
+                reached = 1;
             }
             Backend::Redis(partitions) => {
                 // One that cannot be reached does not keep the others from it.
                 for partition in partitions {
-                    let swept = match is_cleaning {
-                        true => partition.cleanup(limit).await,
-                        false => partition.lapse(limit).await,
+                    let swept = match sweep {
+                        Sweep::Lapsed => partition.lapse(limit).await,
+                        _ => partition.cleanup(limit, is_claiming).await,
                     };
                     match swept {
-                        Ok(swept) => all += swept,
+                        Ok(swept) => {
+                            all += swept;
+                            reached += 1;
+                        }
                         Err(error) => failed = Err(error),
                     }
                 }
             }
         }
         self.note_swept(&all);
-        failed.map(|()| all)
+        match reached {
+            0 => failed.map(|()| (all, Ok(()))),
+            _ => Ok((all, failed)),
+        }
     }
 
     fn note_swept(&self, swept: &Swept) {
@@ -463,6 +485,7 @@ impl Sessions {
         metrics.buried.inc_by(swept.buried);
         metrics.missing.inc_by(swept.missing);
         metrics.invalid.inc_by(swept.invalid);
+        metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
         if swept.invalid > 0 {
             let (count, space) = (swept.invalid, self.space().as_str());
             tracing::warn!(count, space, "entries of the index that are no session ids were removed");
@@ -472,11 +495,19 @@ impl Sessions {
     /// One run of the background loop.
     pub(crate) async fn run(&self, batch: usize) -> Result<Progress> {
         let started = clock::monotonic();
-        let swept = self.sweep(batch, self.core.options.reap == Reap::Cleanup).await?;
+        let sweep = match self.core.options.reap {
+            Reap::Cleanup => Sweep::Unclaimed,
+            Reap::Claims => Sweep::Lapsed,
+        };
+        let (swept, failed) = self.sweep(batch, sweep).await?;
         self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
         let is_more = swept.is_more && swept.items() > 0;
         if !is_more {
+            // Those that can be reached have caught up: now is the time to say who cannot.
+            failed?;
             self.counts().await?;
+            // Not how late they are now, but how late they were.
+            self.core.metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
         }
         Ok(Progress { items: swept.items() as usize, is_more })
     }

@@ -132,6 +132,10 @@ impl SessionOptions {
     }
 }
 
+/// How far ahead of the clock the latest moment that anything was done at may be before it
+/// is taken for wrong: a clock that is ahead for a moment stops a space for no longer.
+pub(crate) const STAMP_MS: u64 = 600_000;
+
 /// The same in numbers, for one partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {

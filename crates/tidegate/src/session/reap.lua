@@ -16,7 +16,7 @@ local function lag()
   if left[2] then oldest = math.floor(tonumber(left[2]) * 1000 + 0.5) end
   local silent = call('ZRANGEBYSCORE', ACTIVE, '-inf', int(due_ms), 'WITHSCORES', 'LIMIT', 0, 1)
   if silent[2] then oldest = math.min(oldest, tonumber(silent[2])) end
-  return math.max(0, due_ms - oldest)
+  return math.max(0, due_ms - math.max(0, oldest))
 end
 
 -- Up to `limit` entries of a set that are due, then such as are absurdly far ahead.
@@ -47,7 +47,7 @@ end
 -- somebody else has written must not keep the others from being reaped.
 local function entry(set, id)
   local is_whole, s = false, nil
-  if is_id(id) then is_whole, s = pcall(read, id) end
+  if is_id(id) then is_whole, s = read_any(id) end
   if not is_whole then
     call('ZREM', set, id)
     invalid = invalid + 1
@@ -68,11 +68,12 @@ local function lapse(limit)
 end
 
 -- Takes up to `limit` orphans: first those whose claim has ended, then those that were
--- left first. `reap(s)` is called for each.
-local function take(limit, reap)
+-- left first. `reap(s)` is called for each. Unless `is_claiming`, what was claimed once is
+-- left to those who claim: its side effects have not run.
+local function take(limit, is_claiming, reap)
   lapse(limit)
   local taken = 0
-  for _, id in ipairs(due(CLAIMED, int(now_ms), far_ms, limit)) do
+  for _, id in ipairs(is_claiming and due(CLAIMED, int(now_ms), far_ms, limit) or {}) do
     local s = entry(CLAIMED, id)
     if s and (s.claimed <= 0 or s.claimed > now_ms) then
       file(s, CLAIMED)
@@ -102,7 +103,7 @@ local function take(limit, reap)
 end
 
 -- Whether more is due.
-local function is_more()
-  return #due(ACTIVE, int(now_ms), far_ms, 1) + #due(CLAIMED, int(now_ms), far_ms, 1)
+local function is_more(is_claiming)
+  return #due(ACTIVE, int(now_ms), far_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), far_ms, 1) or 0)
     + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, 1) > 0
 end

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use compact_str::{CompactString, ToCompactString as _};
+use parking_lot::Mutex;
 use redis::Value;
 
 use super::memory::Set;
@@ -12,7 +13,7 @@ use super::types::{
     Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
     SessionId, State, Swept,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp, since_boot};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::store::redis::{Call, RedisStore, Script};
@@ -60,6 +61,15 @@ pub(super) struct OnRedis {
     broadcasters: String,
     common: Arc<[String]>,
     shared: Arc<[CompactString]>,
+    lease_ms: u64,
+    away: Mutex<Away>,
+}
+
+/// Whether the store is away, as far as this process has noticed, and when it came back.
+#[derive(Debug, Default)]
+struct Away {
+    is_away: bool,
+    back_ms: Option<u64>,
 }
 
 impl OnRedis {
@@ -93,7 +103,8 @@ impl OnRedis {
         let shared = numbers.iter().map(|n| n.to_compact_string());
         let shared = shared.chain(families.iter().map(|it| it.to_compact_string())).collect();
         let [sessions, broadcasters, _] = families;
-        Self { store, partition, sessions, broadcasters, common, shared }
+        let (lease_ms, away) = (bounds.lease_ms, Mutex::default());
+        Self { store, partition, sessions, broadcasters, common, shared, lease_ms, away }
     }
 
     /// The partition of a session or a broadcaster.
@@ -119,7 +130,34 @@ impl OnRedis {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        self.store.call(self.partition, call).await
+        let answer = self.store.call(self.partition, call).await;
+        self.note(&answer);
+        answer
+    }
+
+    /// Notes when the store came back.
+    fn note(&self, answer: &Result<Value>) {
+        let mut away = self.away.lock();
+        match answer {
+            Err(error) if error.is_transient() => away.is_away = true,
+            _ if away.is_away => *away = Away { is_away: false, back_ms: Some(self.reading_ms()) },
+            _ => {}
+        }
+    }
+
+    /// Whether nothing is reaped yet: while the store was away nobody could say that they
+    /// are still there, and now they have the length of a lease to do so.
+    fn is_held(&self) -> bool {
+        let away = self.away.lock();
+        away.is_away || away.back_ms.is_some_and(|back_ms| self.reading_ms() < back_ms + self.lease_ms)
+    }
+
+    /// A clock for lengths of time.
+    fn reading_ms(&self) -> u64 {
+        match self.store.clock() {
+            Clock::Manual(clock) => clock.now().as_millis(),
+            Clock::System(_) => since_boot().as_millis() as u64,
+        }
     }
 
     fn key(&self, id: SessionId) -> String {
@@ -276,6 +314,9 @@ impl OnRedis {
     }
 
     pub(super) async fn claim(&self, limit: usize) -> Result<Claims> {
+        if self.is_held() {
+            return Ok(Claims { claims: Vec::new(), swept: self.lapse(limit).await? });
+        }
         let value = self.on_all(&CLAIM, vec![limit.to_compact_string()]).await?;
         let Some((head, claims)) = items(&value)?.split_at_checked(7) else { return Err(unexpected(&value)) };
         let claim = |fields: &[Value]| match fields {
@@ -302,8 +343,12 @@ impl OnRedis {
         items(&value)?.iter().map(|item| answer(item, |_| Ok(()))).collect()
     }
 
-    pub(super) async fn cleanup(&self, limit: usize) -> Result<Swept> {
-        swept(items(&self.on_all(&CLEANUP, vec![limit.to_compact_string()]).await?)?)
+    pub(super) async fn cleanup(&self, limit: usize, is_claiming: bool) -> Result<Swept> {
+        if self.is_held() {
+            return self.lapse(limit).await;
+        }
+        let own = vec![limit.to_compact_string(), u8::from(is_claiming).to_compact_string()];
+        swept(items(&self.on_all(&CLEANUP, own).await?)?)
     }
 
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {

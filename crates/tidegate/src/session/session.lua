@@ -32,6 +32,7 @@ local retention_ms, claim_ms, max_attempts = tonumber(ARGV[6]), tonumber(ARGV[7]
 local max_holders, max_sessions, migration_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local SESSION, BROADCASTER, REF_COUNT = ARGV[12], ARGV[13], ARGV[14]
 local GONE, REAPING, IS_ACTIVE, IS_DISCONNECTED, LAPSED, STALE, CROWDED, FULL, UNCLAIMED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local STAMP_MS = math.min(retention_ms, 600000)
 local PACKED, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 281474976710655, 3600000
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
@@ -41,7 +42,7 @@ local call = redis.call
 local stamp_ms = tonumber(call('HGET', STATE, 'now')) or 0
 local clock_ms = now()
 local now_ms = clock_ms
-if stamp_ms <= clock_ms + retention_ms then now_ms = math.max(clock_ms, stamp_ms) end
+if stamp_ms <= clock_ms + STAMP_MS then now_ms = math.max(clock_ms, stamp_ms) end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
 -- What is dated later was dated by a clock that was absurdly ahead.
@@ -59,7 +60,8 @@ end
 local function finish(replies)
   local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
   if now_ms ~= stamp_ms then
-    call('HSET', STATE, 'now', now_ms)
+    -- A server whose memory is full must still tell what it has.
+    redis.pcall('HSET', STATE, 'now', now_ms)
     call('PEXPIRE', STATE, ttl)
   end
   for set in pairs(touched) do call('PEXPIRE', set, ttl) end
@@ -103,14 +105,17 @@ local function is_holder(field)
   return field == 'm' or string.sub(field, 1, 2) == 'h:'
 end
 
--- Ends the leases of all holders.
+-- Ends the leases of all holders; whether unknown ones of an older program were among
+-- them.
 local function drop_holders(s)
-  local holders = {}
+  local holders, is_migrated = {}, false
   for _, field in ipairs(call('HKEYS', s.key)) do
     if is_holder(field) then holders[#holders + 1] = field end
+    is_migrated = is_migrated or field == 'm'
   end
   -- Not more than a stack holds at a time.
   for i = 1, #holders, 1000 do call('HDEL', s.key, unpack(holders, i, math.min(i + 999, #holders))) end
+  return is_migrated
 end
 
 -- The end of the last lease, after those that have ended are dropped; how many holders
@@ -135,7 +140,8 @@ end
 -- Nobody holds it any more, since then.
 local function leave(s, at_ms)
   s.disconnected, s.deadline = at_ms, 0
-  drop_holders(s)
+  -- What an older program has counted would keep it from ever deleting the session.
+  if drop_holders(s) then call('UNLINK', REF_COUNT .. s.id) end
   save(s, 'last_disconnect', seconds(at_ms))
   call('ZREM', ACTIVE, s.id)
   put(DISCONNECTED, at_ms / 1000, s.id)
@@ -179,24 +185,52 @@ local function read(id, key)
   return s
 end
 
+-- The same of a key that anybody may have written: false if it is nothing that we know.
+-- Any other failure is one of the store, and says nothing about the key.
+local function read_any(id, key)
+  local is_whole, s = pcall(read, id, key)
+  if is_whole then return true, s end
+  local text = type(s) == 'table' and s.err or tostring(s)
+  if string.find(text, 'WRONGTYPE', 1, true) or string.find(text, 'data string', 1, true) then return false end
+  error(s, 0)
+end
+
 -- When an older program says that a session was left: it wrote seconds here, and
 -- milliseconds there.
 local function left_ms(s)
   return math.floor(s.left < 100000000000 and s.left * 1000 or s.left)
 end
 
+-- What an older program has counted, if it is a number.
+local function ref_count(s)
+  local count = redis.pcall('GET', REF_COUNT .. s.id)
+  return type(count) == 'string' and tonumber(count) or 0
+end
+
+-- Whether an older program has left a session active: either by its field or by its
+-- counter, which is what it looks at before it deletes one.
+local function is_held_there(s)
+  return s.left == 0 or ref_count(s) > 0
+end
+
 -- Takes a session over from an older program. Who holds it cannot be known: they have
 -- `migration_ms` to come back.
 local function adopt(s)
+  if s.disconnected == 0 and s.deadline > now_ms then
+    -- Somebody holds it here, whatever was left there.
+    save(s, 'last_disconnect', 0)
+    return
+  end
   if s.claimed ~= 0 then
     -- Its side effects may have run: that cannot be taken back.
     save(s, 'last_disconnect', seconds(s.disconnected))
     return
   end
+  local is_held = is_held_there(s)
   drop_holders(s)
   s.generation, s.renewed = s.generation + 1, -RENEWED_MS
   local left = math.min(left_ms(s), now_ms)
-  if left > 0 then
+  if not is_held then
     s.seen, s.deadline, s.disconnected = left, 0, left
     save(s, 'last_disconnect', seconds(left))
     call('ZREM', ACTIVE, s.id)

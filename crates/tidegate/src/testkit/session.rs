@@ -80,7 +80,8 @@ impl SessionModel {
     }
 
     fn now(&mut self, clock: u64) -> u64 {
-        self.latest = if self.latest > self.far(clock) { clock } else { self.latest.max(clock) };
+        let tolerated = Self::ms(self.options.retention).min(600_000);
+        self.latest = if self.latest > clock + tolerated { clock } else { self.latest.max(clock) };
         self.latest
     }
 

@@ -484,3 +484,17 @@ async fn partitions_share_the_sessions() {
     assert_eq!(reaped, 50);
     assert_eq!(space.sessions.mend().finish().await.unwrap().faults(), 0);
 }
+
+/// A clock that was days ahead for a moment stops nothing once it is right again.
+#[tokio::test]
+async fn a_clock_that_was_ahead_for_a_moment_does_not_stop_a_space() {
+    for space in Space::everywhere(|_| {}).await {
+        space.set(START_MS + 6 * 24 * 3_600_000);
+        space.sessions.counts().await.unwrap();
+        space.set(START_MS);
+        space.left("b").await;
+        space.clock.advance_ms(GRACE);
+        assert_eq!(space.sessions.counts().await.unwrap().orphans, 1, "{}", space.on);
+        assert_eq!(space.sessions.cleanup().await.unwrap().deleted, 1, "{}", space.on);
+    }
+}

@@ -178,7 +178,7 @@ impl Pair {
     async fn move_to(&mut self, at_ms: u64) -> Result<(), TestCaseError> {
         let at_ms = at_ms.clamp(START_MS - LONGEST_MS, START_MS + LONGEST_MS);
         let retention_ms = self.space.sessions.options().retention.as_millis() as u64;
-        if at_ms + retention_ms < self.now() {
+        if at_ms + retention_ms.min(600_000) < self.now() {
             // Who has fallen silent by the later clock is written down: when leases that
             // have ended are forgotten is nobody's concern otherwise.
             self.gets().await?;

@@ -378,13 +378,12 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     ]);
     space.clock.advance_ms(10_000);
     let mended = old.mend().await;
-    // It has also found the one that was claimed, and has left it.
-    assert_eq!((mended.adopted_active, mended.adopted_disconnected), (2, 1), "{mended:?}");
+    // It has also found the one that was claimed, and the one that is held, and has left them.
+    assert_eq!((mended.adopted_active, mended.adopted_disconnected), (1, 0), "{mended:?}");
     let session = space.get(resumed).await;
     assert_eq!((session.state, session.generation.get()), (State::Active, 3), "it was resumed");
     let session = space.get(left).await;
-    assert_eq!((session.state, session.last_disconnect), (State::Disconnected, Some(ms(second * 1000))));
-    assert_eq!(session.generation.get(), 2);
+    assert_eq!((session.state, session.generation.get()), (State::Active, 1), "somebody holds it here");
     assert_eq!(space.get(again).await.generation.get(), 1, "nothing came of it");
     assert_eq!(sessions.get(deleted).await.unwrap(), None);
     assert_eq!(space.get(claimed).await.state, State::Claimed, "its side effects may have run");
@@ -392,8 +391,64 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     // The one that it has deleted has left us its broadcaster, as the older program does.
     assert_eq!(sessions.find(key("d")).await.unwrap(), None);
     assert_eq!(old.examine().await.faults(), 0);
+    // Nobody holds it here any more, and there it was left.
+    space.clock.advance_ms(LEASE);
+    let later = space.clock.now().as_millis() / 1000 - 1;
+    old.old_program(&[format!("HSET session:{left} last_disconnect {later}")]);
+    let session = space.get(left).await;
+    assert_eq!((session.state, session.last_disconnect), (State::Disconnected, Some(ms(later * 1000))));
+    assert_eq!(session.generation.get(), 2);
     // Who holds what the older program resumed is not known: they have their time.
     space.clock.advance_ms(MIGRATION + GRACE + LEASE);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 3);
     assert_eq!(sessions.counts().await.unwrap().active, 0);
+}
+
+/// What an older program counts is what keeps it from deleting a session.
+#[tokio::test]
+async fn a_session_that_is_counted_as_held_is_taken_over_as_active() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    let id = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+    let hour_ago = START_MS / 1000 - 3600;
+    old.old_program(&[
+        format!("HSET session:{id} broadcaster_user_id b value 1 last_disconnect {hour_ago}"),
+        format!("SET ref_count:{id} 2"),
+        format!("SET broadcaster:b {id}"),
+    ]);
+    assert_eq!(old.mend().await.adopted_active, 1);
+    assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
+    let id: SessionId = id.parse().unwrap();
+    assert_eq!(space.get(id).await.state, State::Active);
+    // It does not last for ever, and what was counted ends with it.
+    space.clock.advance_ms(MIGRATION + GRACE);
+    assert_eq!(sessions.cleanup().await.unwrap().deleted, 1);
+    assert_eq!(old.examine().await.faults(), 0);
+}
+
+/// Late writes leave hashes that are no sessions: they end as well.
+#[tokio::test]
+async fn what_a_late_write_has_left_gets_an_end() {
+    let old = Old::with(0).await;
+    old.old_program(&["HSET session:67e55044-10b1-426f-9247-bb680e5fe0c8 value 1 last_update 5".to_owned()]);
+    assert_eq!(old.mend().await.ended, 1);
+    assert_eq!(old.examine().await.faults(), 0);
+    assert_eq!(old.server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// A mapping that names no session must not keep a broadcaster from a new one.
+#[tokio::test]
+async fn a_mapping_to_something_else_is_replaced() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    for (number, id) in ["user-session-1", "67E55044-10B1-426F-9247-BB680E5FE0C8"].iter().enumerate() {
+        let name = format!("b{number}");
+        old.old_program(&[
+            format!("HSET session:{id} broadcaster_user_id {name} value 1 last_disconnect 0"),
+            format!("SET broadcaster:{name} {id}"),
+        ]);
+        assert_eq!(sessions.find(key(&name)).await.unwrap(), None);
+        let made = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+        assert_eq!(space.get(made.id).await.broadcaster, name);
+    }
 }

@@ -9,7 +9,7 @@ use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer};
 use tidegate::{ErrorKind, Key, Result, Tidegate};
 
 use crate::outage::until;
-use crate::session::{GRACE, START_MS, Space, key, ms, options};
+use crate::session::{GRACE, LEASE, START_MS, Space, key, ms, options};
 use crate::session_flaws::{does, raw};
 
 async fn sessions_on(url: &str) -> (Tidegate, Sessions) {
@@ -242,4 +242,43 @@ async fn a_broken_session_fails_alone() {
     assert_eq!(claims.swept.invalid, 2);
     let mended = space.sessions.mend().finish().await.unwrap();
     assert_eq!((mended.invalid, mended.faults()), (2, 0), "{mended:?}");
+}
+
+/// While the store was away nobody could say that they are still there: when it is back
+/// they have the length of a lease to do so, before anything is reaped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_outage_those_who_are_still_there_can_say_so_first() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let clock = ManualClock::at(ms(START_MS));
+    let mut set = StoreOptions::default();
+    set.clock = clock.clone().into();
+    let gate = Tidegate::open_with(&proxy.url(), set).await.unwrap();
+    let sessions = gate.sessions("sessions", options(|_| {})).unwrap();
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    proxy.set(Fault::Cut);
+    until("the fault is noticed", async || sessions.heartbeat(id, key("h")).await.err()).await;
+    // Longer than its lease and its grace.
+    clock.advance_ms(LEASE + GRACE + 1000);
+    proxy.set(Fault::None);
+    let claims = until("the store is back", async || sessions.claim(9).await.ok()).await;
+    assert_eq!(claims.claims, []);
+    assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
+    clock.advance_ms(LEASE - 1);
+    assert_eq!(sessions.claim(9).await.unwrap().claims, []);
+    assert_eq!(sessions.resume(id, key("h")).await.unwrap().unwrap().generation.get(), 2);
+    // Whoever does not come back is reaped after all.
+    clock.advance_ms(LEASE + GRACE);
+    assert_eq!(sessions.claim(9).await.unwrap().claims.len(), 1);
+}
+
+/// A server whose memory is full can still be looked at.
+#[tokio::test]
+async fn a_full_server_tells_what_it_has() {
+    let server = RedisServer::start();
+    let (_gate, sessions) = sessions_on(&server.url()).await;
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    does(&mut server.connection(), &["CONFIG SET maxmemory 1"]);
+    assert_eq!(sessions.counts().await.unwrap().active, 1);
+    assert_eq!(sessions.get(id).await.unwrap().unwrap().ref_count, 1);
 }

@@ -54,6 +54,7 @@ impl<'a> Walk<'a> {
         // Whoever walks through a store was not asked to reap what is on it.
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
+        space.options.reconcile_interval = 60 * LATER;
         let gate = settings.store.open().await.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
         let sessions = space.open(&gate).map_err(told)?;
