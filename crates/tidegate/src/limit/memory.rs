@@ -76,25 +76,38 @@ pub(super) struct Counted<R: Rule> {
     overflow: Mutex<R::State>,
 }
 
+#[inline(always)]
+fn charge<R: Rule>(rule: &R, state: &mut R::State, now_ms: u64, ask: Ask, tally: &mut Tally<'_>) -> Verdict {
+    let verdict = rule.take(state, now_ms, ask);
+    let admitted = verdict.is_admitted();
+    *tally.admitted += u64::from(admitted);
+    *tally.rejected += u64::from(!admitted);
+    verdict
+}
+
 impl<R: Rule> Counted<R> {
     fn new(rule: R, max_keys: usize, slack_ms: u64) -> Self {
         Self { rule, table: Table::new(max_keys, slack_ms), overflow: Mutex::default() }
     }
 
     /// Charges if it fits; what to say, and to whom. `ask` is made where it is used:
-    /// what a closure holds is written to memory first.
+    /// what a closure holds is written to memory first. And a key that is there is not
+    /// charged by a closure: that would be one function too many.
     #[inline(always)]
-    fn take(&self, key: Key<'_>, now: Timestamp, ask: impl FnOnce() -> Ask) -> Lookup<(Verdict, u32)> {
+    fn take(&self, key: Key<'_>, now: Timestamp, ask: impl Fn() -> Ask) -> Lookup<(Verdict, u32)> {
         let Self { rule, table, .. } = self;
         let now_ms = now.as_millis();
-        let take = move |state: &mut R::State, subject: u32, tally: &mut Tally<'_>| {
-            let verdict = rule.take(state, now_ms, ask());
-            let admitted = verdict.is_admitted();
-            *tally.admitted += u64::from(admitted);
-            *tally.rejected += u64::from(!admitted);
-            ((verdict, subject), admitted || R::RECORDS_ALL)
-        };
-        table.upsert(&rule.entry(key.as_str(), now_ms), now, rule, take)
+        let key = rule.entry(key.as_str(), now_ms);
+        let mut held = table.hold(&key);
+        if let Some((state, subject, mut tally)) = held.entry() {
+            return Lookup::Found((charge(rule, state, now_ms, ask(), &mut tally), subject));
+        }
+        let hash = held.hash;
+        drop(held);
+        table.insert(hash, &key, now, rule, |state, subject, tally| {
+            let verdict = charge(rule, state, now_ms, ask(), tally);
+            ((verdict, subject), verdict.is_admitted() || R::RECORDS_ALL)
+        })
     }
 }
 

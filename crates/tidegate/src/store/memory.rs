@@ -90,6 +90,22 @@ const SWEPT_BY_INSERT: usize = 2;
 /// Entries that are looked at to make room at the cap.
 const SWEPT_AT_THE_CAP: usize = 1024;
 
+/// What a table has of a key, locked.
+pub(crate) struct Held<'a, T> {
+    slots: MutexGuard<'a, Slots<T>>,
+    slot: Option<u32>,
+    pub(crate) hash: u64,
+}
+
+impl<T: Entry> Held<'_, T> {
+    /// The entry, its [`subject`](Table::subject) and the shard's counters.
+    #[inline(always)]
+    pub(crate) fn entry(&mut self) -> Option<(&mut T, u32, Tally<'_>)> {
+        let (entry, tally) = self.slots.entry_and_tally(self.slot?);
+        Some((entry, self.hash as u32, tally))
+    }
+}
+
 /// Whether a key could be had.
 pub(crate) enum Lookup<R> {
     Found(R),
@@ -139,20 +155,28 @@ impl<T: Entry> Table<T> {
         context: &T::Context,
         change: impl FnOnce(&mut T, u32, &mut Tally<'_>) -> (R, bool),
     ) -> Lookup<R> {
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        let mut guard = shard.slots.lock();
-        let slots = &mut *guard;
-        if let Some(slot) = slots.find(hash, key) {
-            let (entry, mut tally) = slots.entry_and_tally(slot);
-            return Lookup::Found(change(entry, hash as u32, &mut tally).0);
+        let mut held = self.hold(key);
+        let Held { hash, .. } = held;
+        if let Some((entry, subject, mut tally)) = held.entry() {
+            return Lookup::Found(change(entry, subject, &mut tally).0);
         }
-        drop(guard);
+        drop(held);
         self.insert(hash, key, now, context, change)
     }
 
+    /// The entry of `key`, if there is one, while nobody else has it. Nothing else of the
+    /// table may be asked meanwhile.
+    #[inline(always)]
+    pub(crate) fn hold(&self, key: &str) -> Held<'_, T> {
+        let hash = self.hasher.hash_one(key);
+        let slots = self.shard(hash).slots.lock();
+        let slot = slots.find(hash, key);
+        Held { slots, slot, hash }
+    }
+
+    /// [`upsert`](Self::upsert) of a key that was not there a moment ago.
     #[inline(never)]
-    fn insert<R>(
+    pub(crate) fn insert<R>(
         &self,
         hash: u64,
         key: &str,
@@ -294,9 +318,15 @@ pub(crate) struct Tally<'a> {
 }
 
 impl<T: Entry> Slots<T> {
-    #[inline]
+    /// A loop of our own, since a closure is not always inlined into the table's.
+    #[inline(always)]
     fn find(&self, hash: u64, key: &str) -> Option<u32> {
-        self.table.find(hash, |slot| same(&self.at(*slot).key, key)).copied()
+        for slot in self.table.iter_hash(hash) {
+            if same(&self.at(*slot).key, key) {
+                return Some(*slot);
+            }
+        }
+        None
     }
 
     #[inline]
