@@ -19,6 +19,7 @@ use tidegate::testkit::{Fault, FaultProxy, RedisServer, unique};
 use tidegate::{AfterLoss, Cost, Key, Name, Outage, Tidegate};
 
 use crate::kit::{CLUSTER, REDIS};
+use crate::outage::until;
 
 const NODES: u32 = 8;
 const CAPACITY: u64 = 10_000;
@@ -247,13 +248,8 @@ async fn remaining(limit: &Limit) -> u64 {
 
 /// Until a task in the background has done its part.
 async fn becomes(limit: &Limit, expected: u64) {
-    for _ in 0..500 {
-        if remaining(limit).await == expected {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} remain, not {expected}", remaining(limit).await);
+    let what = format!("{expected} remain");
+    until(&what, async || (remaining(limit).await == expected).then_some(())).await;
 }
 
 /// Runs of scripts so far.
