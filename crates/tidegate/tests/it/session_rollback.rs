@@ -206,23 +206,39 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
             }
             // A process that dies between its two steps.
             4 => old.old_program(&[format!("HSET session:{id} last_disconnect 0")]),
-            5 => drop(sessions.resume(id, key("h")).await.unwrap()),
-            6 => drop(sessions.connect(id, key("i")).await.unwrap()),
-            7 => drop(sessions.disconnect(id, key("h")).await.unwrap()),
-            8 => drop(sessions.heartbeat(id, key("i")).await.unwrap()),
-            9 => drop(sessions.update(id, "ours", None).await.unwrap()),
+            5 => {
+                let _ = sessions.resume(id, key("h")).await.unwrap();
+            }
+            6 => {
+                let _ = sessions.connect(id, key("i")).await.unwrap();
+            }
+            7 => {
+                let _ = sessions.disconnect(id, key("h")).await.unwrap();
+            }
+            8 => {
+                let _ = sessions.heartbeat(id, key("i")).await.unwrap();
+            }
+            9 => {
+                let _ = sessions.update(id, "ours", None).await.unwrap();
+            }
             10 => {
                 let found = sessions.claim(1000).await.unwrap().claims;
                 claims.extend(found.iter().filter(|it| it.id == id).map(|it| it.generation));
             }
             11 => {
                 for generation in &claims {
-                    drop(sessions.ack(id, *generation).await.unwrap());
+                    let _ = sessions.ack(id, *generation).await.unwrap();
                 }
             }
-            12 => drop(sessions.delete(id).await.unwrap()),
-            13 => drop(sessions.cleanup().await.unwrap()),
-            14 => drop(old.mend().await),
+            12 => {
+                let _ = sessions.delete(id).await.unwrap();
+            }
+            13 => {
+                let _ = sessions.cleanup().await.unwrap();
+            }
+            14 => {
+                let _ = old.mend().await;
+            }
             15 => space.clock.advance_ms(LEASE + GRACE),
             16 => space.clock.advance_ms(MIGRATION / 2 + CLAIM),
             _ => {}
@@ -252,13 +268,13 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
     }
     // Nobody comes any more, here or there: all of it ends.
     for _ in 0..3 {
-        drop(sessions.cleanup().await.unwrap());
+        let _ = sessions.cleanup().await.unwrap();
         old.mend().await;
         space.clock.advance_ms(MIGRATION + LEASE + GRACE + CLAIM);
     }
     sessions.cleanup().await.unwrap();
     // One that was claimed too often waits for somebody.
-    drop(sessions.delete(id).await.unwrap());
+    let _ = sessions.delete(id).await.unwrap();
     if let Some(left) = triple() {
         return Err(format!("{left:?} is left"));
     }
