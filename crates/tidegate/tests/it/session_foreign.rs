@@ -175,8 +175,8 @@ async fn remnants_of_the_older_program_are_recognised() {
     assert_eq!(mended, found, "what was foretold");
     assert_eq!((mended.adopted_active, mended.adopted_disconnected), (times.len() as u64 + 1, 1));
     assert_eq!(old.examine().await.faults(), 0);
-    for number in 0..times.len() {
-        assert_eq!(space.get(id(number)).await.state, State::Active, "{}", times[number]);
+    for (number, time) in times.iter().enumerate() {
+        assert_eq!(space.get(id(number)).await.state, State::Active, "{time}");
     }
     space.clock.advance_ms(MIGRATION + GRACE);
     assert_eq!(space.sessions.cleanup().await.unwrap().deleted, times.len() as u64 + 2);

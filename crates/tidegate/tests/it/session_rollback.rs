@@ -99,7 +99,7 @@ async fn every_change_there_is_another_hand() {
     ];
     space.clock.advance_ms(LEASE - 1);
     for change in changes {
-        old.old_program(&[change.clone()]);
+        old.old_program(std::slice::from_ref(&change));
         space.clock.advance_ms(1);
         assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
         assert_eq!(space.get(id).await.state, State::Active, "{change}");
