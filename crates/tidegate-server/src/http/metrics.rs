@@ -39,11 +39,12 @@ pub(crate) enum Operation {
     SessionAck,
     SessionCleanup,
     SessionRetry,
+    SessionRenew,
 }
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 27] = [
         "take",
         "take_all",
         "peek",
@@ -70,6 +71,7 @@ impl Operation {
         "session_ack",
         "session_cleanup",
         "session_retry",
+        "session_renew",
     ];
 }
 

@@ -105,13 +105,24 @@ pub struct StoreSettings {
 impl StoreSettings {
     /// Opens the store. One that is away is no error.
     pub async fn open(&self) -> Result<Tidegate, SettingsError> {
-        self.open_by(Clock::system()).await
+        self.open_with(StoreOptions::default()).await
     }
 
     /// The same, with a clock of the caller's.
     pub async fn open_by(&self, clock: Clock) -> Result<Tidegate, SettingsError> {
         let mut options = StoreOptions::default();
         options.clock = clock;
+        self.open_with(options).await
+    }
+
+    /// The same, to look at it and write nothing.
+    pub async fn open_read_only(&self) -> Result<Tidegate, SettingsError> {
+        let mut options = StoreOptions::default();
+        options.read_only = true;
+        self.open_with(options).await
+    }
+
+    async fn open_with(&self, mut options: StoreOptions) -> Result<Tidegate, SettingsError> {
         options.namespace = self.namespace.clone();
         options.partitions = self.partitions;
         options.deadline = self.deadline;

@@ -8,8 +8,8 @@ use compact_str::CompactString;
 
 use super::options::{Bounds, STAMP_MS};
 use super::types::{
-    Activated, Answer, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session, SessionId,
-    State,
+    Activated, Answer, Counts, Found, Generation, Hold, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, State,
 };
 use crate::clock::Timestamp;
 
@@ -320,6 +320,11 @@ impl Partition {
         let entry = self.sessions.get(&id)?;
         let is_orphan = entry.left_ms.is_some_and(|left_ms| left_ms + self.bounds.grace_ms <= now_ms);
         let held = entry.holders.iter().filter(|(name, ends_ms)| !name.is_empty() && **ends_ms > now_ms);
+        let hold = |(name, ends_ms): (&CompactString, &u64)| Hold {
+            holder: name.to_string(),
+            until: Timestamp::from_millis(*ends_ms),
+        };
+        let holders: Vec<_> = held.map(hold).collect();
         Some(Session {
             id,
             broadcaster: entry.broadcaster.to_string(),
@@ -333,7 +338,9 @@ impl Partition {
                 _ => State::Disconnected,
             },
             generation: Generation(entry.generation),
-            ref_count: held.count() as u64,
+            ref_count: holders.len() as u64,
+            holders,
+            held_until: entry.left_ms.is_none().then(|| Timestamp::from_millis(entry.deadline_ms())),
             last_disconnect: entry.left_ms.map(Timestamp::from_millis),
             last_update: Timestamp::from_millis(entry.updated_s * 1000),
             last_seen: Timestamp::from_millis(entry.seen_ms),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
 use crate::session::{
-    Activated, Answer, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session, SessionId,
-    SessionOptions, State,
+    Activated, Answer, Counts, Found, Generation, Hold, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, SessionOptions, State,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -304,7 +304,11 @@ impl SessionModel {
                 _ => State::Disconnected,
             },
             generation: Generation::new(it.generation),
-            ref_count: live.count() as u64,
+            ref_count: live.clone().count() as u64,
+            holders: live
+                .map(|(name, ends)| Hold { holder: name.clone(), until: Timestamp::from_millis(*ends) })
+                .collect(),
+            held_until: it.left.is_none().then(|| Timestamp::from_millis(it.deadline())),
             last_disconnect: it.left.map(Timestamp::from_millis),
             last_update: Timestamp::from_millis(it.updated * 1000),
             last_seen: Timestamp::from_millis(it.seen),

@@ -5,13 +5,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use tidegate::session::State as Stand;
 
-use super::ask::{Acks, Claim};
+use super::ask::{Acks, Claim, attempt_of, generation_of};
 use super::holders::nothing;
 use super::one::Path;
 use super::{granted, ok, told_reaped as told};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
 use crate::http::path::{Found, decoded};
+use crate::http::problem::Problem;
 use crate::http::query::Query;
 use crate::http::{App, body};
 
@@ -60,9 +61,34 @@ pub(super) async fn cleanup(
     let _timed = app.metrics().timed(Operation::SessionCleanup);
     let space = decoded(path)?;
     let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
+    let is_dry = Query::parse(uri.query(), &["dry_run"])?.flag("dry_run")?;
     nothing(&app, &headers, body).await?;
+    if is_dry {
+        return Ok(ok(&told::Foreseen::new(&space, &sessions.counts().await?)));
+    }
     Ok(ok(&told::Cleaned::new(&space, &sessions.cleanup().await?)))
+}
+
+pub(super) async fn renew(
+    State(app): State<App>,
+    path: Found<Path>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let _timed = app.metrics().timed(Operation::SessionRenew);
+    let asked = decoded(path)?;
+    let sessions = app.sessions(&asked.space)?;
+    let query = Query::parse(uri.query(), &["generation", "attempt"])?;
+    let (id, generation, attempt) = (asked.id()?, generation_of(&query)?, attempt_of(&query)?);
+    let (Some(generation), Some(attempt)) = (generation, attempt) else {
+        let why = "`generation` and `attempt` are needed: those of the claim";
+        return Err(Problem::invalid(why.to_owned()));
+    };
+    nothing(&app, &headers, body).await?;
+    let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
+    let (space, generation) = (&*asked.space, generation.get());
+    Ok(ok(&told::Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
 pub(super) async fn retry(

@@ -1,7 +1,7 @@
 //! What is answered about sessions.
 
 use serde::Serialize;
-use tidegate::session::{Activated, Counts, Found, Lease, Left, List, Listed, Session, SessionId};
+use tidegate::session::{Activated, Counts, Found, Hold, Lease, Left, List, Listed, Session, SessionId};
 
 /// An activated session.
 #[derive(Debug, Serialize)]
@@ -37,11 +37,26 @@ pub(super) struct One<'a> {
     state: &'static str,
     generation: u64,
     ref_count: u64,
+    holders: Vec<InHolders<'a>>,
+    /// `null` while nobody holds it.
+    held_until_ms: Option<u64>,
     /// `null` while somebody holds it.
     last_disconnect_ms: Option<u64>,
     last_update_ms: u64,
     last_seen_ms: u64,
     attempts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct InHolders<'a> {
+    holder: &'a str,
+    until_ms: u64,
+}
+
+impl<'a> InHolders<'a> {
+    fn new(hold: &'a Hold) -> Self {
+        Self { holder: &hold.holder, until_ms: hold.until.as_millis() }
+    }
 }
 
 impl<'a> One<'a> {
@@ -55,6 +70,8 @@ impl<'a> One<'a> {
             state: session.state.as_str(),
             generation: session.generation.get(),
             ref_count: session.ref_count,
+            holders: session.holders.iter().map(InHolders::new).collect(),
+            held_until_ms: session.held_until.map(|at| at.as_millis()),
             last_disconnect_ms: session.last_disconnect.map(|at| at.as_millis()),
             last_update_ms: session.last_update.as_millis(),
             last_seen_ms: session.last_seen.as_millis(),

@@ -5,13 +5,14 @@
 --       server that was last seen), lost_ms (when writes were last known to have
 --       been lost, 0 for never), lost_run (the server that was found then)
 -- ARGV  now, partitions, hash, run ('' if unknown), known (1 if this process has
---       seen the marker before), known_run (the server it saw then), ttl_ms
+--       seen the marker before), known_run (the server it saw then), ttl_ms, 1 to write nothing
 -- Returns partitions and hash as stored, and 1 if this call found a loss: a
 --       marker that was there is gone, or the server is not the one that was.
 --       Each server is found only once, whoever comes first.
 local stored = redis.call('HMGET', KEYS[1], 'partitions', 'hash', 'run', 'lost_ms', 'lost_run')
 local partitions, hash = stored[1] or ARGV[2], stored[2] or ARGV[3]
 if partitions ~= ARGV[2] or hash ~= ARGV[3] then return { partitions, hash, 0 } end
+if ARGV[8] == '1' then return { partitions, hash, 0 } end
 
 local run = ARGV[4]
 local function another(seen) return seen and seen ~= '' and run ~= '' and seen ~= run end

@@ -25,6 +25,7 @@ use self::link::{Link, Links, is_cluster};
 pub(crate) use self::script::Script;
 use super::StoreOptions;
 use super::keyspace::Keyspace;
+use super::partitions;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::metrics::StoreMetrics;
@@ -52,6 +53,7 @@ struct Shared {
     random_source: Random,
     deadline: Duration,
     connect_timeout: Duration,
+    is_read_only: bool,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
     random: RandomState,
@@ -89,6 +91,7 @@ impl RedisStore {
             random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
+            is_read_only: options.read_only,
             random: RandomState::new(),
             metrics,
         });
@@ -181,11 +184,13 @@ impl RedisStore {
     /// Renews the markers, so that they outlive whatever is written meanwhile.
     /// One that cannot be reached does not keep the others from it.
     pub(crate) async fn renew_markers(&self) -> Result<()> {
-        let mut renewed = Ok(());
-        for partition in 0..self.shared.keyspace.partitions() {
-            renewed = self.shared.renew(partition).await.and(renewed);
-        }
-        renewed
+        let all = 0..self.shared.keyspace.partitions();
+        partitions::each(all.map(|it| self.shared.renew(it)).collect()).await.into_iter().collect()
+    }
+
+    /// Whether it was opened to look only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.shared.is_read_only
     }
 
     /// Whether every partition's server can be used right now.
@@ -253,9 +258,10 @@ impl Shared {
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
         let known = if seen.read_on > 0 { "1" } else { "0" };
+        let only_read = if self.is_read_only { "1" } else { "0" };
         let ttl = MARKER_TTL.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
-        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl];
+        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, only_read];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
         let (stored, stored_hash, lost): (String, String, u8) = redis::from_redis_value(answer)
             .map_err(|error| Error::internal(format!("the marker: {error}")))?;
