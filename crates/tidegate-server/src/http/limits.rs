@@ -6,6 +6,8 @@ use axum::body::{Body, Bytes};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tidegate::Cost;
+use tidegate::bounds::MAX_COUNT;
 
 use super::App;
 use super::ask::{Refund, Take};
@@ -14,6 +16,7 @@ use super::extract::{Call, Sent};
 use super::metrics::Operation;
 use super::path::Subject;
 use super::problem::Problem;
+use super::query::{FromQuery, Query};
 use super::reply::{Served, json};
 
 pub(super) type Answered = Result<Response, Problem>;
@@ -54,12 +57,28 @@ impl App {
     }
 }
 
-pub(super) async fn peek(call: Call<Subject>) -> Answered {
+/// What a peek asks for.
+#[derive(Debug)]
+pub(super) struct PeekQuery(Cost);
+
+impl FromQuery for PeekQuery {
+    const NAMES: &'static [&'static str] = &["cost"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let cost = query.read("cost", |text| {
+            let cost = text.parse().ok().and_then(|cost| Cost::new(cost).ok());
+            cost.ok_or_else(|| format!("{text:?} is not a cost: whole numbers from 1 to {MAX_COUNT} are"))
+        })?;
+        Ok(Self(cost.unwrap_or(Cost::ONE)))
+    }
+}
+
+pub(super) async fn peek(call: Call<Subject, PeekQuery>) -> Answered {
     let _timed = call.timed(Operation::Peek);
     let served = call.app.limit(&call.path.limit)?;
-    let key = call.path.key()?;
-    let decision = served.limit.peek(key).await?;
-    Ok(served.to_peek(key, &decision))
+    let (key, cost) = (call.path.key()?, call.query.0);
+    let decision = served.limit.peek_for(key, cost).await?;
+    Ok(served.to_peek(key, cost, &decision))
 }
 
 pub(super) async fn refund(call: Call<String>, sent: Sent) -> Answered {
