@@ -1,109 +1,93 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
-use tidegate::session::State as Stand;
+use tidegate::session::{Generation, State as Stand};
 
 use super::ask::{Acks, Claim, attempt_of, generation_of};
-use super::holders::nothing;
 use super::one::Path;
 use super::{granted, ok, told_reaped as told};
+use crate::http::extract::{Call, Sent};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
-use crate::http::{App, body};
+use crate::http::query::{FromQuery, Query};
 
-pub(super) async fn claim(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionClaim);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Claim = if bytes.is_empty() { Claim::default() } else { body::parse(&bytes)? };
-    let claims = sessions.claim(ask.limit(sessions.options().batch)?).await?;
-    Ok(ok(&told::Claimed::new(&space, &claims)))
+/// Whether to say only what would be done.
+#[derive(Debug)]
+pub(super) struct DryRun(bool);
+
+impl FromQuery for DryRun {
+    const NAMES: &'static [&'static str] = &["dry_run"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        Ok(Self(query.flag("dry_run")?))
+    }
 }
 
-pub(super) async fn ack(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionAck);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Acks<'_> = body::parse(&bytes)?;
+/// Which claim is meant.
+#[derive(Debug)]
+pub(super) struct OfClaim {
+    generation: Generation,
+    attempt: u64,
+}
+
+impl FromQuery for OfClaim {
+    const NAMES: &'static [&'static str] = &["generation", "attempt"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        match (generation_of(query)?, attempt_of(query)?) {
+            (Some(generation), Some(attempt)) => Ok(Self { generation, attempt }),
+            _ => {
+                let why = "`generation` and `attempt` are needed: those of the claim";
+                Err(Problem::invalid(why.to_owned()))
+            }
+        }
+    }
+}
+
+pub(super) async fn claim(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionClaim);
+    let sessions = call.app.sessions(&call.path)?;
+    let ask: Claim = sent.parse_if_any()?;
+    let claims = sessions.claim(ask.limit(sessions.options().batch)?).await?;
+    Ok(ok(&told::Claimed::new(&call.path, &claims)))
+}
+
+pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionAck);
+    let sessions = call.app.sessions(&call.path)?;
+    let ask: Acks<'_> = sent.parse()?;
     let claims = ask.claims()?;
     let answers = sessions.ack_many(&claims).await?;
-    Ok(ok(&told::Acked::new(&space, &claims, &answers)))
+    Ok(ok(&told::Acked::new(&call.path, &claims, &answers)))
 }
 
-pub(super) async fn cleanup(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionCleanup);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    let is_dry = Query::parse(uri.query(), &["dry_run"])?.flag("dry_run")?;
-    nothing(&app, &headers, body).await?;
-    if is_dry {
-        return Ok(ok(&told::Foreseen::new(&space, &sessions.counts().await?)));
-    }
-    Ok(ok(&told::Cleaned::new(&space, &sessions.cleanup().await?)))
-}
-
-pub(super) async fn renew(
-    State(app): State<App>,
-    path: Found<Path>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionRenew);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    let query = Query::parse(uri.query(), &["generation", "attempt"])?;
-    let (id, generation, attempt) = (asked.id()?, generation_of(&query)?, attempt_of(&query)?);
-    let (Some(generation), Some(attempt)) = (generation, attempt) else {
-        let why = "`generation` and `attempt` are needed: those of the claim";
-        return Err(Problem::invalid(why.to_owned()));
-    };
-    nothing(&app, &headers, body).await?;
+pub(super) async fn renew(call: Call<Path, OfClaim>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionRenew);
+    let (asked, generation, attempt) = (&call.path, call.query.generation, call.query.attempt);
+    let sessions = call.app.sessions(&asked.space)?;
+    let id = asked.id()?;
+    sent.check_empty()?;
     let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
     let (space, generation) = (&*asked.space, generation.get());
     Ok(ok(&told::Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
-pub(super) async fn retry(
-    State(app): State<App>,
-    path: Found<Path>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionRetry);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
+pub(super) async fn cleanup(call: Call<String, DryRun>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionCleanup);
+    let sessions = call.app.sessions(&call.path)?;
+    sent.check_empty()?;
+    if call.query.0 {
+        return Ok(ok(&told::Foreseen::new(&call.path, &sessions.counts().await?)));
+    }
+    Ok(ok(&told::Cleaned::new(&call.path, &sessions.cleanup().await?)))
+}
+
+pub(super) async fn retry(call: Call<Path>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionRetry);
+    let asked = &call.path;
+    let sessions = call.app.sessions(&asked.space)?;
     let id = asked.id()?;
-    nothing(&app, &headers, body).await?;
+    sent.check_empty()?;
     granted(sessions.retry(id).await)?;
     Ok(ok(&told::Retried { space: &asked.space, id: id.to_string(), state: Stand::Claimed.as_str() }))
 }
