@@ -54,7 +54,7 @@ impl Sessions {
     async fn claim_from(&self, of: &[OnRedis], limit: usize) -> Result<(Claims, Result<()>)> {
         let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
         let mut asked: Vec<_> = (0..of.len()).map(|number| (first + number) % of.len()).collect();
-        let (mut all, mut failed) = (Claims::default(), Ok(()));
+        let (mut all, mut is_more, mut failed) = (Claims::default(), false, Ok(()));
         for _ in 0..MAX_ROUNDS {
             let left = limit - all.claims.len();
             let part = |place: usize| left / asked.len() + usize::from(place < left % asked.len());
@@ -68,19 +68,19 @@ impl Sessions {
                     Err(error) if all.claims.is_empty() => return Err(error),
                     Err(error) => (Vec::new(), Err(error)),
                 };
-            let (mut done, mut more) = (0, Vec::new());
+            let mut more = Vec::new();
             for (part, number, claims) in answers {
-                done += claims.swept.items() + claims.claims.len() as u64;
-                if claims.swept.is_more {
-                    more.push((part, number));
+                // Only its part keeps it from giving more, or it has to look at others first.
+                match claims.swept.is_more && claims.claims.len() == part && part < limit {
+                    true => more.push((part, number)),
+                    false => is_more |= claims.swept.is_more,
                 }
                 all.claims.extend(claims.claims);
                 all.swept += claims.swept;
             }
             failed = failed.and(away);
-            all.swept.is_more = !more.is_empty();
-            let is_stuck = done == 0 && more.iter().all(|(part, _)| *part > 0);
-            if all.claims.len() >= limit || more.is_empty() || is_stuck {
+            all.swept.is_more = is_more || !more.is_empty();
+            if all.claims.len() >= limit || more.is_empty() {
                 break;
             }
             // Those that were asked for the least come first.

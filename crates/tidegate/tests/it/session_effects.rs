@@ -76,7 +76,7 @@ async fn no_more_are_claimed_than_run() {
         });
         let watching = async {
             for done in 0..20 {
-                let at_once = 4.min(20 - done);
+                let at_once = 4_u64.min(20 - done);
                 // Half of them at least are running at any time.
                 until("they run", async || (running.lock().0 >= at_once.div_ceil(2)).then_some(())).await;
                 let counts = space.sessions.counts().await.unwrap();
@@ -175,7 +175,8 @@ async fn partitions_are_visited_together() {
     sessions.claim(100).await.unwrap();
     sessions.counts().await.unwrap();
     let took = monotonic().duration_since(started);
-    assert!(took < delay * PARTITIONS, "{took:?} for three, each of {PARTITIONS}");
+    // There and back, one after another, would be twice as long.
+    assert!(took < delay * PARTITIONS * 3, "{took:?} for three, each of {PARTITIONS}");
     assert_eq!(metric(&gate, "orphan_cleanup_duration_seconds_count"), 2);
     proxy.set(Fault::None);
 }
