@@ -222,7 +222,7 @@ Example:
 
 const REFUND_EXAMPLES: &str = "\
 Example:
-  tidegate limit refund api user_123 191439518785-0-1-1993543933";
+  tidegate limit refund api user_123 191439518785-0-1-5f0c8d21b7e3a94c";
 
 const RESET_EXAMPLES: &str = "\
 Example:

@@ -73,7 +73,8 @@ pub(super) async fn refund(
     let served = app.limit(&name)?;
     let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
     let ask: Refund<'_> = body::parse(&bytes)?;
-    let (receipt, key) = (ask.receipt()?, ask.key()?);
+    let key = ask.key()?;
+    let receipt = served.limit.read_receipt(key, ask.receipt())?;
     let refunded = served.limit.refund(key, receipt).await?;
     Ok(json(StatusCode::OK, &Refunded { refunded }))
 }

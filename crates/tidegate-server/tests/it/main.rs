@@ -21,6 +21,7 @@ mod lifecycle;
 mod on_redis;
 mod outage;
 mod overrides;
+mod receipts;
 mod reservations;
 mod session;
 mod session_alerts;

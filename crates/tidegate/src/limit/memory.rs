@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::hold::At;
 use super::overrides::{Overridden, Override};
+use super::receipt::{Receipt, ReceiptText};
 use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
 use super::rule::Rule;
 use super::sliding::Sliding;
@@ -23,6 +24,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::random::Random;
+use crate::store::Secret;
 use crate::store::memory::{Lookup, Swept, Table, Tally};
 
 /// A limit in this process. Clones share their state.
@@ -56,6 +58,8 @@ pub(super) struct Shared {
     reservations: Table<Book>,
     /// Decisions about keys beyond the cap.
     beyond: Beyond,
+    /// What receipts in text are checked by.
+    secret: Secret,
 }
 
 /// What counts, by algorithm: a closed enum, so that nothing is boxed.
@@ -171,6 +175,7 @@ impl InProcess {
                 overrides,
                 reservations,
                 beyond,
+                secret: Secret::random(),
             }),
         }
     }
@@ -304,6 +309,20 @@ impl InProcess {
             let refund = |state: &mut _| counted.rule.refund(state, now_ms, receipt);
             Ok(counted.table.get(&entry, refund).unwrap_or(0))
         })
+    }
+
+    /// A receipt of `key` as text, to be read by this limit.
+    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> ReceiptText {
+        receipt.to_text(self.shared.secret, "", key.as_str())
+    }
+
+    /// The receipt of `key` that a text is; an error if it is none, or was made up.
+    pub fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        let now_ms = self.shared.clock.now().as_millis();
+        let subject = with!(&self.shared.engine, counted => {
+            counted.table.subject(&counted.rule.entry(key.as_str(), now_ms))
+        });
+        ReceiptText::read(text, self.shared.secret, "", key.as_str(), subject)
     }
 
     /// Forgets what `key` has used; receipts and reservations from before are void.

@@ -42,6 +42,7 @@ mod memory;
 mod overrides;
 #[cfg(feature = "tower")]
 mod problem;
+mod receipt;
 mod redis;
 mod reservation;
 mod rule;
@@ -60,13 +61,14 @@ use self::algorithm::Ask;
 pub use self::all::AllDecision;
 pub(crate) use self::all::take_all;
 pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Suppression, Wait};
+pub use self::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease::LeaseOptions;
 use self::lease::{Leases, Taken};
 pub use self::memory::InProcess;
 pub use self::overrides::Override;
+pub use self::receipt::{Receipt, ReceiptText};
 use self::redis::{Hold, OnRedis};
 use self::reservation::Settle;
 pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
@@ -423,6 +425,24 @@ impl Limit {
                 self.refresh(key);
                 refunded
             }
+        }
+    }
+
+    /// A receipt of `key` as text, to be read by [`read_receipt`](Self::read_receipt) of
+    /// whoever shares the store. None if this process has never reached the store's first
+    /// partition, which knows what texts are checked by.
+    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        match &self.core.backend {
+            Backend::Memory(limit) => Some(limit.receipt_text(key, receipt)),
+            Backend::Redis(limit) => limit.receipt_text(key, receipt),
+        }
+    }
+
+    /// The receipt of `key` that a text is; an error if it is none, or was made up.
+    pub fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.read_receipt(key, text),
+            Backend::Redis(limit) => limit.read_receipt(key, text),
         }
     }
 

@@ -11,9 +11,10 @@ use siphasher::sip::SipHasher24;
 
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::lease::{Grant, Report};
 use super::overrides::Override;
+use super::receipt::{Receipt, ReceiptText};
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
 use super::token::MAX_TICKS;
 use super::usage::MAX_REFUNDS;
@@ -272,6 +273,17 @@ impl OnRedis {
             Value::Int(given_back) => Ok(given_back as u64),
             other => Err(unexpected(&other)),
         }
+    }
+
+    pub(super) fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        Some(receipt.to_text(self.store.secret()?, &self.root, key.as_str()))
+    }
+
+    pub(super) fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        let secret = self.store.secret().ok_or_else(|| {
+            Error::unavailable("the store's first partition, which knows receipts, was never reached")
+        })?;
+        ReceiptText::read(text, secret, &self.root, key.as_str(), self.subject(key))
     }
 
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
