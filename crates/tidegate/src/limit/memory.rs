@@ -10,6 +10,7 @@ use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
 use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::hold::At;
+use super::listing::{self, Cursor, Index, KeyOverride, KeyReservation, Page};
 use super::overrides::{Overridden, Override};
 use super::receipt::{Receipt, ReceiptText};
 use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
@@ -55,7 +56,9 @@ pub(super) struct Shared {
     when_full: WhenFull,
     engine: Engine,
     overrides: Table<Overridden>,
+    overrides_by_end: Index,
     reservations: Table<Book>,
+    pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
     beyond: Beyond,
     /// What receipts in text are checked by.
@@ -173,7 +176,9 @@ impl InProcess {
                 when_full,
                 engine,
                 overrides,
+                overrides_by_end: Index::default(),
                 reservations,
+                pending_by_deadline: Index::default(),
                 beyond,
                 secret: Secret::random(),
             }),
@@ -311,18 +316,23 @@ impl InProcess {
         })
     }
 
-    /// A receipt of `key` as text, to be read by this limit.
-    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> ReceiptText {
-        receipt.to_text(self.shared.secret, "", key.as_str())
+    /// A receipt of `key` as text, to be read by this limit; none if it is not of this key.
+    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        let is_of_key = receipt.subject == self.subject(key);
+        is_of_key.then(|| receipt.to_text(self.shared.secret, "", key.as_str()))
     }
 
     /// The receipt of `key` that a text is; an error if it is none, or was made up.
     pub fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        ReceiptText::read(text, self.shared.secret, "", key.as_str(), self.subject(key))
+    }
+
+    /// What receipts of a key have of it.
+    fn subject(&self, key: Key<'_>) -> u32 {
         let now_ms = self.shared.clock.now().as_millis();
-        let subject = with!(&self.shared.engine, counted => {
+        with!(&self.shared.engine, counted => {
             counted.table.subject(&counted.rule.entry(key.as_str(), now_ms))
-        });
-        ReceiptText::read(text, self.shared.secret, "", key.as_str(), subject)
+        })
     }
 
     /// Forgets what `key` has used; receipts and reservations from before are void.
@@ -352,11 +362,14 @@ impl InProcess {
 
     /// Judges `key` by `rate` instead of the configured one for a while.
     pub fn set_override(&self, key: Key<'_>, rate: Rate, lasting: Duration) -> Result<Override> {
-        let Shared { algorithm, clock, overrides, .. } = &*self.shared;
+        let Shared { algorithm, clock, overrides, overrides_by_end, .. } = &*self.shared;
         let new = Override::new(rate, lasting)?;
         let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
+        overrides_by_end.sweep(now.as_millis());
         let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+            let before_ms = found.until_ms();
             *found = Overridden::from_now(now, terms, new);
+            overrides_by_end.moved(key.as_str(), before_ms, found.until_ms());
             ((), true)
         };
         match overrides.upsert(key.as_str(), now, &(), set) {
@@ -373,8 +386,40 @@ impl InProcess {
 
     /// Ends the override of `key`.
     pub fn clear_override(&self, key: Key<'_>) -> Result<()> {
-        self.shared.overrides.get(key.as_str(), |found| *found = Overridden::default());
+        let Shared { overrides, overrides_by_end, .. } = &*self.shared;
+        overrides.get(key.as_str(), |found| {
+            overrides_by_end.moved(key.as_str(), found.until_ms(), 0);
+            *found = Overridden::default();
+        });
         Ok(())
+    }
+
+    /// The overrides, the first to end first, from behind `after` on: up to `limit`.
+    pub fn overrides(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyOverride>> {
+        let Shared { clock, overrides, overrides_by_end, .. } = &*self.shared;
+        let now = clock.now();
+        listed(overrides_by_end, now, after, limit, |place| {
+            let found = overrides.get(&place.member, |found| found.at(now)).flatten()?;
+            Some(KeyOverride { key: place.member.to_string(), rate: found.rate, lasting: found.lasting })
+        })
+    }
+
+    /// The pending reservations, the first to end first, from behind `after` on: up to
+    /// `limit`.
+    pub fn reservations(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyReservation>> {
+        let Shared { algorithm, clock, reservations, pending_by_deadline, .. } = &*self.shared;
+        algorithm.holding_ms()?;
+        let now = clock.now();
+        listed(pending_by_deadline, now, after, limit, |place| {
+            let (key, id) = listing::key_and_id(&place.member)?;
+            let see = |book: &mut Book| {
+                // Not of a reservation before a reset, which had the same id.
+                let is_it = book.pending_until_ms(id) == place.ends_at_ms;
+                book.see(now.as_millis(), id).filter(|_| is_it)
+            };
+            let reservation = reservations.get(key, see).flatten()?;
+            Some(KeyReservation { key: key.to_owned(), id: id.to_owned(), reservation })
+        })
     }
 
     /// The most permits under such terms.
@@ -390,11 +435,13 @@ impl InProcess {
     fn booked<T>(
         &self,
         key: Key<'_>,
+        id: &str,
         options: &LimitOptions,
         act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
     ) -> Result<T> {
-        let Shared { algorithm, clock, engine, reservations, .. } = &*self.shared;
+        let Shared { algorithm, clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
         let now = clock.now();
+        pending_by_deadline.sweep(now.as_millis());
         let ask = self.by_override(key, now, self.plain(1));
         let LimitOptions { on_lapse, max_reservations, .. } = *options;
         let terms = reservation::Terms {
@@ -404,6 +451,7 @@ impl InProcess {
             on_lapse,
         };
         let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
+            let before_ms = book.pending_until_ms(id);
             let done = match engine {
                 Engine::Sliding(counted) => {
                     act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
@@ -414,6 +462,7 @@ impl InProcess {
                 // It has been asked above how long they hold.
                 Engine::Suppressed(_) | Engine::Token(_) => return (None, false),
             };
+            pending_by_deadline.moved(&listing::member(key, id), before_ms, book.pending_until_ms(id));
             (Some(done), !book.is_empty())
         });
         match found {
@@ -434,7 +483,7 @@ impl InProcess {
         options: &LimitOptions,
     ) -> Result<Reserve> {
         let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
-        self.booked(key, options, |book, holder, terms| {
+        self.booked(key, id, options, |book, holder, terms| {
             book.reserve(holder, terms, id, cost.get(), lasting_ms)
         })?
     }
@@ -447,7 +496,7 @@ impl InProcess {
         options: &LimitOptions,
     ) -> Result<Option<Reservation>> {
         reservation::check_id(id)?;
-        self.booked(key, options, |book, holder, terms| match what {
+        self.booked(key, id, options, |book, holder, terms| match what {
             Settle::Commit => book.commit(holder, terms, id),
             Settle::Release => book.release(holder, terms, id),
             Settle::See => book.see(terms.now_ms, id),
@@ -475,6 +524,8 @@ impl InProcess {
         let keys = with!(&self.shared.engine, counted => counted.table.sweep(now, limit, &counted.rule));
         let overrides = self.shared.overrides.sweep(now, limit, &());
         let reservations = self.shared.reservations.sweep(now, limit, &());
+        self.shared.overrides_by_end.sweep(now.as_millis());
+        self.shared.pending_by_deadline.sweep(now.as_millis());
         let looked_at = keys.looked_at.max(overrides.looked_at).max(reservations.looked_at);
         Swept { looked_at, dropped: keys.dropped }
     }
@@ -538,6 +589,22 @@ impl InProcess {
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
     }
+}
+
+/// A page of what an index knows, as far as `look` finds it.
+fn listed<T>(
+    index: &Index,
+    now: Timestamp,
+    after: Option<&Cursor>,
+    limit: usize,
+    look: impl Fn(&Cursor) -> Option<T>,
+) -> Result<Page<T>> {
+    listing::check(limit)?;
+    let (places, has_more) = index.page(now.as_millis(), after, limit);
+    let looked_to = places.last().filter(|_| has_more).cloned();
+    let look = |place: Cursor| look(&place).map(|it| (place, it));
+    let found = places.into_iter().filter_map(look).collect();
+    Ok(listing::merge(vec![listing::Part { found, looked_to }], limit))
 }
 
 /// One limit of a take from several.

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
+use futures_util::future::join_all;
 use redis::Value;
 use siphasher::sip::SipHasher24;
 
@@ -13,6 +14,7 @@ use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
 use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::lease::{Grant, Report};
+use super::listing::{self, Cursor, KeyOverride, KeyReservation, Page};
 use super::overrides::Override;
 use super::receipt::{Receipt, ReceiptText};
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
@@ -31,6 +33,10 @@ const SLIDING_LUA: &str = include_str!("sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("suppressed.lua");
 const TOKEN_LUA: &str = include_str!("token.lua");
 const CALENDAR_LUA: &str = include_str!("calendar.lua");
+
+/// The index of a limit's overrides, and that of its pending reservations.
+const OVERRIDES_BY_END: &str = "overrides";
+const PENDING: &str = "pending";
 
 /// The scripts of one algorithm.
 struct Scripts {
@@ -61,6 +67,11 @@ static SLIDING: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("sliding", SLI
 static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed", SUPPRESSED_LUA));
 static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
 static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
+const LISTING: &str = include_str!("listing.lua");
+static OVERRIDES: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[RATE, LISTING, include_str!("overrides.lua")]));
+static RESERVATIONS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[LISTING, include_str!("reservations.lua")]));
 static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[RATE, include_str!("override.lua")]));
 static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
     let algorithms = [RATE, SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES];
@@ -165,6 +176,11 @@ impl OnRedis {
         (keys, first)
     }
 
+    /// An index of the limit in a partition.
+    fn index(&self, prefix: &str, index: &str) -> String {
+        format!("{prefix}{}{index}", self.root)
+    }
+
     /// The store's time, as far as we know it.
     fn now_ms(&self) -> u64 {
         let ours = self.store.client_clock().now().as_millis();
@@ -189,15 +205,16 @@ impl OnRedis {
         key: Key<'_>,
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
-        self.run_with(script, key, &[], own).await
+        self.run_with(script, key, &[], None, own).await
     }
 
-    /// The same, with more keys: those of these families.
+    /// The same, with more keys: those of these families, and an index of the limit's.
     async fn run_with(
         &self,
         script: &'static Script,
         key: Key<'_>,
         families: &[&str],
+        index: Option<&str>,
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
         let mut attempts = 0;
@@ -212,7 +229,7 @@ impl OnRedis {
                 script,
                 shared: self.shared[usize::from(with_override)].clone(),
                 key: keys.swap_remove(0),
-                common: Arc::default(),
+                common: index.map(|index| self.index(&place.prefix, index)).into_iter().collect(),
                 items: 1,
                 more_keys,
                 own: own(first),
@@ -276,7 +293,9 @@ impl OnRedis {
     }
 
     pub(super) fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
-        Some(receipt.to_text(self.store.secret()?, &self.root, key.as_str()))
+        let is_of_key = receipt.subject == self.subject(key);
+        let secret = self.store.secret().filter(|_| is_of_key)?;
+        Some(receipt.to_text(secret, &self.root, key.as_str()))
     }
 
     pub(super) fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
@@ -289,7 +308,7 @@ impl OnRedis {
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
         let families = ["reservations", "reservations_due", "leases"];
         let own = |first: u64| vec![first.to_compact_string()];
-        match self.run_with(&self.scripts().reset, key, &families, own).await? {
+        match self.run_with(&self.scripts().reset, key, &families, None, own).await? {
             Value::Int(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -305,7 +324,7 @@ impl OnRedis {
     ) -> Result<Reserve> {
         let lasting_ms = reservation::check(id, lasting, self.algorithm.holding_ms()?)?;
         let max = options.max_reservations;
-        let value = self.reservations(key, id, "reserve", cost.get(), lasting_ms, options).await?;
+        let value = self.reservation_call(key, id, "reserve", cost.get(), lasting_ms, options).await?;
         match booked(&value)? {
             Booked::Reservation(reservation) => Ok(reservation.into()),
             Booked::OtherCost(other) => Err(reservation::conflict(id, cost.get(), other)),
@@ -327,7 +346,7 @@ impl OnRedis {
     ) -> Result<Option<Reservation>> {
         reservation::check_id(id)?;
         self.algorithm.holding_ms()?;
-        let value = self.reservations(key, id, what.as_str(), 0, 0, options).await?;
+        let value = self.reservation_call(key, id, what.as_str(), 0, 0, options).await?;
         match booked(&value)? {
             Booked::Reservation(reservation) => Ok(Some(reservation)),
             Booked::Unknown => Ok(None),
@@ -339,7 +358,7 @@ impl OnRedis {
         }
     }
 
-    async fn reservations(
+    async fn reservation_call(
         &self,
         key: Key<'_>,
         id: &str,
@@ -354,9 +373,11 @@ impl OnRedis {
             let numbers =
                 [first, cost, lasting_ms, gives_back, options.max_reservations as u64, remembered_ms];
             let texts = [CompactString::from(what), CompactString::from(id)];
-            texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).collect()
+            let member = [listing::member(key, id)];
+            texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).chain(member).collect()
         };
-        self.run_with(&self.scripts().reserve, key, &["reservations", "reservations_due"], own).await
+        let families = ["reservations", "reservations_due"];
+        self.run_with(&self.scripts().reserve, key, &families, Some(PENDING), own).await
     }
 
     /// The clock that a lease ends by: a test's own, if it set one.
@@ -389,7 +410,7 @@ impl OnRedis {
             }
             own
         };
-        let value = self.run_with(&self.scripts().lease, key, &["leases"], own).await?;
+        let value = self.run_with(&self.scripts().lease, key, &["leases"], None, own).await?;
         if let Ok(Reply::Held(held_ms)) = reply(&value) {
             let capacity = self.algorithm.capacity();
             let (granted, lasting_ms, free) = (0, 0, 0);
@@ -413,14 +434,15 @@ impl OnRedis {
     /// Sets, ends or tells an override: `new` is how long and what, none to tell.
     async fn override_call(&self, key: Key<'_>, own: [CompactString; 4]) -> Result<Option<Override>> {
         let place = self.store.place(key.as_str());
+        let own = own.into_iter().chain([key.as_str().to_compact_string()]);
         let call = Call {
             script: &OVERRIDE,
             shared: self.override_shared.clone(),
             key: format!("{}{}override:{}", place.prefix, self.root, key.as_str()),
-            common: Arc::default(),
+            common: Arc::new([self.index(&place.prefix, OVERRIDES_BY_END)]),
             items: 1,
             more_keys: Vec::new(),
-            own: own.to_vec(),
+            own: own.collect(),
             now_ms: self.store.set_time_ms(),
         };
         let value = self.store.call(place.partition, call).await?;
@@ -450,6 +472,65 @@ impl OnRedis {
 
     pub(super) async fn clear_override(&self, key: Key<'_>) -> Result<()> {
         self.override_call(key, ["0", "", "", ""].map(CompactString::from)).await.map(|_| ())
+    }
+
+    pub(super) async fn overrides(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyOverride>> {
+        self.list(&OVERRIDES, OVERRIDES_BY_END, "override:", after, limit, |place, left_ms, rate| {
+            let lasting = Duration::from_millis(left_ms);
+            Ok(KeyOverride { key: place.member.to_string(), rate: rate.parse()?, lasting })
+        })
+        .await
+    }
+
+    pub(super) async fn reservations(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<KeyReservation>> {
+        self.algorithm.holding_ms()?;
+        self.list(&RESERVATIONS, PENDING, "reservations:", after, limit, |place, expires_in_ms, cost| {
+            let (key, id) = listing::key_and_id(&place.member).ok_or_else(|| unexpected(&place.member))?;
+            let cost = cost.parse().map_err(|_| unexpected(cost))?;
+            let reservation =
+                Reservation { cost, state: ReservationState::Pending, expires_in_ms, is_new: false };
+            Ok(KeyReservation { key: key.to_owned(), id: id.to_owned(), reservation })
+        })
+        .await
+    }
+
+    /// A page of an index, of all partitions at once.
+    async fn list<T>(
+        &self,
+        script: &'static Script,
+        index: &str,
+        family: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+        read: impl Fn(&Cursor, u64, &str) -> Result<T>,
+    ) -> Result<Page<T>> {
+        listing::check(limit)?;
+        let after_ms = after.map(|after| after.ends_at_ms.to_compact_string()).unwrap_or_default();
+        let after = after.map(|after| after.member.clone()).unwrap_or_default();
+        let calls = (0..self.store.partitions()).map(|partition| {
+            let prefix = self.store.prefix(partition);
+            let family = self.index(&prefix, family).to_compact_string();
+            let call = Call {
+                script,
+                shared: Arc::default(),
+                key: self.index(&prefix, index),
+                common: Arc::default(),
+                items: 1,
+                more_keys: Vec::new(),
+                own: vec![after_ms.clone(), after.clone(), limit.to_compact_string(), family],
+                now_ms: self.store.set_time_ms(),
+            };
+            self.store.call(partition, call)
+        });
+        let mut parts = Vec::new();
+        for answer in join_all(calls).await {
+            parts.push(part(answer?, &read)?);
+        }
+        Ok(listing::merge(parts, limit))
     }
 
     fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {
@@ -566,6 +647,35 @@ pub(super) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Result<Vec<(us
             _ => return Err(unexpected(&value)),
         }
     }
+}
+
+/// What a script says of one partition's page.
+fn part<T>(answer: Value, read: impl Fn(&Cursor, u64, &str) -> Result<T>) -> Result<listing::Part<T>> {
+    let Value::Array(items) = answer else { return Err(unexpected(&answer)) };
+    let place = |ends_at: &Value, member: &Value| match (ends_at, member) {
+        (Value::Int(ends_at_ms), Value::BulkString(member)) => {
+            let member = CompactString::from_utf8(member).map_err(|error| unexpected(&error))?;
+            Ok(Cursor { ends_at_ms: *ends_at_ms as u64, member })
+        }
+        other => Err(unexpected(&other)),
+    };
+    let [has_more, ends_at, member, Value::Int(now_ms), listed @ ..] = &items[..] else {
+        return Err(unexpected(&items));
+    };
+    let looked_to = match has_more {
+        Value::Int(1) => Some(place(ends_at, member)?),
+        _ => None,
+    };
+    let (listed, _) = listed.as_chunks::<3>();
+    let found = listed.iter().map(|[member, ends_at, told]| {
+        let (place, Value::BulkString(told)) = (place(ends_at, member)?, told) else {
+            return Err(unexpected(told));
+        };
+        let left_ms = place.ends_at_ms.saturating_sub(*now_ms as u64);
+        let told = read(&place, left_ms, &String::from_utf8_lossy(told))?;
+        Ok((place, told))
+    });
+    Ok(listing::Part { found: found.collect::<Result<_>>()?, looked_to })
 }
 
 /// What a script says of a reservation.
