@@ -6,23 +6,22 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::WhenFull;
 use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
 use super::decision::{Decision, Quota, Rejected, Source, Wait};
-use super::hold::At;
-use super::listing::{self, Cursor, Index, KeyOverride, KeyReservation, Page};
+use super::listing::Index;
 use super::overrides::{Overridden, Override};
 use super::receipt::{Receipt, ReceiptText};
-use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
+use super::reservation::Book;
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
 use super::token::Token;
 use super::verdict::Verdict;
-use super::{LimitOptions, WhenFull, no_reservations};
 use crate::bounds::{Cost, Rate};
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
 use crate::store::Secret;
@@ -135,6 +134,13 @@ macro_rules! with {
         }
     };
 }
+
+// Behind the macro, which they use.
+mod all;
+mod listing;
+mod reservations;
+
+pub(super) use self::all::{Part, take_all};
 
 impl InProcess {
     /// How many keys are kept unless something else is asked for.
@@ -394,34 +400,6 @@ impl InProcess {
         Ok(())
     }
 
-    /// The overrides, the first to end first, from behind `after` on: up to `limit`.
-    pub fn overrides(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyOverride>> {
-        let Shared { clock, overrides, overrides_by_end, .. } = &*self.shared;
-        let now = clock.now();
-        listed(overrides_by_end, now, after, limit, |place| {
-            let found = overrides.get(&place.member, |found| found.at(now)).flatten()?;
-            Some(KeyOverride { key: place.member.to_string(), rate: found.rate, lasting: found.lasting })
-        })
-    }
-
-    /// The pending reservations, the first to end first, from behind `after` on: up to
-    /// `limit`.
-    pub fn reservations(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyReservation>> {
-        let Shared { algorithm, clock, reservations, pending_by_deadline, .. } = &*self.shared;
-        algorithm.holding_ms()?;
-        let now = clock.now();
-        listed(pending_by_deadline, now, after, limit, |place| {
-            let (key, id) = listing::key_and_id(&place.member)?;
-            let see = |book: &mut Book| {
-                // Not of a reservation before a reset, which had the same id.
-                let is_it = book.pending_until_ms(id) == place.ends_at_ms;
-                book.see(now.as_millis(), id).filter(|_| is_it)
-            };
-            let reservation = reservations.get(key, see).flatten()?;
-            Some(KeyReservation { key: key.to_owned(), id: id.to_owned(), reservation })
-        })
-    }
-
     /// The most permits under such terms.
     pub(super) fn capacity_of(&self, terms: Terms) -> u64 {
         self.shared.algorithm.capacity_of(terms)
@@ -429,78 +407,6 @@ impl InProcess {
 
     pub(super) fn clock(&self) -> &Clock {
         &self.shared.clock
-    }
-
-    /// Does something with the reservations of a key.
-    fn booked<T>(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        options: &LimitOptions,
-        act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
-    ) -> Result<T> {
-        let Shared { algorithm, clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
-        let now = clock.now();
-        pending_by_deadline.sweep(now.as_millis());
-        let ask = self.by_override(key, now, self.plain(1));
-        let LimitOptions { on_lapse, max_reservations, .. } = *options;
-        let terms = reservation::Terms {
-            now_ms: now.as_millis(),
-            remembered_ms: reservation::remembered_ms(algorithm.holding_ms()?),
-            max: max_reservations,
-            on_lapse,
-        };
-        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
-            let before_ms = book.pending_until_ms(id);
-            let done = match engine {
-                Engine::Sliding(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
-                }
-                Engine::Calendar(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
-                }
-                // It has been asked above how long they hold.
-                Engine::Suppressed(_) | Engine::Token(_) => return (None, false),
-            };
-            pending_by_deadline.moved(&listing::member(key, id), before_ms, book.pending_until_ms(id));
-            (Some(done), !book.is_empty())
-        });
-        match found {
-            Lookup::Found(Some(done)) => Ok(done),
-            Lookup::Found(None) => Err(no_reservations(algorithm)),
-            Lookup::Full => {
-                Err(Error::unavailable("there are as many keys with reservations as are allowed"))
-            }
-        }
-    }
-
-    pub(super) fn reserve(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        cost: Cost,
-        lasting: Duration,
-        options: &LimitOptions,
-    ) -> Result<Reserve> {
-        let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
-        self.booked(key, id, options, |book, holder, terms| {
-            book.reserve(holder, terms, id, cost.get(), lasting_ms)
-        })?
-    }
-
-    pub(super) fn settle(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        what: Settle,
-        options: &LimitOptions,
-    ) -> Result<Option<Reservation>> {
-        reservation::check_id(id)?;
-        self.booked(key, id, options, |book, holder, terms| match what {
-            Settle::Commit => book.commit(holder, terms, id),
-            Settle::Release => book.release(holder, terms, id),
-            Settle::See => book.see(terms.now_ms, id),
-        })
     }
 
     pub(super) fn window_size_seconds(&self) -> u64 {
@@ -589,92 +495,4 @@ impl InProcess {
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
     }
-}
-
-/// A page of what an index knows, as far as `look` finds it.
-fn listed<T>(
-    index: &Index,
-    now: Timestamp,
-    after: Option<&Cursor>,
-    limit: usize,
-    look: impl Fn(&Cursor) -> Option<T>,
-) -> Result<Page<T>> {
-    listing::check(limit)?;
-    let (places, has_more) = index.page(now.as_millis(), after, limit);
-    let looked_to = places.last().filter(|_| has_more).cloned();
-    let look = |place: Cursor| look(&place).map(|it| (place, it));
-    let found = places.into_iter().filter_map(look).collect();
-    Ok(listing::merge(vec![listing::Part { found, looked_to }], limit))
-}
-
-/// One limit of a take from several.
-pub(super) struct Part<'a> {
-    pub(super) limit: &'a InProcess,
-    pub(super) ask: Ask,
-}
-
-/// Charges `key` under all of `parts`, or under none; the decision of each, in
-/// order. All states are locked at once, in an order that all callers keep.
-pub(super) fn take_all(parts: &[Part<'_>], key: Key<'_>, now: Timestamp) -> Vec<Decision> {
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
-    let mut decisions = vec![None; parts.len()];
-    descend(parts, &order, key, now, true, &mut decisions);
-    decisions.into_iter().flatten().collect()
-}
-
-/// Judges the first limit of `order`, then the rest with its state still locked;
-/// charges it if all of them fit. Whether they do.
-fn descend(
-    parts: &[Part<'_>],
-    order: &[usize],
-    key: Key<'_>,
-    now: Timestamp,
-    fits_so_far: bool,
-    decisions: &mut [Option<Decision>],
-) -> bool {
-    let Some((index, rest)) = order.split_first() else { return fits_so_far };
-    let Part { limit, ask } = &parts[*index];
-    let ask = limit.by_override(key, now, *ask);
-    with!(&limit.shared.engine, counted => {
-        let Counted { rule, table, overflow } = counted;
-        let now_ms = now.as_millis();
-        let seconds = limit.window_seconds_of(ask.terms);
-        let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
-            // By chance and refused: recorded all the same.
-            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))
-        };
-        let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
-        let entry = rule.entry(key.as_str(), now_ms);
-        let found = table.upsert(&entry, now, rule, |state, subject, tally| {
-            let judged = rule.peek(state, now_ms, ask);
-            let all_fit = go_on(judged.is_admitted());
-            let charged = charge(state, judged.is_admitted(), all_fit);
-            *tally.admitted += u64::from(all_fit);
-            *tally.rejected += u64::from(!all_fit);
-            ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
-        });
-        let (decision, all_fit) = match found {
-            Lookup::Found((verdict, subject, all_fit)) => (verdict.dress(ask.cost, subject, seconds), all_fit),
-            Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
-                go_on(false);
-                limit.count_beyond(false);
-                (limit.no_room(counted, now, ask), false)
-            }
-            Lookup::Full => {
-                let mut state = overflow.lock();
-                let judged = rule.peek(&state, now_ms, ask);
-                let all_fit = go_on(judged.is_admitted());
-                let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
-                limit.count_beyond(all_fit);
-                (verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy), all_fit)
-            }
-        };
-        decisions[*index] = Some(decision);
-        all_fit
-    })
-}
-
-fn records_all<R: Rule>(_: &R) -> bool {
-    R::RECORDS_ALL
 }

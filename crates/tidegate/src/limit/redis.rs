@@ -1,26 +1,30 @@
 //! The limit on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
+mod all;
+mod listing;
+mod reply;
+
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
-use futures_util::future::join_all;
 use redis::Value;
 use siphasher::sip::SipHasher24;
 
+pub(super) use self::all::{Part, take_all};
+use self::reply::{Booked, Reply, asks_again, booked, reply};
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
 use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::lease::{Grant, Report};
-use super::listing::{self, Cursor, KeyOverride, KeyReservation, Page};
+use super::listing::member;
 use super::overrides::Override;
 use super::receipt::{Receipt, ReceiptText};
-use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
+use super::reservation::{self, OnLapse, Reservation, Reserve, Settle};
 use super::token::MAX_TICKS;
 use super::usage::MAX_REFUNDS;
-use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, Rate};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -67,16 +71,7 @@ static SLIDING: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("sliding", SLI
 static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed", SUPPRESSED_LUA));
 static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
 static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
-const LISTING: &str = include_str!("listing.lua");
-static OVERRIDES: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[RATE, LISTING, include_str!("overrides.lua")]));
-static RESERVATIONS: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[LISTING, include_str!("reservations.lua")]));
 static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[RATE, include_str!("override.lua")]));
-static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    let algorithms = [RATE, SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES];
-    Script::new(&[&algorithms[..], &[include_str!("take_all.lua")]].concat())
-});
 
 /// A limit on Redis.
 #[derive(Debug)]
@@ -99,18 +94,6 @@ pub(super) struct OnRedis {
 /// as permits may be spent that were set aside before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold(pub(super) Option<Duration>);
-
-/// What a script says of one item.
-enum Reply {
-    /// What was decided, and the window in seconds if it is not the limit's own.
-    Verdict(Verdict, Option<u64>),
-    /// Refused after a loss, for so long.
-    Held(u64),
-    /// The store's time: ours is off.
-    Elsewhere(u64),
-    /// Send the override's key along.
-    WantsOverride,
-}
 
 impl OnRedis {
     pub(super) fn new(
@@ -373,7 +356,7 @@ impl OnRedis {
             let numbers =
                 [first, cost, lasting_ms, gives_back, options.max_reservations as u64, remembered_ms];
             let texts = [CompactString::from(what), CompactString::from(id)];
-            let member = [listing::member(key, id)];
+            let member = [member(key, id)];
             texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).chain(member).collect()
         };
         let families = ["reservations", "reservations_due"];
@@ -474,65 +457,6 @@ impl OnRedis {
         self.override_call(key, ["0", "", "", ""].map(CompactString::from)).await.map(|_| ())
     }
 
-    pub(super) async fn overrides(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyOverride>> {
-        self.list(&OVERRIDES, OVERRIDES_BY_END, "override:", after, limit, |place, left_ms, rate| {
-            let lasting = Duration::from_millis(left_ms);
-            Ok(KeyOverride { key: place.member.to_string(), rate: rate.parse()?, lasting })
-        })
-        .await
-    }
-
-    pub(super) async fn reservations(
-        &self,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page<KeyReservation>> {
-        self.algorithm.holding_ms()?;
-        self.list(&RESERVATIONS, PENDING, "reservations:", after, limit, |place, expires_in_ms, cost| {
-            let (key, id) = listing::key_and_id(&place.member).ok_or_else(|| unexpected(&place.member))?;
-            let cost = cost.parse().map_err(|_| unexpected(cost))?;
-            let reservation =
-                Reservation { cost, state: ReservationState::Pending, expires_in_ms, is_new: false };
-            Ok(KeyReservation { key: key.to_owned(), id: id.to_owned(), reservation })
-        })
-        .await
-    }
-
-    /// A page of an index, of all partitions at once.
-    async fn list<T>(
-        &self,
-        script: &'static Script,
-        index: &str,
-        family: &str,
-        after: Option<&Cursor>,
-        limit: usize,
-        read: impl Fn(&Cursor, u64, &str) -> Result<T>,
-    ) -> Result<Page<T>> {
-        listing::check(limit)?;
-        let after_ms = after.map(|after| after.ends_at_ms.to_compact_string()).unwrap_or_default();
-        let after = after.map(|after| after.member.clone()).unwrap_or_default();
-        let calls = (0..self.store.partitions()).map(|partition| {
-            let prefix = self.store.prefix(partition);
-            let family = self.index(&prefix, family).to_compact_string();
-            let call = Call {
-                script,
-                shared: Arc::default(),
-                key: self.index(&prefix, index),
-                common: Arc::default(),
-                items: 1,
-                more_keys: Vec::new(),
-                own: vec![after_ms.clone(), after.clone(), limit.to_compact_string(), family],
-                now_ms: self.store.set_time_ms(),
-            };
-            self.store.call(partition, call)
-        });
-        let mut parts = Vec::new();
-        for answer in join_all(calls).await {
-            parts.push(part(answer?, &read)?);
-        }
-        Ok(listing::merge(parts, limit))
-    }
-
     fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {
         let window_size_seconds = self.algorithm.window_size_seconds();
         match reply {
@@ -569,192 +493,6 @@ fn describe(algorithm: &Algorithm, root: &str, hold: Hold) -> Vec<CompactString>
     let terms = algorithm.terms();
     let numbers = terms.iter().chain(numbers).map(|n| n.to_compact_string());
     [hold, root.to_compact_string()].into_iter().chain(numbers).collect()
-}
-
-/// One limit of a take from several.
-pub(super) struct Part<'a> {
-    pub(super) limit: &'a OnRedis,
-    pub(super) ask: Ask,
-}
-
-/// What a script is told of several limits.
-fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) -> Arc<[CompactString]> {
-    let common = [store.clock().slack_ms(), MARKER_TTL.as_millis() as u64, u64::from(with_overrides)];
-    let common = common.into_iter().chain([parts.len() as u64]).map(|n| n.to_compact_string());
-    let limits = parts.iter().flat_map(|Part { limit, .. }| {
-        let name = match limit.algorithm {
-            Algorithm::Suppressed(_) => "suppressed",
-            other => other.name(),
-        };
-        let described = describe(&limit.algorithm, &limit.root, limit.hold);
-        // Beside its numbers it is described by four more.
-        [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
-    });
-    common.chain(limits).collect()
-}
-
-/// Charges `key` under all of `parts`, or under none; the decisions by their place,
-/// or only that of one that refuses for all.
-pub(super) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Result<Vec<(usize, Decision)>> {
-    let Some(Part { limit: one, .. }) = parts.first() else { return Ok(Vec::new()) };
-    let mut attempts = 0;
-    loop {
-        let place = one.store.place(key.as_str());
-        let with_override = parts.iter().any(|part| part.limit.has_overrides.load(Ordering::Relaxed));
-        let (mut keys, mut own) = (Vec::new(), Vec::new());
-        for Part { limit, ask } in parts {
-            let (its, first) = limit.keys(&place.prefix, key, with_override);
-            keys.extend(its);
-            let [a, b] = if ask.remember { ask.terms } else { [0; 2] };
-            own.extend([ask.cost, a, b].map(|n| n.to_compact_string()));
-            own.push(if limit.algorithm.draws() { exact(ask.draw) } else { first.to_compact_string() });
-        }
-        let more_keys = keys.split_off(1);
-        let call = Call {
-            script: &TAKE_ALL,
-            shared: describe_all(parts, &one.store, with_override),
-            key: keys.swap_remove(0),
-            common: Arc::default(),
-            items: 1,
-            more_keys,
-            own,
-            now_ms: one.store.set_time_ms(),
-        };
-        let value = one.store.call(place.partition, call).await?;
-        attempts += 1;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let Some((Value::Int(head), answers)) = items.split_first() else { return Err(unexpected(&value)) };
-        match (head, answers) {
-            // All were judged.
-            (-2 | -1, answers) if answers.len() == parts.len() => {
-                let decide = |(index, (part, it)): (usize, (&Part<'_>, &Value))| {
-                    Ok((index, part.limit.decision(reply(it)?, key, &part.ask)?))
-                };
-                return parts.iter().zip(answers).enumerate().map(decide).collect();
-            }
-            // One refuses everything after a loss; the others were not asked.
-            (index @ 1.., [held]) => {
-                let index = *index as usize - 1;
-                let part = parts.get(index).ok_or_else(|| unexpected(&value))?;
-                return Ok(vec![(index, part.limit.decision(reply(held)?, key, &part.ask)?)]);
-            }
-            (0, [other]) if attempts < 4 => match reply(other)? {
-                Reply::Elsewhere(store_ms) => {
-                    parts.iter().for_each(|part| part.limit.learn_skew(store_ms));
-                }
-                _ => parts.iter().for_each(|part| part.limit.has_overrides.store(true, Ordering::Relaxed)),
-            },
-            _ => return Err(unexpected(&value)),
-        }
-    }
-}
-
-/// What a script says of one partition's page.
-fn part<T>(answer: Value, read: impl Fn(&Cursor, u64, &str) -> Result<T>) -> Result<listing::Part<T>> {
-    let Value::Array(items) = answer else { return Err(unexpected(&answer)) };
-    let place = |ends_at: &Value, member: &Value| match (ends_at, member) {
-        (Value::Int(ends_at_ms), Value::BulkString(member)) => {
-            let member = CompactString::from_utf8(member).map_err(|error| unexpected(&error))?;
-            Ok(Cursor { ends_at_ms: *ends_at_ms as u64, member })
-        }
-        other => Err(unexpected(&other)),
-    };
-    let [has_more, ends_at, member, Value::Int(now_ms), listed @ ..] = &items[..] else {
-        return Err(unexpected(&items));
-    };
-    let looked_to = match has_more {
-        Value::Int(1) => Some(place(ends_at, member)?),
-        _ => None,
-    };
-    let (listed, _) = listed.as_chunks::<3>();
-    let found = listed.iter().map(|[member, ends_at, told]| {
-        let (place, Value::BulkString(told)) = (place(ends_at, member)?, told) else {
-            return Err(unexpected(told));
-        };
-        let left_ms = place.ends_at_ms.saturating_sub(*now_ms as u64);
-        let told = read(&place, left_ms, &String::from_utf8_lossy(told))?;
-        Ok((place, told))
-    });
-    Ok(listing::Part { found: found.collect::<Result<_>>()?, looked_to })
-}
-
-/// What a script says of a reservation.
-enum Booked {
-    Reservation(Reservation),
-    /// The id was used for this cost.
-    OtherCost(u64),
-    TooMany,
-    Unknown,
-    Other(Reply),
-}
-
-fn booked(value: &Value) -> Result<Booked> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let number = |at: usize| match items.get(at) {
-        Some(Value::Int(number)) => Ok(*number as u64),
-        _ => Err(unexpected(value)),
-    };
-    match (number(0)?, items.len()) {
-        (6, 5) => {
-            let state = match number(2)? {
-                0 => ReservationState::Pending,
-                1 => ReservationState::Committed,
-                2 => ReservationState::Released,
-                3 => ReservationState::Lapsed,
-                _ => return Err(unexpected(value)),
-            };
-            let (cost, expires_in_ms, is_new) = (number(1)?, number(3)?, number(4)? == 1);
-            Ok(Booked::Reservation(Reservation { cost, state, expires_in_ms, is_new }))
-        }
-        (7, 2) => Ok(Booked::OtherCost(number(1)?)),
-        (8, 1) => Ok(Booked::TooMany),
-        (9, 1) => Ok(Booked::Unknown),
-        _ => reply(value).map(Booked::Other),
-    }
-}
-
-/// Whether a script has done nothing, for want of other keys.
-fn asks_again(value: &Value) -> Option<Reply> {
-    let Value::Array(items) = value else { return None };
-    match items[..] {
-        [Value::Int(3), Value::Int(store_ms)] => Some(Reply::Elsewhere(store_ms as u64)),
-        [Value::Int(4)] => Some(Reply::WantsOverride),
-        _ => None,
-    }
-}
-
-fn reply(value: &Value) -> Result<Reply> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let mut numbers = [0_u64; 7];
-    if items.len() > numbers.len() {
-        return Err(unexpected(value));
-    }
-    for (number, item) in numbers.iter_mut().zip(items) {
-        *number = match item {
-            Value::Int(it) => *it as u64,
-            // The one number that is not whole, as it is in memory.
-            Value::BulkString(packed) => {
-                let bits = packed.first_chunk().filter(|_| packed.len() == 8);
-                u64::from_le_bytes(*bits.ok_or_else(|| unexpected(value))?)
-            }
-            _ => return Err(unexpected(value)),
-        };
-    }
-    let [code, capacity, remaining, reset_after_ms, a, b, _] = numbers;
-    let seconds = matches!(items.len(), 5 | 7).then(|| numbers[items.len() - 1]);
-    let verdict =
-        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }, seconds));
-    match (code, items.len()) {
-        (1, 6 | 7) => verdict(Outcome::Admitted),
-        (1, 4 | 5) => verdict(Outcome::Fits),
-        (0, 6 | 7) if a as i64 == -1 => verdict(Outcome::NeverFits),
-        (0, 6 | 7) => verdict(Outcome::Rejected),
-        (2, 2) => Ok(Reply::Held(capacity)),
-        (3, 2) => Ok(Reply::Elsewhere(capacity)),
-        (4, 1) => Ok(Reply::WantsOverride),
-        (5, 6) => verdict(if b == 1 { Outcome::LetThrough } else { Outcome::HeldBack }),
-        _ => Err(unexpected(value)),
-    }
 }
 
 /// A number as text from which the same number is read again.
