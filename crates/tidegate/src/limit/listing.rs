@@ -79,7 +79,7 @@ impl FromStr for Cursor {
             let digits: Vec<u8> =
                 hex.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect::<Option<_>>()?;
             // A member is two texts and a length at most.
-            if digits.len() % 2 != 0 || digits.len() > 2 * (2 * MAX_KEY_BYTES + 4) {
+            if !digits.len().is_multiple_of(2) || digits.len() > 2 * (2 * MAX_KEY_BYTES + 4) {
                 return None;
             }
             let bytes = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
