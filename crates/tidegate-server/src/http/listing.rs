@@ -1,16 +1,14 @@
 //! What a limit has of overrides and pending reservations, page by page.
 
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use serde::Serialize;
 use tidegate::limit::{Cursor, KeyOverride, KeyReservation, MAX_PAGE, Page};
 
-use super::App;
+use super::extract::Call;
 use super::limits::Answered;
 use super::metrics::Operation;
-use super::path::{Found, decoded};
 use super::problem::Problem;
-use super::query::Query;
+use super::query::{FromQuery, Query};
 use super::reply::json;
 
 /// How many are told unless asked otherwise.
@@ -33,17 +31,16 @@ struct ReservationRow {
     expires_in_ms: u64,
 }
 
-pub(super) async fn overrides(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
+pub(super) async fn overrides(call: Call<String, PageQuery>) -> Answered {
     #[derive(Serialize)]
-    struct Overrides {
-        limit: String,
+    struct Overrides<'a> {
+        limit: &'a str,
         overrides: Vec<OverrideRow>,
         next: Option<String>,
     }
-    let _timed = app.metrics().timed(Operation::Override);
-    let limit = decoded(path)?;
-    let (after, count) = place(&uri)?;
-    let Page { items, next } = app.limit(&limit)?.limit.overrides(after.as_ref(), count).await?;
+    let _timed = call.timed(Operation::Override);
+    let PageQuery { after, count } = &call.query;
+    let Page { items, next } = call.app.limit(&call.path)?.limit.overrides(after.as_ref(), *count).await?;
     let row = |KeyOverride { key, rate, lasting }| OverrideRow {
         key: subject(key),
         rate: rate.to_string(),
@@ -51,20 +48,19 @@ pub(super) async fn overrides(State(app): State<App>, path: Found<String>, uri: 
         lasting_ms: lasting.as_millis() as u64,
     };
     let (overrides, next) = (items.into_iter().map(row).collect(), next.map(|next| next.to_string()));
-    Ok(json(StatusCode::OK, &Overrides { limit, overrides, next }))
+    Ok(json(StatusCode::OK, &Overrides { limit: &call.path, overrides, next }))
 }
 
-pub(super) async fn reservations(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
+pub(super) async fn reservations(call: Call<String, PageQuery>) -> Answered {
     #[derive(Serialize)]
-    struct Reservations {
-        limit: String,
+    struct Reservations<'a> {
+        limit: &'a str,
         reservations: Vec<ReservationRow>,
         next: Option<String>,
     }
-    let _timed = app.metrics().timed(Operation::Reservation);
-    let limit = decoded(path)?;
-    let (after, count) = place(&uri)?;
-    let Page { items, next } = app.limit(&limit)?.limit.reservations(after.as_ref(), count).await?;
+    let _timed = call.timed(Operation::Reservation);
+    let PageQuery { after, count } = &call.query;
+    let Page { items, next } = call.app.limit(&call.path)?.limit.reservations(after.as_ref(), *count).await?;
     let row = |KeyReservation { key, id, reservation }| ReservationRow {
         key: subject(key),
         id,
@@ -72,7 +68,7 @@ pub(super) async fn reservations(State(app): State<App>, path: Found<String>, ur
         expires_in_ms: reservation.expires_in_ms,
     };
     let (reservations, next) = (items.into_iter().map(row).collect(), next.map(|next| next.to_string()));
-    Ok(json(StatusCode::OK, &Reservations { limit, reservations, next }))
+    Ok(json(StatusCode::OK, &Reservations { limit: &call.path, reservations, next }))
 }
 
 fn subject(key: String) -> Option<String> {
@@ -80,13 +76,21 @@ fn subject(key: String) -> Option<String> {
 }
 
 /// Where a page begins, and how many it may have.
-fn place(uri: &Uri) -> Result<(Option<Cursor>, usize), Problem> {
-    let query = Query::parse(uri.query(), &["limit", "cursor"])?;
-    let count = query.read("limit", |text| {
-        let count = text.parse().ok().filter(|count| (1..=MAX_PAGE).contains(count));
-        count.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_PAGE} are"))
-    })?;
-    let after =
-        query.read("cursor", |text| text.parse().map_err(|error: tidegate::Error| error.to_string()))?;
-    Ok((after, count.unwrap_or(LIMIT)))
+#[derive(Debug)]
+pub(super) struct PageQuery {
+    after: Option<Cursor>,
+    count: usize,
+}
+
+impl FromQuery for PageQuery {
+    const NAMES: &'static [&'static str] = &["limit", "cursor"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let count = query.read("limit", |text| {
+            let count = text.parse().ok().filter(|count| (1..=MAX_PAGE).contains(count));
+            count.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_PAGE} are"))
+        })?;
+        let read = |text: &str| text.parse().map_err(|error: tidegate::Error| error.to_string());
+        Ok(Self { after: query.read("cursor", read)?, count: count.unwrap_or(LIMIT) })
+    }
 }
