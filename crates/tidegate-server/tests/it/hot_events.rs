@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use tidegate_server::http::router;
 use tidegate_server::serve::Ended;
 use tidegate_server::settings::HttpSettings;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower_service::Service as _;
 
 use crate::lifecycle::{Client, Running, start_with};
-use crate::support::{Fixture, START, serving_hot, soon};
+use crate::support::{Fixture, START, bulk, send, serving_hot, soon};
 
 const PATH: &str = "/v1/hot/pages/events";
 
@@ -39,7 +40,10 @@ async fn next(client: &mut Client) -> (String, String, Value) {
 }
 
 async fn watching(running: &Running, query: &str, header: &str) -> Client {
-    let mut client = running.connect().await;
+    watching_by(running.connect().await, query, header).await
+}
+
+async fn watching_by(mut client: Client, query: &str, header: &str) -> Client {
     client.send(&format!("GET {PATH}{query} HTTP/1.1\r\nhost: t\r\n{header}\r\n")).await;
     let head = client.read_until("\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -89,9 +93,9 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
     running.stop().await;
 }
 
-/// What was in the process is gone, and what comes after it is not taken for old.
+/// What was in the process is gone: who comes back is told so, and sees what comes after it.
 #[tokio::test]
-async fn a_position_from_before_a_restart_misses_nothing_after_it() {
+async fn a_position_from_before_a_restart_is_told_what_it_missed() {
     let f = serving_hot(&[]).await;
     for page in 0..5 {
         edits(&f, &format!("p{page}"), 0, 2).await;
@@ -110,8 +114,85 @@ async fn a_position_from_before_a_restart_misses_nothing_after_it() {
     edits(&again, "after", 0, 2).await;
     let running = start_with(HttpSettings::default(), again.app.clone()).await;
     let mut client = watching(&running, "", &format!("last-event-id: {last}\r\n")).await;
+    let (id, name, data) = next(&mut client).await;
+    assert_eq!((name.as_str(), &data["page"], &data["cursor"]), ("missed", &json!(""), &json!(id)));
     assert_eq!(next(&mut client).await.2["page"], "after");
     drop(client);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_position_that_cannot_be_is_a_bad_request() {
+    let f = serving_hot(&[]).await;
+    edits(&f, "a", 0, 2).await;
+    // The test's clock says 2027.
+    let ahead = "4102444800000-0";
+    for (path, header, told) in [
+        (PATH, Some(ahead), "`Last-Event-ID`: the position 4102444800000-0 is ahead of the store's clock"),
+        (PATH, Some("x"), "`Last-Event-ID`: \"x\" is not a position among these events"),
+        (&format!("{PATH}?after={ahead}"), None, "`after`: the position 4102444800000-0 is ahead"),
+        (&format!("{PATH}?after=0-0"), Some(ahead), "`Last-Event-ID`: the position"),
+        (&format!("{PATH}?after="), None, "`after`: \"\" is not a position"),
+    ] {
+        let mut request = Request::get(path);
+        if let Some(header) = header {
+            request = request.header("last-event-id", header);
+        }
+        let answer = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert!(answer.json()["detail"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+    }
+}
+
+/// It reads nothing while far more happens than its connection holds: then it is cut. One
+/// that reads is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_takes_nothing_is_cut() {
+    let f = serving_hot(&["pages.max_tracked=2", "pages.when_full=replace_coldest"]).await;
+    let stall_timeout = Duration::from_millis(500);
+    let settings = HttpSettings { stall_timeout, ..HttpSettings::default() };
+    let running = start_with(settings, f.app.clone()).await;
+    // With little room on its side, it is full soon.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stuck = Client::of(soon(socket.connect(running.address)).await.unwrap());
+    let mut stuck = watching_by(stuck, "", "").await;
+    let mut reading = tokio::net::TcpStream::connect(running.address).await.unwrap();
+    reading.write_all(format!("GET {PATH} HTTP/1.1\r\nhost: t\r\n\r\n").as_bytes()).await.unwrap();
+    let is_read = tokio::spawn(async move {
+        let (mut piece, mut rest) = (vec![0; 1 << 16], Vec::new());
+        while !String::from_utf8_lossy(&rest).contains("the end") {
+            let read = reading.read(&mut piece).await.unwrap();
+            assert!(read > 0, "it was cut");
+            rest.drain(..rest.len().saturating_sub(100));
+            rest.extend_from_slice(&piece[..read]);
+        }
+    });
+    let open = |f: &Fixture| {
+        let metrics = f.app.gate().metrics();
+        let row = metrics.lines().find_map(|line| line.strip_prefix("tidegate_http_connections "));
+        row.unwrap().parse::<u64>().unwrap()
+    };
+    let name = "x".repeat(240);
+    let mut number = 0;
+    let cut = async {
+        while open(&f) > 1 {
+            let lines = (0..200).map(|_| {
+                number += 1;
+                let line = |id| format!("{{\"page\":\"{name}{number}\",\"id\":\"{id}\"}}\n");
+                line(1) + &line(2)
+            });
+            let lines: String = lines.collect();
+            f.clock.advance_ms(1);
+            bulk(&f.app, "/v1/hot/pages/edits", lines).await;
+        }
+    };
+    soon(cut).await;
+    f.clock.advance_ms(1);
+    edits(&f, "the end", 0, 2).await;
+    soon(is_read).await.unwrap();
+    // It has what fitted, and no end.
+    assert!(!stuck.read_to_end().await.ends_with("0\r\n\r\n"));
     running.stop().await;
 }
 
