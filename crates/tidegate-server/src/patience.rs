@@ -157,3 +157,29 @@ impl AsyncWrite for Watched {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only who takes nothing while there is something is waited for, from then on.
+    #[test]
+    fn a_stream_is_waited_for_only_while_nothing_of_it_is_taken() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let patience = Patience::new(second, second, minute);
+        patience.wrote(false);
+        assert!(patience.until().is_some_and(|until| until <= monotonic() + second), "of the first head");
+        patience.streaming();
+        assert_eq!(patience.until(), None, "a quiet stream may be as long as it likes");
+        let before = monotonic();
+        patience.wrote(false);
+        let until = patience.until();
+        assert!(until.is_some_and(|until| until >= before + minute && until <= monotonic() + minute));
+        patience.wrote(false);
+        assert_eq!(patience.until(), until, "since the first time");
+        patience.received();
+        assert_eq!(patience.until(), until, "what it sends does not count");
+        patience.wrote(true);
+        assert_eq!(patience.until(), None);
+    }
+}

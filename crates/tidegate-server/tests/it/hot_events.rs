@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 use tidegate_server::http::router;
 use tidegate_server::serve::Ended;
 use tidegate_server::settings::HttpSettings;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower_service::Service as _;
 
 use crate::lifecycle::{Client, Running, start_with};
-use crate::support::{Fixture, START, bulk, send, serving_hot, soon};
+use crate::support::{Fixture, START, send, serving_hot, soon};
 
 const PATH: &str = "/v1/hot/pages/events";
 
@@ -40,10 +39,7 @@ async fn next(client: &mut Client) -> (String, String, Value) {
 }
 
 async fn watching(running: &Running, query: &str, header: &str) -> Client {
-    watching_by(running.connect().await, query, header).await
-}
-
-async fn watching_by(mut client: Client, query: &str, header: &str) -> Client {
+    let mut client = running.connect().await;
     client.send(&format!("GET {PATH}{query} HTTP/1.1\r\nhost: t\r\n{header}\r\n")).await;
     let head = client.read_until("\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -142,58 +138,6 @@ async fn a_position_that_cannot_be_is_a_bad_request() {
         assert_eq!(answer.status, 400, "{path}: {}", answer.body);
         assert!(answer.json()["detail"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
     }
-}
-
-/// It reads nothing while far more happens than its connection holds: then it is cut. One
-/// that reads is not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_takes_nothing_is_cut() {
-    let f = serving_hot(&["pages.max_tracked=2", "pages.when_full=replace_coldest"]).await;
-    let stall_timeout = Duration::from_millis(500);
-    let settings = HttpSettings { stall_timeout, ..HttpSettings::default() };
-    let running = start_with(settings, f.app.clone()).await;
-    // With little room on its side, it is full soon.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    let stuck = Client::of(soon(socket.connect(running.address)).await.unwrap());
-    let mut stuck = watching_by(stuck, "", "").await;
-    let mut reading = tokio::net::TcpStream::connect(running.address).await.unwrap();
-    reading.write_all(format!("GET {PATH} HTTP/1.1\r\nhost: t\r\n\r\n").as_bytes()).await.unwrap();
-    let is_read = tokio::spawn(async move {
-        let (mut piece, mut rest) = (vec![0; 1 << 16], Vec::new());
-        while !String::from_utf8_lossy(&rest).contains("the end") {
-            let read = reading.read(&mut piece).await.unwrap();
-            assert!(read > 0, "it was cut");
-            rest.drain(..rest.len().saturating_sub(100));
-            rest.extend_from_slice(&piece[..read]);
-        }
-    });
-    let open = |f: &Fixture| {
-        let metrics = f.app.gate().metrics();
-        let row = metrics.lines().find_map(|line| line.strip_prefix("tidegate_http_connections "));
-        row.unwrap().parse::<u64>().unwrap()
-    };
-    let name = "x".repeat(240);
-    let mut number = 0;
-    let cut = async {
-        while open(&f) > 1 {
-            let lines = (0..200).map(|_| {
-                number += 1;
-                let line = |id| format!("{{\"page\":\"{name}{number}\",\"id\":\"{id}\"}}\n");
-                line(1) + &line(2)
-            });
-            let lines: String = lines.collect();
-            f.clock.advance_ms(1);
-            bulk(&f.app, "/v1/hot/pages/edits", lines).await;
-        }
-    };
-    soon(cut).await;
-    f.clock.advance_ms(1);
-    edits(&f, "the end", 0, 2).await;
-    soon(is_read).await.unwrap();
-    // It has what fitted, and no end.
-    assert!(!stuck.read_to_end().await.ends_with("0\r\n\r\n"));
-    running.stop().await;
 }
 
 #[tokio::test]
