@@ -1,34 +1,38 @@
 //! `GET …/events`: what happens, as server-sent events.
 
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
+use axum::http::HeaderMap;
 use tidegate::hot::Watch;
 use tidegate::{ErrorKind, Result};
 
 use super::told::Happened;
-use crate::http::App;
+use crate::http::extract::Call;
 use crate::http::limits::Answered;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
+use crate::http::query::{FromQuery, Query};
 use crate::http::sse::{self, Message, Source};
 
-pub(super) async fn watch(
-    State(app): State<App>,
-    path: Found<String>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Answered {
-    let space = decoded(path)?;
-    let hot = app.space(&space)?;
-    let query = Query::parse(uri.query(), &["after"])?;
-    let asked = sse::asked(&headers, query.get("after"));
+/// Where to begin.
+#[derive(Debug)]
+pub(super) struct After(Option<String>);
+
+impl FromQuery for After {
+    const NAMES: &'static [&'static str] = &["after"];
+
+    fn from_query(query: &Query) -> std::result::Result<Self, Problem> {
+        Ok(Self(query.get("after").map(str::to_owned)))
+    }
+}
+
+pub(super) async fn watch(call: Call<String, After>, headers: HeaderMap) -> Answered {
+    let hot = call.app.space(&call.path)?;
+    let asked = sse::asked(&headers, call.query.0.as_deref());
     let watch = hot.watch(asked.map(|(_, position)| position)).await;
     let watch = watch.map_err(|error| match (error.kind(), asked) {
         (ErrorKind::Invalid, Some((name, _))) => Problem::invalid(format!("{name}: {error}")),
         _ => error.into(),
     })?;
-    Ok(sse::respond(Events { space, watch }, app.stopping().clone()))
+    let stopping = call.app.stopping().clone();
+    Ok(sse::respond(Events { space: call.path, watch }, stopping))
 }
 
 /// The events of a space.
