@@ -47,7 +47,7 @@ async fn every_effect_runs_once_though_all_take_longer_than_a_claim() {
             Ok::<_, Infallible>(())
         });
         let reaped = reaped.await.unwrap();
-        let ran = ran.lock();
+        let ran = ran.lock().clone();
         assert_eq!(ran.len(), 100, "{}", space.on);
         assert!(ran.values().all(|times| *times == 1), "{}: {ran:?}", space.on);
         assert!((90..=100).contains(&reaped), "{}: {reaped}", space.on);
@@ -67,9 +67,10 @@ async fn no_more_are_claimed_than_run() {
         space.clock.advance_ms(GRACE);
         let (gate, running) = (Semaphore::new(0), Mutex::new((0_u64, 0_u64)));
         let reaping = space.sessions.reap(async |_: Claim| {
-            let mut at = running.lock();
-            (at.0, at.1) = (at.0 + 1, at.1.max(at.0 + 1));
-            drop(at);
+            {
+                let mut at = running.lock();
+                (at.0, at.1) = (at.0 + 1, at.1.max(at.0 + 1));
+            }
             gate.acquire().await.unwrap().forget();
             running.lock().0 -= 1;
             Ok::<_, Infallible>(())
