@@ -43,15 +43,17 @@ pub(crate) struct Connection {
     header_timeout: Duration,
     idle_timeout: Duration,
     access_log: bool,
+    stall_timeout: Duration,
     /// What answers are dated by, whatever limits go by.
     pub(crate) clock: SystemClock,
 }
 
 impl Connection {
     pub(crate) fn new(app: App, settings: &HttpSettings) -> Self {
-        let HttpSettings { request_timeout, header_timeout, idle_timeout, access_log, .. } = *settings;
+        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, .. } =
+            *settings;
         let (router, clock) = (router(app.clone()), SystemClock::new());
-        Self { router, app, request_timeout, header_timeout, idle_timeout, access_log, clock }
+        Self { router, app, request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, clock }
     }
 
     /// Serves `stream` to its end.
@@ -60,7 +62,7 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let _counted = self.app.metrics().connected();
         let log = AccessLog::new(self.access_log, &stream);
-        let patience = Patience::new(self.header_timeout, self.idle_timeout);
+        let patience = Patience::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
         let stream = patience.watch(stream);
         let ended = match self.by_express(stream, &patience, &log, stopping.clone()).await {
             Some(Left::Else(stream)) => self.by_hyper(stream, &patience, &log, stopping).await,
@@ -168,9 +170,10 @@ impl Connection {
             }
             None => self.routed(request).await,
         };
-        // The client waits for us for as long as it likes, and then leaves.
-        if response.extensions().get::<Endless>().is_none() {
-            patience.answered(heads.is_begun());
+        // The client waits for us for as long as it likes, if it takes what comes.
+        match response.extensions().get::<Endless>() {
+            Some(Endless) => patience.streaming(),
+            None => patience.answered(heads.is_begun()),
         }
         self.app.metrics().responded(response.status());
         log.answered(asked, response.status());
