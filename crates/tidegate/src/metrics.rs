@@ -117,6 +117,8 @@ struct SessionFamilies {
     buried: Spaced<Counter>,
     missing: Spaced<Counter>,
     invalid: Spaced<Counter>,
+    holds: Spaced<Counter>,
+    held_partitions: Spaced<Gauge>,
 }
 
 impl SessionFamilies {
@@ -134,6 +136,8 @@ impl SessionFamilies {
             buried: Family::default(),
             missing: Family::default(),
             invalid: Family::default(),
+            holds: Family::default(),
+            held_partitions: Family::default(),
         }
     }
 
@@ -186,6 +190,16 @@ impl SessionFamilies {
             "Index entries that are no session ids, removed",
             self.invalid.clone(),
         );
+        registry.register(
+            "tidegate_session_holds",
+            "Times that reaping was held, since holders could not renew",
+            self.holds.clone(),
+        );
+        registry.register(
+            "tidegate_session_held_partitions",
+            "Partitions in which no lease ends and nothing is reaped now",
+            self.held_partitions.clone(),
+        );
     }
 }
 
@@ -204,6 +218,8 @@ pub(crate) struct SessionMetrics {
     pub(crate) buried: Counter,
     pub(crate) missing: Counter,
     pub(crate) invalid: Counter,
+    pub(crate) holds: Counter,
+    pub(crate) held_partitions: Gauge,
 }
 
 /// Handles of the store.
@@ -341,6 +357,8 @@ impl Metrics {
             buried: families.buried.get_or_create(&label).clone(),
             missing: families.missing.get_or_create(&label).clone(),
             invalid: families.invalid.get_or_create(&label).clone(),
+            holds: families.holds.get_or_create(&label).clone(),
+            held_partitions: families.held_partitions.get_or_create(&label).clone(),
         }
     }
 

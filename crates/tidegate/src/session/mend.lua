@@ -53,14 +53,14 @@ local replies = each(function(_, at)
     if not s then return must_end(key, id) end
     sessions = sessions + 1
     local left = s.disconnected
-    if s.is_foreign and s.claimed == 0 and not (s.disconnected == 0 and s.deadline > now_ms) then
+    if s.is_foreign and s.claimed == 0 and not (s.disconnected == 0 and ends(s.deadline) > now_ms) then
       left = is_held_there(s) and 0 or left_ms(s)
       if left == 0 then active = active + 1 else disconnected = disconnected + 1 end
       tell(left == 0 and 'active' or 'disconnected', id)
       if is_mending then settle(s) end
     else
       if s.is_foreign and is_mending then settle(s) end
-      if left == 0 and s.deadline <= now_ms then left = s.deadline end
+      if left == 0 and ends(s.deadline) <= now_ms then left = ends(s.deadline) end
       local set, score = home(s)
       local there = call('ZSCORE', set, id)
       if not there or score and tonumber(there) ~= score then
