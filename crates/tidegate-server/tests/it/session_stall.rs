@@ -328,10 +328,8 @@ fn short_stops_do_not_stop_reaping() {
         let last_sign = thread::scope(|scope| {
             let all: Vec<_> = (0..ORPHANS)
                 .map(|number| {
-                    let (address, redis) = (
-                        server.address(),
-                        json!({"broadcaster": format!("b{number}"), "config": {}, "holder": "h"}),
-                    );
+                    let address = server.address();
+                    let body = json!({"broadcaster": format!("b{number}"), "config": {}, "holder": "h"});
                     scope.spawn(move || {
                         until("a session", Duration::from_secs(10), || {
                             let told = ask(address, "POST", SPACE, &body.to_string())?;
