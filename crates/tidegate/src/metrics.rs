@@ -119,6 +119,7 @@ struct SessionFamilies {
     invalid: Spaced<Counter>,
     holds: Spaced<Counter>,
     held_partitions: Spaced<Gauge>,
+    unrecognised: Spaced<Counter>,
 }
 
 impl SessionFamilies {
@@ -138,6 +139,7 @@ impl SessionFamilies {
             invalid: Family::default(),
             holds: Family::default(),
             held_partitions: Family::default(),
+            unrecognised: Family::default(),
         }
     }
 
@@ -200,6 +202,11 @@ impl SessionFamilies {
             "Partitions in which no lease ends and nothing is reaped now",
             self.held_partitions.clone(),
         );
+        registry.register(
+            "tidegate_session_unrecognised_keys",
+            "Keys of others under the names of sessions, met while reconciling and left alone",
+            self.unrecognised.clone(),
+        );
     }
 }
 
@@ -220,6 +227,7 @@ pub(crate) struct SessionMetrics {
     pub(crate) invalid: Counter,
     pub(crate) holds: Counter,
     pub(crate) held_partitions: Gauge,
+    pub(crate) unrecognised: Counter,
 }
 
 /// Handles of the store.
@@ -359,6 +367,7 @@ impl Metrics {
             invalid: families.invalid.get_or_create(&label).clone(),
             holds: families.holds.get_or_create(&label).clone(),
             held_partitions: families.held_partitions.get_or_create(&label).clone(),
+            unrecognised: families.unrecognised.get_or_create(&label).clone(),
         }
     }
 
