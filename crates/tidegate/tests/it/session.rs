@@ -88,7 +88,14 @@ impl Space {
         pass(&self.clock, &self.sessions, ms).await;
     }
 
-    /// The same until then.
+    /// Much time passes in which nobody does, then the hold that begins by it.
+    pub(crate) async fn skip(&self, ms: u64) {
+        self.sessions.stamp().await.unwrap();
+        self.clock.advance_ms(ms);
+        self.pass(self.sessions.options().holder_lease.as_millis() as u64).await;
+    }
+
+    /// As [`pass`](Self::pass), until then.
     pub(crate) async fn reach(&self, ms: u64) {
         self.pass(ms - self.clock.now().as_millis()).await;
     }
