@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::hot_told::{moment, plural, printable, read, time};
 
@@ -10,8 +11,8 @@ use super::hot_told::{moment, plural, printable, read, time};
 struct Session {
     id: String,
     broadcaster: String,
-    config: String,
-    value: String,
+    config: Box<RawValue>,
+    value: Box<RawValue>,
     state: String,
     generation: u64,
     ref_count: u64,
@@ -42,8 +43,8 @@ pub(super) fn session(answer: &[u8]) -> Result<String, String> {
         printable(&it.broadcaster),
         moment(it.last_seen_ms),
         moment(it.last_update_ms),
-        printable(&it.config),
-        printable(&it.value),
+        shown(&it.config),
+        shown(&it.value),
     );
     for hold in &it.holders {
         text += &format!("\nholder {} until {}", printable(&hold.holder), moment(hold.until_ms));
@@ -63,8 +64,8 @@ pub(super) fn claimed(answer: &[u8]) -> Result<String, String> {
         id: String,
         generation: u64,
         broadcaster: String,
-        config: String,
-        value: String,
+        config: Box<RawValue>,
+        value: Box<RawValue>,
         since_ms: u64,
         attempt: u64,
         until_ms: u64,
@@ -79,8 +80,8 @@ pub(super) fn claimed(answer: &[u8]) -> Result<String, String> {
             moment(it.since_ms),
             moment(it.until_ms),
             printable(&it.broadcaster),
-            printable(&it.config),
-            printable(&it.value),
+            shown(&it.config),
+            shown(&it.value),
         )
     };
     let mut lines: Vec<_> = told.claims.iter().map(row).collect();
@@ -130,6 +131,15 @@ pub(super) fn foreseen(answer: &[u8]) -> Result<String, String> {
     Ok(format!("dry run: {} would be deleted{claimed}", plural(it.deleted, "session")))
 }
 
+/// A string as its text, nothing as nothing, anything else as it was written.
+fn shown(value: &RawValue) -> String {
+    let text: Option<Option<String>> = serde_json::from_str(value.get()).ok();
+    match text {
+        Some(text) => printable(&text.unwrap_or_default()).to_string(),
+        None => printable(value.get()).to_string(),
+    }
+}
+
 pub(super) fn listed(answer: &[u8]) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Page {
@@ -171,36 +181,21 @@ pub(super) fn counted(answer: &[u8]) -> Result<String, String> {
         claimed: u64,
         dead: u64,
         lag_ms: u64,
+        #[serde(default)]
+        held_until_ms: Option<u64>,
     }
     let it: Counts = read(answer)?;
+    let hold = it.held_until_ms.map(|at| format!("\nno lease ends before {}: a hold runs", moment(at)));
     let lag = if it.orphans > 0 { format!(", the first due for {}", time(it.lag_ms)) } else { String::new() };
     Ok(format!(
-        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead",
-        it.active, it.disconnected, it.orphans, it.claimed, it.dead
+        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead{}",
+        it.active,
+        it.disconnected,
+        it.orphans,
+        it.claimed,
+        it.dead,
+        hold.unwrap_or_default()
     ))
-}
-
-pub(super) fn cleaned(answer: &[u8]) -> Result<String, String> {
-    #[derive(Deserialize)]
-    struct Cleaned {
-        deleted: u64,
-        lapsed: u64,
-        buried: u64,
-        missing: u64,
-        invalid: u64,
-    }
-    let it: Cleaned = read(answer)?;
-    let mut text = format!("{} deleted", plural(it.deleted, "session"));
-    for (count, what) in [
-        (it.lapsed, "found silent"),
-        (it.buried, "put aside as dead"),
-        (it.missing + it.invalid, "dropped from the index"),
-    ] {
-        if count > 0 {
-            text += &format!(", {count} {what}");
-        }
-    }
-    Ok(text)
 }
 
 pub(super) fn spaces(answer: &[u8]) -> Result<String, String> {

@@ -43,20 +43,23 @@ async fn a_session_is_activated_found_and_resumed() {
         json!({"space": "sessions", "id": id, "generation": 1, "until_ms": NOW + 45_000, "found": "nothing"})
     );
     let expected = json!({"space": "sessions", "id": id, "broadcaster": "channel/7",
-        "config": "{\"b\":1,\"a\":10000000000000000001}", "value": "", "state": "active", "generation": 1,
+        "config": {"b": 1, "a": 10_000_000_000_000_000_001_u64}, "value": null, "state": "active", "generation": 1,
         "ref_count": 1, "holders": [{"holder": "h", "until_ms": NOW + 45_000}], "held_until_ms": NOW + 45_000,
         "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
-    assert_eq!(f.get(&path(id, "")).await.json(), expected, "as it was written, digit by digit");
+    let told = f.get(&path(id, "")).await;
+    assert_eq!(told.json(), expected);
+    let written = r#""config":{"b":1,"a":10000000000000000001},"#;
+    assert!(told.body.contains(written), "as it was written, digit by digit: {}", told.body);
     assert_eq!(f.get("/v1/sessions/sessions/broadcasters/channel%2F7").await.json(), expected);
     assert_eq!(f.get(&path(&id.to_uppercase(), "")).await.json()["id"], id, "however it is written");
 
-    f.clock.advance_ms(1000);
+    f.pass(1000).await;
     let again = r#"{"broadcaster":"channel/7","config":"dark \"mode\""}"#;
     let found = f.post("/v1/sessions/sessions", again).await;
     assert_eq!((found.status.as_u16(), &found.json()["found"]), (200, &json!("active")));
     assert_eq!(f.get(&path(id, "")).await.json()["config"], "dark \"mode\"", "a text is that text");
 
-    f.clock.advance_ms(45_000);
+    f.pass(45_000).await;
     let left = f.get(&path(id, "")).await.json();
     assert_eq!((&left["state"], &left["last_disconnect_ms"]), (&json!("disconnected"), &json!(NOW + 46_000)));
     let resumed = f.post("/v1/sessions/sessions", again).await.json();
@@ -80,10 +83,10 @@ async fn holders_come_stay_and_leave() {
     assert_eq!(f.put(&holder("c"), "{}").await.status, 200);
     assert_refused(&f.put(&holder("d"), "").await, 429, "too_many_holders");
     assert_eq!(f.get(&path(&id, "")).await.json()["ref_count"], 2);
-    f.clock.advance_ms(44_999);
+    f.pass(44_999).await;
     let beat = f.post(&holder("c/heartbeat"), "").await.json();
     assert_eq!(beat["until_ms"], NOW + 89_999);
-    f.clock.advance_ms(1);
+    f.pass(1).await;
     assert_refused(&f.post(&holder("a%2Fb/heartbeat"), "").await, 409, "lapsed");
     let left = f.delete(&holder("nobody")).await;
     assert_eq!((left.status.as_u16(), &left.json()["state"]), (200, &json!("active")));
@@ -105,7 +108,8 @@ async fn a_value_is_set_in_its_generation() {
     let id = activate(&f, "b", Some("h")).await;
     let set = f.put(&path(&id, "/value"), r#"{"value": {"score": 7.10}}"#).await;
     assert_eq!(set.json(), json!({"space": "sessions", "id": id, "generation": 1}));
-    assert_eq!(f.get(&path(&id, "")).await.json()["value"], r#"{"score": 7.10}"#);
+    let told = f.get(&path(&id, "")).await.body;
+    assert!(told.contains(r#""value":{"score": 7.10},"#), "{told}");
     assert_eq!(f.put(&path(&id, "/value"), r#"{"value":"x","generation":1}"#).await.status, 200);
     assert_refused(&f.put(&path(&id, "/value"), r#"{"value":"y","generation":2}"#).await, 409, "stale");
     assert_eq!(f.get(&path(&id, "")).await.json()["value"], "x");
@@ -135,7 +139,7 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     for number in 0..5 {
         let id = activate(&f, &format!("b{number}"), Some("h")).await;
         // Two at a time.
-        f.clock.advance_ms(if number % 2 == 0 { 0 } else { 1000 });
+        f.pass(if number % 2 == 0 { 0 } else { 1000 }).await;
         f.delete(&path(&id, "/holders/h")).await;
         ids.push(id);
     }
@@ -161,12 +165,12 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     assert_eq!(ids_of(&list("?state=orphan").await), 0);
     assert_eq!(ids_of(&list("?max_age=1s").await), 3, "left at {NOW} and a second later, of {now}");
     assert_eq!(list("?limit=0").await["sessions"], json!([]));
-    f.clock.advance_ms(30_000);
+    f.pass(30_000).await;
     assert_eq!(ids_of(&list("?state=orphan").await), 5);
     assert_eq!(
         f.get("/v1/sessions/sessions/counts").await.json(),
         json!({"space": "sessions", "active": 1, "disconnected": 5, "orphans": 5, "claimed": 0, "dead": 0,
-            "lag_ms": 2000})
+            "lag_ms": 2000, "held_until_ms": null})
     );
 }
 
@@ -174,7 +178,7 @@ async fn sessions_are_listed_page_by_page_and_counted() {
 async fn orphans_are_claimed_acknowledged_buried_and_retried() {
     let f = serving_sessions(&["sessions.reap=claims", "sessions.max_attempts=2"]).await;
     let (id, other) = (activate(&f, "b", None).await, activate(&f, "c", None).await);
-    f.clock.advance_ms(75_000);
+    f.pass(75_000).await;
     let claimed = f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await.json();
     let first = claimed["claims"][0]["id"].as_str().unwrap().to_owned();
     assert!(first == id || first == other);
@@ -182,9 +186,8 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
     assert_eq!(
         claimed,
         json!({"space": "sessions", "claims": [{"id": first, "generation": 1, "broadcaster": broadcaster,
-            "config": "{}", "value": "", "since_ms": NOW + 45_000, "attempt": 1,
-            "until_ms": NOW + 135_000}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
-            "lag_ms": 0, "is_more": true})
+            "config": {}, "value": null, "since_ms": NOW + 45_000, "attempt": 1, "until_ms": NOW + 135_000}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
+            "lag_ms": 0, "is_more": true, "held_until_ms": null, "retry_after_ms": null})
     );
     let renew =
         async |numbers: &str| f.put(&format!("/v1/sessions/sessions/claims/{first}?{numbers}"), "").await;
@@ -222,7 +225,7 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
         assert_eq!(claimed["claims"][0]["attempt"], attempt);
         let stale = f.post("/v1/sessions/sessions/acks", &ack(&[(&second, 2)])).await.json();
         assert_eq!(stale["acks"][0]["outcome"], "stale");
-        f.clock.advance_ms(60_000);
+        f.pass(60_000).await;
     }
     assert_eq!(f.get("/v1/sessions/sessions/dead").await.json()["sessions"], json!([]));
     let buried = f.post("/v1/sessions/sessions/claims", "{}").await.json();
@@ -246,7 +249,7 @@ async fn a_cleanup_tells_what_it_did() {
     for broadcaster in ["a", "b"] {
         activate(&f, broadcaster, None).await;
     }
-    f.clock.advance_ms(75_001);
+    f.pass(75_001).await;
     assert_eq!(
         f.post("/v1/sessions/sessions/cleanup?dry_run=true", "").await.json(),
         json!({"space": "sessions", "dry_run": true, "deleted": 2, "claimed": 0, "lag_ms": 1})
@@ -255,9 +258,46 @@ async fn a_cleanup_tells_what_it_did() {
     assert_eq!(
         cleaned.json(),
         json!({"space": "sessions", "deleted": 2, "lapsed": 2, "buried": 0, "missing": 0, "invalid": 0,
-            "lag_ms": 1})
+            "lag_ms": 1, "held_until_ms": null, "retry_after_ms": null})
     );
     assert_eq!(f.post("/v1/sessions/sessions/cleanup", "{}").await.json()["deleted"], 0);
+}
+
+/// Nobody was there for longer than lease and grace: holders have the length of a lease to
+/// renew, and whoever asks is told so.
+#[tokio::test]
+async fn a_hold_is_told_and_no_lease_ends_in_it() {
+    let f = serving_sessions(&[]).await;
+    let id = activate(&f, "held", Some("h")).await;
+    let left = activate(&f, "left", Some("h")).await;
+    assert_eq!(f.delete(&path(&left, "/holders/h")).await.status, 200);
+    f.clock.advance_ms(80_000);
+    let held_until = NOW + 80_000 + 45_000;
+    let claimed = f.post("/v1/sessions/sessions/claims", "").await;
+    assert_eq!(claimed.status, 200);
+    assert_eq!(
+        claimed.json(),
+        json!({"space": "sessions", "claims": [], "lapsed": 0, "buried": 0, "missing": 0, "invalid": 0,
+            "lag_ms": 50_000, "is_more": false, "held_until_ms": held_until, "retry_after_ms": 45_000})
+    );
+    let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
+    assert_eq!((&cleaned["deleted"], &cleaned["held_until_ms"]), (&json!(0), &json!(held_until)));
+    let counts = f.get("/v1/sessions/sessions/counts").await.json();
+    assert_eq!((&counts["active"], &counts["held_until_ms"]), (&json!(1), &json!(held_until)));
+    assert_eq!(f.delete(&path(&id, "")).await.status, 409, "somebody may hold it");
+    let metrics = f.get("/metrics").await.body;
+    for line in ["holds_total{space=\"sessions\"} 1\n", "held_partitions{space=\"sessions\"} 1\n"] {
+        assert!(metrics.contains(&format!("tidegate_session_{line}")), "{metrics}");
+    }
+    let renewed = f.post(&path(&id, "/holders/h/heartbeat"), "").await;
+    assert_eq!((renewed.status.as_u16(), &renewed.json()["until_ms"]), (200, &json!(held_until)));
+    f.pass(44_999).await;
+    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["retry_after_ms"], 1);
+    f.pass(1).await;
+    let claimed = f.post("/v1/sessions/sessions/claims", "").await.json();
+    assert_eq!((&claimed["claims"][0]["id"], &claimed["held_until_ms"]), (&json!(left), &json!(null)));
+    let metrics = f.get("/metrics").await.body;
+    assert!(metrics.contains("tidegate_session_held_partitions{space=\"sessions\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]
@@ -291,9 +331,9 @@ async fn the_metrics_are_there_by_their_names() {
         activate(&f, broadcaster, None).await;
     }
     activate(&f, "held", Some("h")).await;
-    f.clock.advance_ms(44_999);
+    f.pass(44_999).await;
     f.post("/v1/sessions/sessions", r#"{"broadcaster":"held","config":{},"holder":"h"}"#).await;
-    f.clock.advance_ms(30_002);
+    f.pass(30_002).await;
     f.get("/v1/sessions/sessions/counts").await;
     let before = f.get("/metrics").await.body;
     for line in [
@@ -304,7 +344,7 @@ async fn the_metrics_are_there_by_their_names() {
         assert!(before.contains(&format!("\n{line}\n")), "{line}: {before}");
     }
     f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await;
-    f.clock.advance_ms(60_000);
+    f.pass(60_000).await;
     f.post("/v1/sessions/sessions/cleanup", "").await;
     f.get("/v1/sessions/sessions/counts").await;
     let after = f.get("/metrics").await.body;
@@ -345,4 +385,31 @@ async fn a_space_that_nobody_wrote_down_waits_for_its_first_use() {
     assert!(
         written.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"sessions\"} 0\n")
     );
+}
+
+/// Whatever goes in comes back, a string that looks like something else too.
+#[tokio::test]
+async fn config_and_value_come_back_as_the_json_that_they_were() {
+    let f = serving_sessions(&[]).await;
+    for json in [
+        json!({"theme": "dark", "nested": [1, null, {"a": "b"}]}),
+        json!([]),
+        json!(7),
+        json!(-0.5),
+        json!(true),
+        json!(null),
+        json!("dark"),
+        json!("7"),
+        json!("null"),
+        json!("{\"a\":1}"),
+        json!("\"quoted\""),
+        json!(""),
+        json!("two\nlines \u{0} \u{e9}"),
+    ] {
+        let body = json!({"broadcaster": "b", "config": json}).to_string();
+        let id = f.post("/v1/sessions/sessions", &body).await.json()["id"].as_str().unwrap().to_owned();
+        assert_eq!(f.put(&path(&id, "/value"), &json!({"value": json}).to_string()).await.status, 200);
+        let told = f.get(&path(&id, "")).await.json();
+        assert_eq!((&told["config"], &told["value"]), (&json, &json));
+    }
 }

@@ -44,6 +44,8 @@ async fn what_they_ask_for_is_told() {
         "orphan_cleanup_duration_seconds_bucket",
         "tidegate_session_reap_lag_seconds",
         "tidegate_session_dead",
+        "tidegate_session_held_partitions",
+        "tidegate_session_holds_total",
     ];
     for metric in asked_for {
         assert!(rules.contains(metric), "{rules}");

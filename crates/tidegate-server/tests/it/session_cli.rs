@@ -90,9 +90,9 @@ async fn dead_sessions_can_be_claimed_again() {
     let f = Fixture::of(&redis.url(), &written, Clock::system().now()).await;
     let body = r#"{"broadcaster":"b","config":{}}"#;
     let id = f.post("/v1/sessions/sessions", body).await.json()["id"].as_str().unwrap().to_owned();
-    f.clock.advance_ms(75_000);
+    f.pass(75_000).await;
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["id"], json!(id));
-    f.clock.advance_ms(60_000);
+    f.pass(60_000).await;
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["buried"], 1);
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["sessions"]);
@@ -139,7 +139,7 @@ fn orphans_are_claimed_renewed_and_acknowledged_by_hand() {
     assert_eq!(ack(second), (1, "not_claimed\n".into(), "".into()));
     let (_, out, _) = server.sessions(&["claim", "--limit", "5", "--json"]);
     let claim = &json_of(&out)["claims"][0];
-    assert_eq!((&claim["id"], &claim["config"]), (&json!(second), &json!("{\"theme\":\"dark\"}")));
+    assert_eq!((&claim["id"], &claim["config"]), (&json!(second), &json!({"theme": "dark"})));
     let (code, out, _) = server.sessions(&["ack", second, "--generation", "1", "--json"]);
     assert_eq!((code, &json_of(&out)["deleted"]), (0, &json!(1)));
     assert_eq!(server.sessions(&["claim"]).1, "none\n");

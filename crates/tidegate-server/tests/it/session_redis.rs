@@ -25,7 +25,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
             told["id"].as_str().unwrap().to_owned()
         };
         let (held, left) = (activate("a:{1}").await, activate("b").await);
-        f.put(&format!("{path}/{held}/value"), r#"{"value":"42"}"#).await;
+        f.put(&format!("{path}/{held}/value"), r#"{"value":42}"#).await;
         f.clock.set(tidegate::clock::Timestamp::from_millis(NOW + 250));
         f.delete(&format!("{path}/{left}/holders/h%3A1")).await;
         for (key, kind) in [
@@ -64,6 +64,7 @@ async fn entries_that_are_no_ids_are_told() {
         .unwrap();
     let listed = f.get("/v1/sessions/sessions").await.json();
     assert_eq!((&listed["invalid"], &listed["sessions"]), (&json!(2), &json!([])));
+    f.pass(45_000).await;
     let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
     assert_eq!((&cleaned["invalid"], &cleaned["deleted"]), (&json!(2), &json!(0)));
     assert_eq!(f.get("/v1/sessions/sessions").await.json()["invalid"], 0);

@@ -22,13 +22,13 @@ return finish(each(function(k, at)
     local field, text = fields[i], fields[i + 1]
     if string.sub(field, 1, 2) ~= 'h:' then
       texts[field] = text
-    elseif #field > 2 and tonumber(text) > now_ms then
+    elseif #field > 2 and ends(tonumber(text)) > now_ms then
       holders[#holders + 1] = string.sub(field, 3)
-      holders[#holders + 1] = tonumber(text)
+      holders[#holders + 1] = ends(tonumber(text))
     end
   end
   local is_orphan = s.disconnected > 0 and s.disconnected + grace_ms <= now_ms
-  local answer = { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, s.deadline,
+  local answer = { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, ends(s.deadline),
     s.broadcaster, texts.config_json or '', texts.value or '', texts.last_update or '0' }
   for _, field in ipairs(holders) do answer[#answer + 1] = field end
   return answer

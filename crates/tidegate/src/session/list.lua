@@ -7,7 +7,8 @@
 --       for the beginning, `-` for not at all
 -- Answers  entries that are no session ids; of each of the two sets where to go on, as
 --          above; then id and time in ms of each. Sessions that have fallen silent are among
---          the disconnected; the two lists are in one.
+--          the disconnected; the two lists are in one. Their time is the end of the last lease as it
+--          was given: what a hold makes of it, `get` tells.
 local SKIPPED, PAGE = 1000, 100
 local is_changing = false
 local replies = each(function(_, at)
@@ -77,10 +78,10 @@ local replies = each(function(_, at)
 
   local one, one_entry, other, other_entry = '-', '', '-', ''
   if which == 0 then
-    one, one_entry = add(ACTIVE, call('ZCOUNT', ACTIVE, '-inf', int(now_ms)), '+inf', 1, 1)
+    one, one_entry = add(ACTIVE, call('ZCOUNT', ACTIVE, '-inf', int(ended_by(now_ms))), '+inf', 1, 1)
   elseif which == 1 then
     one, one_entry = add(DISCONNECTED, 0, (now_ms - age_ms) / 1000, 1000, 1)
-    other, other_entry = add(ACTIVE, 0, int(now_ms - age_ms), 1, 2)
+    other, other_entry = add(ACTIVE, 0, int(ended_by(now_ms - age_ms)), 1, 2)
   else
     one, one_entry = add(which == 2 and CLAIMED or DEAD, 0, '+inf', 1, 1)
   end

@@ -2,6 +2,7 @@
 //! for those without.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::options::MAX_BATCH;
 use super::redis::{MAX_ACKS, OnRedis};
@@ -16,6 +17,10 @@ const MAX_FRUITLESS: usize = 1000;
 
 /// How often a claim goes on to those that have more.
 const MAX_ROUNDS: usize = 8;
+
+/// How long the background loop waits for a store that was away for a moment before it tries
+/// once more: a short stop does not cost a whole interval.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// What a sweep looks after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +104,7 @@ impl Sessions {
         attempt: u64,
     ) -> Result<Answer<Timestamp>> {
         match &self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 Ok(partition.lock().renew(clock.now().as_millis(), id, generation, attempt))
             }
             Backend::Redis(partitions) => partitions[self.partition(id)].renew(id, generation, attempt).await,
@@ -118,7 +123,7 @@ impl Sessions {
         let mut all = vec![Err(Refusal::Gone); claims.len()];
         let mut away = Ok(());
         match &self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 for (answer, (id, generation)) in all.iter_mut().zip(claims) {
                     *answer = partition.lock().ack(clock.now().as_millis(), *id, *generation);
                 }
@@ -216,7 +221,14 @@ impl Sessions {
         };
         // A cleanup is as many batches as it takes.
         let started = *self.core.cleaning_since.lock().get_or_insert_with(clock::monotonic);
-        let swept = self.sweep(batch, sweep).await;
+        let first = self.sweep(batch, sweep).await;
+        let swept = match first {
+            Err(error) if error.is_transient() => {
+                tokio::time::sleep(RETRY).await;
+                self.sweep(batch, sweep).await
+            }
+            first => first,
+        };
         let is_more = matches!(&swept, Ok((swept, _)) if swept.is_more && swept.items() > 0);
         if !is_more {
             *self.core.cleaning_since.lock() = None;

@@ -252,7 +252,7 @@ pub struct Session {
     /// Holders that hold it now.
     pub ref_count: u64,
     /// Who they are, by name.
-    pub holders: Vec<Hold>,
+    pub holders: Vec<HeldBy>,
     /// Until when it is held if nobody does anything, if it is: by them, by whoever was to
     /// connect, or by those whom an older program left.
     pub held_until: Option<Timestamp>,
@@ -269,7 +269,7 @@ pub struct Session {
 /// Who holds a session, and until when unless a heartbeat comes before.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct Hold {
+pub struct HeldBy {
     /// The holder.
     pub holder: String,
     /// The end of its lease.
@@ -281,7 +281,8 @@ pub struct Hold {
 #[non_exhaustive]
 pub struct Listed {
     /// What the list goes by: until when an active session is held, when a disconnected
-    /// one was left, until when a claim holds, when a dead one was put aside.
+    /// one was left, until when a claim holds, when a dead one was put aside. Of one whose
+    /// holders gave no sign during a hold it is the end of their last lease as it was given.
     pub at: Timestamp,
     /// The session.
     pub id: SessionId,
@@ -354,6 +355,11 @@ pub struct Swept {
     pub lag_ms: u64,
     /// Whether more is due.
     pub is_more: bool,
+    /// Until when nothing is reaped, in some partition at least: holders could not renew, and
+    /// have the time to do so.
+    pub held_until: Option<Timestamp>,
+    /// How long that is from now: ask again then.
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Swept {
@@ -372,6 +378,8 @@ impl std::ops::AddAssign for Swept {
         self.invalid += other.invalid;
         self.lag_ms = self.lag_ms.max(other.lag_ms);
         self.is_more |= other.is_more;
+        self.held_until = self.held_until.max(other.held_until);
+        self.retry_after_ms = self.retry_after_ms.max(other.retry_after_ms);
     }
 }
 
@@ -391,6 +399,8 @@ pub struct Counts {
     pub dead: u64,
     /// For how long the first orphan has been due.
     pub lag_ms: u64,
+    /// Until when no lease ends and nothing is reaped, in some partition at least.
+    pub held_until: Option<Timestamp>,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -401,5 +411,6 @@ impl std::ops::AddAssign for Counts {
         self.claimed += other.claimed;
         self.dead += other.dead;
         self.lag_ms = self.lag_ms.max(other.lag_ms);
+        self.held_until = self.held_until.max(other.held_until);
     }
 }

@@ -35,7 +35,7 @@ async fn every_effect_runs_once_though_all_take_longer_than_a_claim() {
         for number in 0..100 {
             space.left(&format!("b{number}")).await;
         }
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let ran = Ran::default();
         let reaped = space.sessions.reap(async |claim: Claim| {
             space.clock.advance_ms(CLAIM / 60);
@@ -64,7 +64,7 @@ async fn no_more_are_claimed_than_run() {
         for number in 0..20 {
             space.left(&format!("b{number}")).await;
         }
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let (gate, running) = (Semaphore::new(0), Mutex::new((0_u64, 0_u64)));
         let reaping = space.sessions.reap(async |_: Claim| {
             {
@@ -105,7 +105,7 @@ async fn an_effect_that_takes_long_keeps_its_claim() {
         let sessions = gate.sessions("sessions", set).unwrap();
         let id = sessions.activate(key("b"), "{}", Some(key("h"))).await.unwrap().unwrap().id;
         sessions.disconnect(id, key("h")).await.unwrap().unwrap();
-        clock.advance_ms(GRACE);
+        crate::session::pass(&clock, &sessions, GRACE).await;
         let (done, running) = (Notify::new(), Notify::new());
         let reaping = sessions.reap(async |_: Claim| {
             running.notify_one();
@@ -137,17 +137,17 @@ async fn a_claim_is_renewed_by_whoever_has_it() {
         let on = space.on;
         let id = space.left("b").await;
         space.sessions.update(id, "v", None).await.unwrap().unwrap();
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let claim = space.sessions.claim(1).await.unwrap().claims.remove(0);
         assert_eq!((&*claim.config, &*claim.value), ("{}", "v"), "{on}");
         assert_eq!(claim.until, ms(START_MS + GRACE + CLAIM), "{on}");
         let renew = async |attempt| space.sessions.renew(id, claim.generation, attempt).await.unwrap();
-        space.clock.advance_ms(CLAIM - 1);
+        space.pass(CLAIM - 1).await;
         assert_eq!(renew(1).await, Ok(ms(START_MS + GRACE + 2 * CLAIM - 1)), "{on}");
         assert_eq!(renew(2).await, Err(Refusal::NotClaimed), "{on}");
-        space.clock.advance_ms(CLAIM - 1);
+        space.pass(CLAIM - 1).await;
         assert_eq!(space.sessions.claim(1).await.unwrap().claims, [], "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(space.sessions.claim(1).await.unwrap().claims[0].attempt, 2, "{on}");
         assert_eq!(renew(1).await, Err(Refusal::NotClaimed), "{on}");
         let stale = tidegate::session::Generation::new(7);

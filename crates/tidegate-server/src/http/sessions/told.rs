@@ -1,7 +1,13 @@
 //! What is answered about sessions.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use tidegate::session::{Activated, Counts, Found, Hold, Lease, Left, List, Listed, Session, SessionId};
+use serde_json::value::RawValue;
+use tidegate::clock::Timestamp;
+use tidegate::session::{Activated, Counts, Found, HeldBy, Lease, Left, List, Listed, Session, SessionId};
+
+use super::json::from_text;
 
 /// An activated session.
 #[derive(Debug, Serialize)]
@@ -32,8 +38,8 @@ pub(super) struct One<'a> {
     space: &'a str,
     id: String,
     broadcaster: &'a str,
-    config: &'a str,
-    value: &'a str,
+    config: Cow<'a, RawValue>,
+    value: Cow<'a, RawValue>,
     state: &'static str,
     generation: u64,
     ref_count: u64,
@@ -54,7 +60,7 @@ struct InHolders<'a> {
 }
 
 impl<'a> InHolders<'a> {
-    fn new(hold: &'a Hold) -> Self {
+    fn new(hold: &'a HeldBy) -> Self {
         Self { holder: &hold.holder, until_ms: hold.until.as_millis() }
     }
 }
@@ -65,8 +71,8 @@ impl<'a> One<'a> {
             space,
             id: session.id.to_string(),
             broadcaster: &session.broadcaster,
-            config: &session.config,
-            value: &session.value,
+            config: from_text(&session.config),
+            value: from_text(&session.value),
             state: session.state.as_str(),
             generation: session.generation.get(),
             ref_count: session.ref_count,
@@ -165,11 +171,14 @@ pub(super) struct Counted<'a> {
     claimed: u64,
     dead: u64,
     lag_ms: u64,
+    /// Until when no lease ends and nothing is reaped; `null` if there is no hold.
+    held_until_ms: Option<u64>,
 }
 
 impl<'a> Counted<'a> {
     pub(super) fn new(space: &'a str, counts: &Counts) -> Self {
         let Counts { active, disconnected, orphans, claimed, dead, lag_ms, .. } = *counts;
-        Self { space, active, disconnected, orphans, claimed, dead, lag_ms }
+        let held_until_ms = counts.held_until.map(Timestamp::as_millis);
+        Self { space, active, disconnected, orphans, claimed, dead, lag_ms, held_until_ms }
     }
 }

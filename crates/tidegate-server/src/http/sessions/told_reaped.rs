@@ -1,7 +1,13 @@
 //! What is answered about reaping.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
+use serde_json::value::RawValue;
+use tidegate::clock::Timestamp;
 use tidegate::session::{Answer, Claim, Claims, Counts, Generation, SessionId, Swept};
+
+use super::json::from_text;
 
 /// What a claim found.
 #[derive(Debug, Serialize)]
@@ -14,6 +20,22 @@ pub(super) struct Claimed<'a> {
     invalid: u64,
     lag_ms: u64,
     is_more: bool,
+    #[serde(flatten)]
+    held: Held,
+}
+
+/// The hold that keeps a call from reaping, in some partition at least.
+#[derive(Debug, Serialize)]
+struct Held {
+    held_until_ms: Option<u64>,
+    retry_after_ms: Option<u64>,
+}
+
+impl Held {
+    fn new(swept: &Swept) -> Self {
+        let held_until_ms = swept.held_until.map(Timestamp::as_millis);
+        Self { held_until_ms, retry_after_ms: swept.retry_after_ms }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -21,8 +43,8 @@ struct InClaim<'a> {
     id: String,
     generation: u64,
     broadcaster: &'a str,
-    config: &'a str,
-    value: &'a str,
+    config: Cow<'a, RawValue>,
+    value: Cow<'a, RawValue>,
     since_ms: u64,
     attempt: u64,
     until_ms: u64,
@@ -34,15 +56,16 @@ impl<'a> Claimed<'a> {
             id: it.id.to_string(),
             generation: it.generation.get(),
             broadcaster: &it.broadcaster,
-            config: &it.config,
-            value: &it.value,
+            config: from_text(&it.config),
+            value: from_text(&it.value),
             since_ms: it.since.as_millis(),
             attempt: it.attempt,
             until_ms: it.until.as_millis(),
         };
         let Swept { lapsed, buried, missing, invalid, lag_ms, is_more, .. } = claims.swept;
+        let held = Held::new(&claims.swept);
         let claims = claims.claims.iter().map(row).collect();
-        Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more }
+        Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more, held }
     }
 }
 
@@ -110,12 +133,14 @@ pub(super) struct Cleaned<'a> {
     missing: u64,
     invalid: u64,
     lag_ms: u64,
+    #[serde(flatten)]
+    held: Held,
 }
 
 impl<'a> Cleaned<'a> {
     pub(super) fn new(space: &'a str, swept: &Swept) -> Self {
         let Swept { deleted, lapsed, buried, missing, invalid, lag_ms, .. } = *swept;
-        Self { space, deleted, lapsed, buried, missing, invalid, lag_ms }
+        Self { space, deleted, lapsed, buried, missing, invalid, lag_ms, held: Held::new(swept) }
     }
 }
 
