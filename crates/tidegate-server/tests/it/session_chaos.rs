@@ -22,7 +22,7 @@ const SPACE: &str = "/v1/sessions/sessions";
 
 const CLIENTS: u64 = 12;
 const REAPERS: u64 = 4;
-/// Clients share them.
+/// Of those that several clients share.
 const BROADCASTERS: u64 = 6;
 
 struct World {
@@ -92,8 +92,14 @@ impl World {
     fn client(&self, number: u64) {
         let random = Random::seeded(number);
         while !self.is_over() {
-            let holder = format!("h{}", self.names.fetch_add(1, Ordering::Relaxed));
-            let broadcaster = format!("b{}", number % BROADCASTERS);
+            let name = self.names.fetch_add(1, Ordering::Relaxed);
+            let holder = format!("h{name}");
+            // Every second client comes under another name each time, and leaves orphans.
+            let broadcaster = if number.is_multiple_of(2) {
+                format!("b{}", number % BROADCASTERS)
+            } else {
+                format!("own{name}")
+            };
             let body = json!({"broadcaster": broadcaster, "config": {}, "holder": holder});
             let (begun, ended, answer) = self.ask(&random, "POST", "", &body);
             let Some((200 | 201, told)) = answer else {
