@@ -110,12 +110,12 @@ impl World {
             let generation = told["generation"].as_u64().unwrap();
             self.record(&id, &holder, Call::Held { generation }, (begun, ended));
             self.renew(&random, &id, &holder);
-            if random.bits() % 2 == 0 {
+            if random.bits().is_multiple_of(2) {
                 let path = format!("/{id}/holders/{holder}");
                 let (begun, ended, _) = self.ask(&random, "DELETE", &path, &Value::Null);
                 self.record(&id, &holder, Call::Left, (begun, ended));
             }
-            if random.bits() % 3 == 0 {
+            if random.bits().is_multiple_of(3) {
                 // Long enough that the session may be nobody's.
                 thread::sleep(Duration::from_millis(random.bits() % (2 * LEASE_MS)));
             }
@@ -148,7 +148,7 @@ impl World {
     fn reaper(&self, number: u64) {
         let random = Random::seeded(100 + number);
         while !self.is_over() {
-            self.reap(&random, random.bits() % 4 > 0);
+            self.reap(&random, !random.bits().is_multiple_of(4));
             thread::sleep(Duration::from_millis(20 + random.bits() % 100));
         }
     }

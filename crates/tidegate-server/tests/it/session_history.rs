@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(found(&[], &[held.clone(), left, other, event("", CLAIMED, 900, 1200)]), 1);
         // After its end it is over.
         let ended = [event("", CLAIMED, 1600, 1610), event("", Call::Deleted, 1700, 1710)];
-        assert_eq!(found(&[], &[&[held.clone()], &ended[..]].concat()), 0);
-        assert_eq!(found(&[], &[&[held.clone()], &ended[..], &ended[1..]].concat()), 1);
+        assert_eq!(found(&[], &[std::slice::from_ref(&held), &ended[..]].concat()), 0);
+        assert_eq!(found(&[], &[std::slice::from_ref(&held), &ended[..], &ended[1..]].concat()), 1);
         let again = event("a", Call::Held { generation: 2 }, 1650, 1660);
         assert_eq!(found(&[], &[&[held.clone(), again], &ended[..]].concat()), 1);
         let again = event("a", Call::Held { generation: 2 }, 1605, 1660);
