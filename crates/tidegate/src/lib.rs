@@ -45,7 +45,7 @@ use crate::hot::{Hot, HotOptions};
 pub use crate::key::{Key, Name};
 use crate::limit::{Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::{Metrics, StoreMetrics};
-pub use crate::outage::{AfterLoss, Outage, Share};
+pub use crate::outage::{AfterLoss, Outage, OutageReason, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::{Store, StoreOptions};

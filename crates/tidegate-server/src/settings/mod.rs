@@ -98,6 +98,11 @@ pub struct StoreSettings {
     pub connect_timeout: Duration,
     /// Whether small packets are sent at once.
     pub nodelay: bool,
+    /// Idle time of a connection after which the system looks whether the other side is
+    /// still there.
+    pub keepalive: Option<Duration>,
+    /// How often the store is asked whether it is still there.
+    pub check_interval: Duration,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
 }
@@ -117,6 +122,8 @@ impl StoreSettings {
         options.deadline = self.deadline;
         options.connect_timeout = self.connect_timeout;
         options.nodelay = self.nodelay;
+        options.keepalive = self.keepalive;
+        options.check_interval = self.check_interval;
         options.tls_ca = match &self.tls_ca {
             None => None,
             Some(path) => Some(std::fs::read(path).map_err(|error| {

@@ -162,6 +162,10 @@ group!(RawStore {
     connect_timeout: Leaf<Duration>,
     /// send small packets at once (true)
     nodelay: Leaf<bool>,
+    /// idle time of a connection after which the system looks whether the other side is there; 0s: never (30s)
+    keepalive: Leaf<Duration>,
+    /// how often the store is asked whether it is still there (5s)
+    check_interval: Leaf<Duration>,
     /// PEM file of the authority to trust for rediss:// (the system's)
     tls_ca: Leaf<PathBuf>,
 });

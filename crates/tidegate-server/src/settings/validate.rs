@@ -11,6 +11,7 @@ use super::sessions;
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -37,6 +38,8 @@ pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
 fn store(raw: RawStore) -> Result<StoreSettings, SettingsError> {
     let deadline = raw.deadline.or(Duration::from_millis(100));
     let connect_timeout = raw.connect_timeout.or(Duration::from_millis(500));
+    let keepalive = raw.keepalive.or(Duration::from_secs(30));
+    let check_interval = raw.check_interval.or(Duration::from_secs(5));
     Ok(StoreSettings {
         url: raw.url.or(StoreUrl("memory:".to_owned())),
         namespace: raw.namespace.0,
@@ -44,6 +47,13 @@ fn store(raw: RawStore) -> Result<StoreSettings, SettingsError> {
         deadline: between("store.deadline", deadline, MILLISECOND, MINUTE)?,
         connect_timeout: between("store.connect_timeout", connect_timeout, MILLISECOND, MINUTE)?,
         nodelay: raw.nodelay.or(true),
+        keepalive: match between("store.keepalive", keepalive, Duration::ZERO, 2 * HOUR)? {
+            // Zero is a choice: nobody looks.
+            Duration::ZERO => None,
+            keepalive if keepalive < SECOND => Some(between("store.keepalive", keepalive, SECOND, 2 * HOUR)?),
+            keepalive => Some(keepalive),
+        },
+        check_interval: between("store.check_interval", check_interval, 10 * MILLISECOND, HOUR)?,
         tls_ca: raw.tls_ca.0,
     })
 }

@@ -56,6 +56,8 @@ const SAMPLES: &[Sample] = &[
     ("store.deadline", "20ms", None),
     ("store.connect_timeout", "1s", None),
     ("store.nodelay", "false", None),
+    ("store.keepalive", "10s", None),
+    ("store.check_interval", "1s", None),
     ("store.tls_ca", "/etc/ca.pem", None),
     ("limits.api.algorithm", "token", None),
     ("limits.api.rate", "0.29/s", None),

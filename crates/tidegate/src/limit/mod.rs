@@ -81,6 +81,7 @@ use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
 use crate::store::Store;
 use crate::store::memory::Swept;
+use crate::store::redis::PartPolicy;
 
 /// What a new key gets when the process already holds as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -186,6 +187,11 @@ impl Limit {
                     None => Duration::ZERO,
                 };
                 let hold = Hold((options.after_loss == AfterLoss::Hold).then_some(longer));
+                store.declare_policy(PartPolicy {
+                    name: format!("limit {}", name.as_str()),
+                    outage: options.outage.as_str(),
+                    hold: hold.0.map(|longer| longer + Duration::from_secs(algorithm.window_size_seconds())),
+                });
                 let on_redis = OnRedis::new(store.clone(), &name, prefix, algorithm, hold);
                 (Backend::Redis(Arc::new(on_redis)), store.clock().clone(), store.random().clone())
             }
