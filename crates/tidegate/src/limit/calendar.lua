@@ -9,11 +9,12 @@
 --            these is void; `t` the capacity of the last take_with; `p` what is
 --            lent until a deadline, deadline and cost, two doubles each
 --
--- Numbers: window_ms, ttl_ms (of a counter, if the rest of its window is shorter).
+-- Numbers: window_ms, ttl_ms (of a counter, if the rest of its window is shorter), the
+-- safety buffer.
 -- Own, last: the number of the first window
 local function calendar(at, now_us, slack_ms)
   local now_ms = math.floor(now_us / 1000)
-  local window_ms, ttl_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local window_ms, ttl_ms, buffer = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local PAIR, MAX_LOANS = '<dd', 128
   local window = math.floor(now_ms / window_ms)
   local rest_ms = (window + 1) * window_ms - now_ms
@@ -109,6 +110,10 @@ local function calendar(at, now_us, slack_ms)
     local state, answer = rule.judge(k, cost, capacity, _, first)
     if not state then return answer end
     return rule.charge(k, state, cost, capacity, _, remember, first)
+  end
+
+  function rule.terms_of(rate)
+    return math.max(permits(rate, window_ms / 1000, 1, 1) - buffer, 1), 0
   end
 
   function rule.remembered(k, first)

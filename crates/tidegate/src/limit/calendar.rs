@@ -163,8 +163,8 @@ impl Calendar {
     }
 
     /// What scripts are told.
-    pub(super) fn numbers(&self) -> [u64; 2] {
-        [self.period.as_millis(), self.counter_ttl.as_millis() as u64]
+    pub(super) fn numbers(&self) -> [u64; 3] {
+        [self.period.as_millis(), self.counter_ttl.as_millis() as u64, self.safety_buffer]
     }
 
     /// Each window of a key is an entry of its own.

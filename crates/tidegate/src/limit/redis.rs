@@ -15,6 +15,7 @@ use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
 use super::lease::{Grant, Report};
 use super::overrides::Override;
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
+use super::token::MAX_TICKS;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, Rate};
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name, escape};
 use crate::store::redis::{Call, MARKER_TTL, RedisStore, Script};
 
+const RATE: &str = include_str!("rate.lua");
 const RULES: &str = include_str!("rules.lua");
 const SLIDING_LUA: &str = include_str!("sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("suppressed.lua");
@@ -42,7 +44,7 @@ struct Scripts {
 impl Scripts {
     fn new(name: &str, algorithm: &str) -> Self {
         let alias = format!("local algorithm = {name}");
-        let script = |operation| Script::new(&[algorithm, RULES, &alias, operation]);
+        let script = |operation| Script::new(&[RATE, algorithm, RULES, &alias, operation]);
         Self {
             take: script(include_str!("take.lua")),
             peek: script(include_str!("peek.lua")),
@@ -58,9 +60,10 @@ static SLIDING: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("sliding", SLI
 static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed", SUPPRESSED_LUA));
 static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
 static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
-static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("override.lua")]));
+static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[RATE, include_str!("override.lua")]));
 static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&[SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES, include_str!("take_all.lua")])
+    let algorithms = [RATE, SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES];
+    Script::new(&[&algorithms[..], &[include_str!("take_all.lua")]].concat())
 });
 
 /// A limit on Redis.
@@ -417,18 +420,22 @@ impl OnRedis {
     }
 
     pub(super) async fn set_override(&self, key: Key<'_>, new: Override) -> Result<Override> {
-        let [a, b] = self.algorithm.terms_of(new.rate)?.map(|term| term.to_compact_string());
-        let own = [new.lasting_ms().to_compact_string(), a, b, new.rate.to_compact_string()];
+        // One that the limit cannot have now is refused now.
+        self.algorithm.terms_of(new.rate)?;
+        let (permit, drain) = new.rate.per_microsecond_within(MAX_TICKS);
+        let [lasting, permit, drain] =
+            [new.lasting_ms(), permit, drain].map(|number| number.to_compact_string());
+        let own = [lasting, new.rate.to_compact_string(), permit, drain];
         self.has_overrides.store(true, Ordering::Relaxed);
         Ok(self.override_call(key, own).await?.unwrap_or(new))
     }
 
     pub(super) async fn get_override(&self, key: Key<'_>) -> Result<Option<Override>> {
-        self.override_call(key, ["", "0", "0", ""].map(CompactString::from)).await
+        self.override_call(key, ["", "", "", ""].map(CompactString::from)).await
     }
 
     pub(super) async fn clear_override(&self, key: Key<'_>) -> Result<()> {
-        self.override_call(key, ["0", "0", "0", ""].map(CompactString::from)).await.map(|_| ())
+        self.override_call(key, ["0", "", "", ""].map(CompactString::from)).await.map(|_| ())
     }
 
     fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {

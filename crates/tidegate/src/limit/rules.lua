@@ -9,6 +9,7 @@
 --   keys, own               keys of an item, and arguments of a take
 --   judge(k, cost, a, b, extra)    a state to charge by or nil, and what to answer
 --   charge(k, state, cost, a, b, remember, extra), take (both at once),
+--   terms_of(rate)          the terms of a rate, see rate.lua; nil if it has none
 --   remembered(k, extra)    the terms of the last take_with
 --   refund(k, bucket, offset, cost, max_refunds, extra), reset(k, extra)
 -- `extra` is what only some need: a random number, or which window comes first.
@@ -58,9 +59,10 @@ end
 local function terms(rule, k)
   if rule.is_overridden then
     local stored = redis.call('GET', KEYS[k + rule.keys])
-    if stored then
-      local until_ms, a, b = struct.unpack('<ddd', stored)
-      if until_ms > now_ms then return a, b end
+    local rate = stored and read_override(stored)
+    if rate and rate.until_ms > now_ms then
+      local a, b = rule.terms_of(rate)
+      if a then return a, b end
     end
   end
   return rule.a, rule.b

@@ -58,8 +58,9 @@ local function sliding(at, now_us, slack_ms)
         last = newest + above, life = life, capacity = capacity, stored = true }
       if grid ~= coalesce_ms then
         -- Written on another grid: all of it counts as if charged at its latest
-        -- moment, which can only be late. Receipts from before are void.
-        w.newest = math.floor(((w.last + 1) * grid - 1) / coalesce_ms)
+        -- moment, which can only be late. Receipts from before are void, and the capacity
+        -- of the last take_with was that of another window.
+        w.newest, w.capacity = math.floor(((w.last + 1) * grid - 1) / coalesce_ms), 0
         w.charged, w.ever, w.tail, w.last, w.rewrite = total, total, w.newest, w.newest, true
       end
     else
@@ -233,6 +234,10 @@ local function sliding(at, now_us, slack_ms)
       return { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
     end
     return rule.charge(k, w, cost, capacity, _, remember)
+  end
+
+  function rule.terms_of(rate)
+    return permits(rate, window_ms / 1000, 1, 1), 0
   end
 
   -- What the last take_with was judged by, if it still counts.

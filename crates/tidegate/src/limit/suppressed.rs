@@ -110,9 +110,13 @@ impl Suppressed {
     }
 
     /// What scripts are told.
-    pub(super) fn numbers(&self) -> [u64; 5] {
+    pub(super) fn numbers(&self) -> [u64; 6] {
         let Grid { window_ms, coalesce_ms, absurd_ms, .. } = *self.sliding.grid();
-        [window_ms, coalesce_ms, absurd_ms, u64::from(self.is_smooth()), CACHE_MS]
+        let hard_factor = match self.shape {
+            Shape::Hard { factor } => factor,
+            Shape::Smooth => 0,
+        };
+        [window_ms, coalesce_ms, absurd_ms, u64::from(self.is_smooth()), CACHE_MS, hard_factor]
     }
 }
 

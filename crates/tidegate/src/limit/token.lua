@@ -125,6 +125,18 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     return rule.charge(k, s, cost, permit, drain, remember)
   end
 
+  -- The nearest that this burst can have: in ticks that can be counted, and so that an
+  -- empty bucket fills within 31 days. Both are so of a rate that was set for it.
+  function rule.terms_of(rate)
+    local permit, drain = rate.permit, rate.drain
+    if not permit then return end
+    local most_ticks, longest_us = 1125899906842624, 2678400000000
+    local scale = math.ceil(burst * permit / most_ticks)
+    if scale > 1 then permit, drain = math.ceil(permit / scale), math.max(math.floor(drain / scale), 1) end
+    if burst * permit / drain > longest_us then permit, drain = math.max(math.floor(longest_us / burst), 1), 1 end
+    return permit, drain
+  end
+
   function rule.remembered(k)
     local s = look(redis.call('GET', KEYS[k]))
     if s.kept == 1 and not s.fresh then return s.permit, s.drain end

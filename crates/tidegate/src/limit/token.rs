@@ -16,7 +16,7 @@ use crate::outage::Share;
 use crate::store::memory::Entry;
 
 /// A full bucket has at most so many ticks: Lua's quotients are exact up to here.
-const MAX_TICKS: u64 = 1 << 50;
+pub(super) const MAX_TICKS: u64 = 1 << 50;
 
 /// Longest time that an empty bucket may take to fill, as long as a window.
 const MAX_REFILL_MS: u64 = 31 * 86_400_000;
