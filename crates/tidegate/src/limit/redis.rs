@@ -90,7 +90,8 @@ pub(super) struct Hold(pub(super) Option<Duration>);
 
 /// What a script says of one item.
 enum Reply {
-    Verdict(Verdict),
+    /// What was decided, and the window in seconds if it is not the limit's own.
+    Verdict(Verdict, Option<u64>),
     /// Refused after a loss, for so long.
     Held(u64),
     /// The store's time: ours is off.
@@ -252,9 +253,10 @@ impl OnRedis {
         self.decision(reply(&value)?, key, &ask)
     }
 
-    pub(super) async fn peek(&self, key: Key<'_>) -> Result<Decision> {
-        let ask = Ask { cost: 1, terms: self.algorithm.terms(), remember: false, draw: 0.0 };
-        let value = self.run(&self.scripts().peek, key, |first| vec![first.to_compact_string()]).await?;
+    pub(super) async fn peek(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
+        let ask = Ask { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
+        let own = |first: u64| [first, cost.get()].iter().map(|n| n.to_compact_string()).collect();
+        let value = self.run(&self.scripts().peek, key, own).await?;
         self.decision(reply(&value)?, key, &ask)
     }
 
@@ -441,7 +443,10 @@ impl OnRedis {
     fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {
         let window_size_seconds = self.algorithm.window_size_seconds();
         match reply {
-            Reply::Verdict(verdict) => Ok(verdict.dress(ask.cost, self.subject(key), window_size_seconds)),
+            Reply::Verdict(verdict, seconds) => {
+                let seconds = seconds.unwrap_or(window_size_seconds);
+                Ok(verdict.dress(ask.cost, self.subject(key), seconds))
+            }
             // Nothing is known of the key, and nothing of it counts once the hold
             // is over.
             Reply::Held(held_ms) => {
@@ -598,7 +603,7 @@ fn asks_again(value: &Value) -> Option<Reply> {
 
 fn reply(value: &Value) -> Result<Reply> {
     let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let mut numbers = [0_u64; 6];
+    let mut numbers = [0_u64; 7];
     if items.len() > numbers.len() {
         return Err(unexpected(value));
     }
@@ -613,14 +618,15 @@ fn reply(value: &Value) -> Result<Reply> {
             _ => return Err(unexpected(value)),
         };
     }
-    let [code, capacity, remaining, reset_after_ms, a, b] = numbers;
+    let [code, capacity, remaining, reset_after_ms, a, b, _] = numbers;
+    let seconds = matches!(items.len(), 5 | 7).then(|| numbers[items.len() - 1]);
     let verdict =
-        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }));
+        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }, seconds));
     match (code, items.len()) {
-        (1, 6) => verdict(Outcome::Admitted),
-        (1, 4) => verdict(Outcome::Fits),
-        (0, 6) if a as i64 == -1 => verdict(Outcome::NeverFits),
-        (0, 6) => verdict(Outcome::Rejected),
+        (1, 6 | 7) => verdict(Outcome::Admitted),
+        (1, 4 | 5) => verdict(Outcome::Fits),
+        (0, 6 | 7) if a as i64 == -1 => verdict(Outcome::NeverFits),
+        (0, 6 | 7) => verdict(Outcome::Rejected),
         (2, 2) => Ok(Reply::Held(capacity)),
         (3, 2) => Ok(Reply::Elsewhere(capacity)),
         (4, 1) => Ok(Reply::WantsOverride),

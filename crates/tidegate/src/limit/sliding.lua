@@ -230,6 +230,10 @@ local function sliding(at, now_us, slack_ms)
     end
     local w = look(key, header)
     if w.live + cost > capacity then
+      if w.capacity ~= 0 and not remember then
+        -- A plain take: peeks go by the limit's own capacity again.
+        redis.call(HSET, key, 'h', string.sub(header, 1, -9) .. struct.pack('<d', 0))
+      end
       local retry_after, remaining_after = wait(key, w, cost, capacity)
       return { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
     end
