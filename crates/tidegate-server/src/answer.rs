@@ -1,8 +1,9 @@
 //! A decision as JSON: the same for one limit and for several.
 
 use serde::{Serialize, Serializer};
-use tidegate::limit::{AllDecision, Decision, Receipt, headers};
-use tidegate::{Cost, Key};
+use tidegate::limit::headers::{self, Refusal};
+use tidegate::limit::{AllDecision, Decision, Limit, Receipt};
+use tidegate::{ClosedStatus, Cost, Key};
 
 /// What a take or a peek answers.
 #[derive(Debug, Serialize)]
@@ -60,9 +61,9 @@ pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
 }
 
 impl<'a> Problem<'a> {
-    fn quota_exceeded(detail: String, violated_policies: Vec<&'a str>) -> Self {
-        let (r#type, title) = (headers::QUOTA_EXCEEDED, headers::QUOTA_EXCEEDED_TITLE);
-        Self { r#type, title, status: 429, detail, violated_policies }
+    fn new(refusal: Refusal, detail: String, violated_policies: Vec<&'a str>) -> Self {
+        let Refusal { r#type, title, status, .. } = refusal;
+        Self { r#type, title, status, detail, violated_policies }
     }
 }
 
@@ -98,13 +99,20 @@ impl<'a> Answer<'a> {
     }
 
     /// The answer to a take: a problem if it was refused.
-    pub fn to_take(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
-        let plain = Self::plain(limit, key, cost, decision);
+    pub fn to_take(limit: &'a Limit, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
+        let (name, closed_status) = (limit.name().as_str(), limit.options().closed_status);
+        let plain = Self::plain(name, key, cost, decision);
         if decision.is_admitted() {
             return plain;
         }
-        let detail = headers::detail(limit, cost.get(), decision);
-        Self { problem: Some(Problem::quota_exceeded(detail, vec![limit])), ..plain }
+        let detail = headers::detail(name, cost.get(), decision);
+        let refusal = Refusal::new(decision, closed_status);
+        Self { problem: Some(Problem::new(refusal, detail, vec![name])), ..plain }
+    }
+
+    /// The status to answer with.
+    pub fn status(&self) -> u16 {
+        self.problem.as_ref().map_or(200, |problem| problem.status)
     }
 
     /// As text.
@@ -131,8 +139,14 @@ pub struct AllAnswer<'a> {
 }
 
 impl<'a> AllAnswer<'a> {
-    /// The answer: a problem if one refused. `cost` tells what was asked of a limit.
-    pub fn new(key: Key<'a>, decision: &'a AllDecision, cost: impl Fn(&str) -> Cost) -> Self {
+    /// The answer: a problem if one refused. `asked` tells what was asked of a limit, and
+    /// with which status it says what is the store's doing.
+    pub fn new(
+        key: Key<'a>,
+        decision: &'a AllDecision,
+        asked: impl Fn(&str) -> (Cost, ClosedStatus),
+    ) -> Self {
+        let cost = |name: &str| asked(name).0;
         let said = |(name, decision): (&'a tidegate::Name, &Decision)| {
             let name = name.as_str();
             Answer::plain(name, key, cost(name), decision)
@@ -150,12 +164,19 @@ impl<'a> AllAnswer<'a> {
                 (name, headers::detail(name, cost(name).get(), refusal))
             })
             .unzip();
+        let problems = decision.refusals().map(|(name, it)| Refusal::new(it, asked(name.as_str()).1));
+        let problem = problems.reduce(Refusal::and);
         Self {
-            problem: Some(Problem::quota_exceeded(details.join("; "), violated)),
+            problem: problem.map(|problem| Problem::new(problem, details.join("; "), violated)),
             outcome: "rejected",
             retry_after_ms: Some(decision.retry_after_ms()),
             ..plain
         }
+    }
+
+    /// The status to answer with.
+    pub fn status(&self) -> u16 {
+        self.problem.as_ref().map_or(200, |problem| problem.status)
     }
 
     /// As text.

@@ -21,6 +21,7 @@ pub mod log;
 mod moment;
 mod outcomes;
 mod patience;
+mod readiness;
 pub mod serve;
 pub mod settings;
 mod wire;

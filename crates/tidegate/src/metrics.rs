@@ -41,6 +41,10 @@ struct ReaperFamilies {
 /// Handles of one reaper.
 #[derive(Debug, Clone)]
 pub(crate) struct ReaperMetrics {
+    /// Which one, for the log.
+    pub(crate) name: &'static str,
+    /// Of which space, if it is one's own.
+    pub(crate) space: Option<String>,
     runs: Counter,
     items: Counter,
     pub(crate) failures: Counter,
@@ -48,6 +52,11 @@ pub(crate) struct ReaperMetrics {
 }
 
 impl ReaperMetrics {
+    /// The same, of the loop of one space.
+    pub(crate) fn in_space(self, space: &str) -> Self {
+        Self { space: Some(space.to_owned()), ..self }
+    }
+
     pub(crate) fn ran(&self, items: usize, took: Duration) {
         self.runs.inc();
         self.items.inc_by(items as u64);
@@ -330,6 +339,8 @@ impl Metrics {
     pub(crate) fn reaper(&self, name: &'static str) -> ReaperMetrics {
         let label = [("reaper", name)];
         ReaperMetrics {
+            name,
+            space: None,
             runs: self.reapers.runs.get_or_create(&label).clone(),
             items: self.reapers.items.get_or_create(&label).clone(),
             failures: self.reapers.failures.get_or_create(&label).clone(),

@@ -47,6 +47,28 @@ impl Outage {
     }
 }
 
+/// With which status HTTP says that a limit refuses because of its store: it is away
+/// and the policy is `closed`, or it lost writes and the limit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ClosedStatus {
+    /// 429, like any other refusal.
+    #[default]
+    TooManyRequests,
+    /// 503: it is not the caller's doing.
+    ServiceUnavailable,
+}
+
+impl ClosedStatus {
+    /// The status.
+    pub fn as_u16(self) -> u16 {
+        match self {
+            Self::TooManyRequests => 429,
+            Self::ServiceUnavailable => 503,
+        }
+    }
+}
+
 /// Why a store is away, or a call to it has no answer: a word for logs, metrics and
 /// `/readyz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,10 +2,10 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use tidegate::limit::AllDecision;
-use tidegate::{Cost, Key};
+use tidegate::{ClosedStatus, Cost, Key};
 
 use super::App;
 use super::ask::TakeAll;
@@ -13,7 +13,7 @@ use super::body;
 use super::limits::Answered;
 use super::metrics::Operation;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::reply::{Fields, JSON, respond};
+use super::reply::{Fields, JSON, respond, status};
 use crate::answer::AllAnswer;
 
 pub(super) async fn take_all(State(app): State<App>, headers: HeaderMap, body: Body) -> Answered {
@@ -24,19 +24,18 @@ pub(super) async fn take_all(State(app): State<App>, headers: HeaderMap, body: B
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let key = ask.key()?;
     let decision = app.gate().take_all(key, &limits).await?;
-    let cost = |name: &str| {
+    let asked = |name: &str| {
         let asked = limits.iter().find(|(limit, _)| limit.name().as_str() == name);
-        asked.map_or(Cost::ONE, |(_, cost)| *cost)
+        let asked = asked.map(|(limit, cost)| (*cost, limit.options().closed_status));
+        asked.unwrap_or((Cost::ONE, ClosedStatus::default()))
     };
-    Ok(answer(key, &decision, cost))
+    Ok(answer(key, &decision, asked))
 }
 
-fn answer(key: Key<'_>, decision: &AllDecision, cost: impl Fn(&str) -> Cost) -> Response {
-    let body = AllAnswer::new(key, decision, cost).to_json();
-    let (status, media_type) = match decision.is_admitted() {
-        true => (StatusCode::OK, JSON),
-        false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
-    };
+fn answer(key: Key<'_>, decision: &AllDecision, asked: impl Fn(&str) -> (Cost, ClosedStatus)) -> Response {
+    let answer = AllAnswer::new(key, decision, asked);
+    let (status, body) = (status(answer.status()), answer.to_json());
+    let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
     let mut fields = Fields::default();
     for (name, decision) in decision.decisions() {
         fields.add(name.as_str(), decision.quota());

@@ -1,11 +1,12 @@
 //! What is asked about the server itself.
 
 use axum::extract::State;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
 use super::App;
 use super::problem::Problem;
+use super::reply::json;
 
 const METRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -64,9 +65,13 @@ pub(super) async fn healthz() -> &'static str {
     "ok"
 }
 
-pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
-    app.gate().store().check().map_err(|reason| Problem::not_ready(&reason))?;
-    Ok("ready")
+/// Whether requests should be sent here, and what is away.
+pub(super) async fn readyz(State(app): State<App>) -> Response {
+    let report = app.readiness();
+    match report.ready {
+        true => json(StatusCode::OK, &report),
+        false => Problem::not_ready(&report).respond_with(&report),
+    }
 }
 
 pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {

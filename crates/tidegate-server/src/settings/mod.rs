@@ -30,6 +30,7 @@ use tidegate::store::StoreOptions;
 use tidegate::{Name, Tidegate};
 
 use self::raw::RawSettings;
+pub use crate::readiness::Readiness;
 
 /// Everything the server can be told, checked.
 #[derive(Debug, Clone)]
@@ -211,6 +212,11 @@ pub struct HttpSettings {
     pub max_connections: usize,
     /// How long requests in flight may take once the server is told to stop.
     pub shutdown_deadline: Duration,
+    /// How long the server says that it is not ready, and takes requests all the same,
+    /// before it stops.
+    pub drain_delay: Duration,
+    /// When it says that it is ready.
+    pub readiness: Readiness,
 }
 
 impl Default for HttpSettings {
@@ -223,6 +229,8 @@ impl Default for HttpSettings {
             max_body_bytes: 65_536,
             max_connections: 10_000,
             shutdown_deadline: Duration::from_secs(10),
+            drain_delay: Duration::ZERO,
+            readiness: Readiness::default(),
         }
     }
 }

@@ -65,6 +65,7 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
     let request_timeout = raw.request_timeout.or(default.request_timeout);
     let bulk_timeout = raw.bulk_timeout.or(default.bulk_timeout);
     let shutdown_deadline = raw.shutdown_deadline.or(default.shutdown_deadline);
+    let drain_delay = raw.drain_delay.or(default.drain_delay);
     Ok(HttpSettings {
         header_timeout: between("http.header_timeout", header_timeout, MILLISECOND, HOUR)?,
         idle_timeout: between("http.idle_timeout", idle_timeout, MILLISECOND, HOUR)?,
@@ -80,6 +81,8 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
         },
         // Zero is a choice: whatever is in flight is cut.
         shutdown_deadline: between("http.shutdown_deadline", shutdown_deadline, Duration::ZERO, HOUR)?,
+        drain_delay: between("http.drain_delay", drain_delay, Duration::ZERO, HOUR)?,
+        readiness: raw.readiness.or(default.readiness),
     })
 }
 

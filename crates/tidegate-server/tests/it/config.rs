@@ -70,6 +70,7 @@ const SAMPLES: &[Sample] = &[
     ("limits.api.safety_buffer", "0", CALENDAR),
     ("limits.api.counter_ttl", "3h", CALENDAR),
     ("limits.api.outage", "closed", None),
+    ("limits.api.closed_status", "503", None),
     ("limits.api.local_share", "0.5", Some(("limits.api.outage", "local"))),
     ("limits.api.nodes", "4", Some(("limits.api.outage", "local"))),
     ("limits.api.after_loss", "hold", None),
@@ -112,6 +113,8 @@ const SAMPLES: &[Sample] = &[
     ("http.max_body_bytes", "100", None),
     ("http.max_connections", "7", None),
     ("http.shutdown_deadline", "0s", None),
+    ("http.drain_delay", "5s", None),
+    ("http.readiness", "all", None),
     ("log.level", "debug", None),
     ("log.format", "json", None),
 ];

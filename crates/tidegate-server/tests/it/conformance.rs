@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
 use tidegate::limit::{
-    Admitted, Algorithm, Decision, LimitOptions, Override, Quota, Receipt, Rejected, Source, Suppression,
-    Wait,
+    Admitted, Algorithm, Cause, Decision, LimitOptions, Override, Quota, Receipt, Rejected, Source,
+    Suppression, Wait,
 };
 use tidegate::random::Random;
 use tidegate::store::StoreOptions;
@@ -222,7 +222,7 @@ fn decision(body: &Value) -> Decision {
                 retry_after_ms,
                 remaining_after_waiting: number("remaining_after_waiting").unwrap(),
             });
-            Decision::Rejected(Rejected { wait, quota, source })
+            Decision::Rejected(Rejected { wait, quota, source, cause: Cause::Usage })
         }
         "suppressed" => {
             let suppression_factor = body["suppression_factor"].as_f64().unwrap();

@@ -179,7 +179,7 @@ impl Judged {
         match decision {
             Ok(decision) if decision.is_admitted() => Self::Admitted(Fields::new(name, decision.quota())),
             Ok(decision) => {
-                let mut response = problem::refusal(name, cost, &decision);
+                let mut response = problem::refusal(limit, cost, &decision);
                 Fields::new(name, decision.quota()).append_to(response.headers_mut());
                 Self::Answered(response)
             }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::decision::{Cause, Decision, Quota, Receipt, Rejected, Source, Wait};
 use super::hold::At;
 use super::overrides::{Overridden, Override};
 use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
@@ -517,7 +517,7 @@ impl InProcess {
         let wait = (ask.cost <= capacity).then_some(wait);
         let window_size_seconds = self.window_seconds_of(ask.terms);
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
-        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause: Cause::TooManyKeys })
     }
 }
 

@@ -11,7 +11,7 @@ use siphasher::sip::SipHasher24;
 
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::decision::{Cause, Decision, Quota, Receipt, Rejected, Source, Wait};
 use super::lease::{Grant, Report};
 use super::overrides::Override;
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
@@ -454,7 +454,8 @@ impl OnRedis {
                 let wait = Wait { retry_after_ms: held_ms, remaining_after_waiting: capacity };
                 let wait = (ask.cost <= capacity).then_some(wait);
                 let quota = Quota { capacity, remaining: 0, reset_after_ms: held_ms, window_size_seconds };
-                Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
+                let (source, cause) = (Source::Policy, Cause::StoreLoss);
+                Ok(Decision::Rejected(Rejected { wait, quota, source, cause }))
             }
             Reply::Elsewhere(store_ms) => Err(Error::internal(format!(
                 "the store's clock shows {store_ms}, ours is off and the difference changes"

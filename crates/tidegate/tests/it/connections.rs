@@ -265,3 +265,17 @@ async fn calls_under_way_when_the_connection_is_killed_are_never_charged_twice()
     assert_eq!(failed(&gate, "cut"), by_policy, "{}", gate.metrics());
     assert!(by_store > 0, "the connection is made anew in between");
 }
+
+/// A server that has as many clients as it may says so and closes, asked or not.
+#[tokio::test]
+async fn a_server_with_too_many_clients_is_away_for_that_reason() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).exec(&mut connection).unwrap();
+    let (gate, limit) = limit_on(&server.url(), patient()).await;
+    assert_eq!(take(&limit, "k").await.source(), Source::Policy);
+    let status = gate.store().status();
+    assert_eq!(status.away[0].reason, tidegate::OutageReason::TooManyClients, "{status:?}");
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(100).exec(&mut connection).unwrap();
+    until("it is let in", async || (take(&limit, "k").await.source() == Source::Store).then_some(())).await;
+}

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
@@ -33,7 +34,11 @@ const READ_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     requests: mpsc::Sender<Request>,
+    goodbye: Goodbye,
 }
+
+/// What the other side said before it closed, without having been asked.
+type Goodbye = Arc<OnceLock<Failure>>;
 
 #[derive(Debug)]
 struct Request {
@@ -47,6 +52,7 @@ impl Connection {
     /// Takes a stream into use.
     pub(super) fn start(stream: Stream) -> Self {
         let (requests, waiting) = mpsc::channel(MAX_WAITING);
+        let goodbye = Goodbye::default();
         let far_end = FarEnd {
             stream,
             requests: waiting,
@@ -57,18 +63,25 @@ impl Connection {
             queued: 0,
             written: 0,
             in_flight: VecDeque::new(),
+            goodbye: goodbye.clone(),
         };
         tokio::spawn(far_end.run());
-        Self { requests }
+        Self { requests, goodbye }
     }
 
     /// Sends `bytes`, one or more commands, and waits for the last of their `replies`.
     pub(super) async fn send(&self, bytes: Vec<u8>, replies: usize) -> Result<Value, Failure> {
         let (answer, answered) = oneshot::channel();
         let request = Request { bytes, replies, answer };
-        self.requests.send(request).await.map_err(|_| Failure::Unsent)?;
-        // The far end answers whatever it took; without it the program is ending.
-        answered.await.unwrap_or_else(|_| Err(cut()))
+        let answer = match self.requests.send(request).await {
+            // The far end answers whatever it took; without it the program is ending.
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(cut())),
+            Err(_) => Err(Failure::Unsent),
+        };
+        match answer {
+            Err(Failure::Unsent) => Err(self.goodbye.get().cloned().unwrap_or(Failure::Unsent)),
+            answer => answer,
+        }
     }
 
     /// Whether it has ended: known at once, whoever ended it.
@@ -96,6 +109,12 @@ enum End {
     Unused,
 }
 
+impl From<&NotRedis> for Failure {
+    fn from(NotRedis(what): &NotRedis) -> Self {
+        Self::Away(OutageReason::NotRedis, format!("the store is no Redis: {what}"))
+    }
+}
+
 /// A command on its way.
 struct InFlight {
     /// How many bytes were queued before it.
@@ -115,18 +134,20 @@ struct FarEnd {
     queued: u64,
     written: u64,
     in_flight: VecDeque<InFlight>,
+    goodbye: Goodbye,
 }
 
 impl FarEnd {
     async fn run(mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
+        if let End::NotRedis(not_redis) = &end {
+            self.says_goodbye(not_redis.into());
+        }
         // First this: who is told that nothing was sent must not come back here.
         self.requests.close();
         for flight in self.in_flight.drain(..) {
             let failure = match &end {
-                End::NotRedis(NotRedis(what)) => {
-                    Failure::Away(OutageReason::NotRedis, format!("the store is no Redis: {what}"))
-                }
+                End::NotRedis(not_redis) => not_redis.into(),
                 _ if flight.from < self.written => cut(),
                 _ => Failure::Unsent,
             };
@@ -185,6 +206,9 @@ impl FarEnd {
                 };
                 let Some(first) = self.in_flight.front_mut() else {
                     // It speaks without being asked: to say why it closes.
+                    if let Err(text) = reply {
+                        self.says_goodbye(Failure::Server(text));
+                    }
                     return Poll::Ready(End::Closed);
                 };
                 first.replies -= 1;
@@ -196,6 +220,11 @@ impl FarEnd {
                 }
             }
         }
+    }
+
+    fn says_goodbye(&self, why: Failure) {
+        // There is only one.
+        let _ = self.goodbye.set(why);
     }
 
     /// Takes what waits to be written. Ready when nobody can come any more.
