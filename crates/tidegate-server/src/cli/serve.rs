@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::args::ServeArgs;
 use crate::http::App;
+use crate::listen::listen;
 use crate::settings::Settings;
 use crate::{log, serve as server};
 
@@ -25,10 +25,8 @@ pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
 }
 
 async fn until_told(settings: &Settings) -> Result<(), String> {
-    let address = settings.listen.as_str();
-    let refused = |error| format!("cannot listen on {address}: {error}");
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let bound = listener.local_addr().map_err(refused)?;
+    let listener = listen(&settings.listen, &settings.http).await?;
+    let bound = listener.local_addr().map_err(|error| format!("cannot tell where it listens: {error}"))?;
     let gate = settings.store.open().await.map_err(|error| error.to_string())?;
     let limits = settings.limits.iter().map(|limit| limit.open(&gate));
     let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;

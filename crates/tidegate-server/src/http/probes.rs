@@ -1,10 +1,9 @@
 //! What is asked about the server itself.
 
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::App;
+use super::extract::Call;
 use super::problem::Problem;
 use super::reply::json;
 
@@ -56,25 +55,25 @@ GET    /readyz
 Without a subject: \"everyone\" instead of \"keys/{key}\", no \"key\" in a body.
 ";
 
-pub(super) async fn index() -> &'static str {
+pub(super) async fn index(_: Call) -> &'static str {
     INDEX
 }
 
 /// The process lives: whether the store does is another question.
-pub(super) async fn healthz() -> &'static str {
+pub(super) async fn healthz(_: Call) -> &'static str {
     "ok"
 }
 
 /// Whether requests should be sent here, and what is away.
-pub(super) async fn readyz(State(app): State<App>) -> Response {
-    let report = app.readiness();
+pub(super) async fn readyz(call: Call) -> Response {
+    let report = call.app.readiness();
     match report.ready {
         true => json(StatusCode::OK, &report),
         false => Problem::not_ready(&report).respond_with(&report),
     }
 }
 
-pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    let text = app.gate().metrics();
+pub(super) async fn metrics(call: Call) -> impl IntoResponse {
+    let text = call.app.gate().metrics();
     ([(header::CONTENT_TYPE, METRICS_TEXT)], text)
 }

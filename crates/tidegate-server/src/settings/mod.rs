@@ -217,6 +217,10 @@ pub struct HttpSettings {
     pub drain_delay: Duration,
     /// When it says that it is ready.
     pub readiness: Readiness,
+    /// Whether all who can reach the server may use it: without, it listens on loopback alone.
+    pub trusted_network: bool,
+    /// How many connections may wait to be accepted.
+    pub backlog: u32,
 }
 
 impl Default for HttpSettings {
@@ -231,6 +235,8 @@ impl Default for HttpSettings {
             shutdown_deadline: Duration::from_secs(10),
             drain_delay: Duration::ZERO,
             readiness: Readiness::default(),
+            trusted_network: false,
+            backlog: 1024,
         }
     }
 }

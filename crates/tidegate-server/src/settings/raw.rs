@@ -292,6 +292,10 @@ group!(RawHttp {
     drain_delay: Leaf<Duration>,
     /// when /readyz says 200: any (something can be answered) or all (every partition is reached) (any)
     readiness: Leaf<Readiness>,
+    /// listen on addresses that other machines reach: whoever does may do everything (false)
+    trusted_network: Leaf<bool>,
+    /// most connections that wait to be accepted, up to 65535; the system may have less (1024)
+    backlog: Leaf<NonZeroUsize>,
 });
 
 group!(RawLog {

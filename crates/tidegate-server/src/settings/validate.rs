@@ -83,6 +83,12 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
         shutdown_deadline: between("http.shutdown_deadline", shutdown_deadline, Duration::ZERO, HOUR)?,
         drain_delay: between("http.drain_delay", drain_delay, Duration::ZERO, HOUR)?,
         readiness: raw.readiness.or(default.readiness),
+        trusted_network: raw.trusted_network.or(default.trusted_network),
+        backlog: match raw.backlog.0 {
+            // At most sixteen bits.
+            Some(backlog) => at_most("http.backlog", backlog, 65_535)? as u32,
+            None => default.backlog,
+        },
     })
 }
 
