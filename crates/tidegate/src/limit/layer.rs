@@ -9,7 +9,7 @@
 //! | | answer |
 //! |---|---|
 //! | the key function gives `None` | the service's own, unchanged: the request is not limited |
-//! | refused | 429, with `Retry-After` if waiting can help |
+//! | refused | 429, with `Retry-After` if waiting can help; 503 where that is the store's doing and the limit is set so |
 //! | a key that [may not be](crate::Key) | 400 |
 //! | the limit fails, for a reason that the log has | 500 |
 //! | the limit is away and no [policy](crate::Outage) answers | 503: not expected of a take |
