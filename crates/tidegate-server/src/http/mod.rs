@@ -49,6 +49,7 @@ mod query;
 mod reply;
 mod reservations;
 mod sessions;
+mod sse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,11 +66,12 @@ use tidegate::session::Sessions;
 use tokio::sync::watch;
 
 pub(crate) use self::body::is_type_allowed;
-pub(crate) use self::hot::{Endless, is_bulk};
+pub(crate) use self::hot::is_bulk;
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::Problem;
 pub(crate) use self::reply::Served;
 use self::sessions::Spaces;
+pub(crate) use self::sse::Endless;
 use crate::readiness::{Readiness, Report};
 use crate::settings::{HttpSettings, SessionSettings, SettingsError};
 
