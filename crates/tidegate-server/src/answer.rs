@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use tidegate::limit::headers::{self, Refusal};
-use tidegate::limit::{AllDecision, Decision, Limit, Receipt};
+use tidegate::limit::{AllDecision, Decision, Limit, ReceiptText};
 use tidegate::{ClosedStatus, Cost, Key};
 
 /// What a take or a peek answers.
@@ -26,7 +26,7 @@ pub struct Answer<'a> {
     #[serde(flatten)]
     chance: Option<Chance>,
     #[serde(serialize_with = "as_text")]
-    receipt: Option<Receipt>,
+    receipt: Option<ReceiptText>,
     source: &'static str,
 }
 
@@ -48,7 +48,7 @@ struct Chance {
     is_allowed: bool,
 }
 
-fn as_text<S: Serializer>(receipt: &Option<Receipt>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(receipt: &Option<ReceiptText>, serializer: S) -> Result<S::Ok, S::Error> {
     match receipt {
         Some(receipt) => serializer.collect_str(receipt),
         None => serializer.serialize_none(),
@@ -69,7 +69,7 @@ impl<'a> Problem<'a> {
 
 impl<'a> Answer<'a> {
     /// The answer to a peek, or to a take that was admitted.
-    pub fn plain(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
+    pub fn plain(limit: &'a Limit, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
         let quota = decision.quota();
         let wait = decision.wait();
         let (outcome, rejected, chance) = match decision {
@@ -83,7 +83,7 @@ impl<'a> Answer<'a> {
         Self {
             problem: None,
             outcome,
-            limit,
+            limit: limit.name().as_str(),
             key: subject(key),
             cost: cost.get(),
             capacity: quota.capacity,
@@ -93,18 +93,18 @@ impl<'a> Answer<'a> {
             retry_after_ms: rejected.then(|| wait.map(|wait| wait.retry_after_ms)),
             remaining_after_waiting: rejected.then(|| wait.map(|wait| wait.remaining_after_waiting)),
             chance,
-            receipt: decision.receipt(),
+            receipt: decision.receipt().and_then(|receipt| limit.receipt_text(key, receipt)),
             source: decision.source().as_str(),
         }
     }
 
     /// The answer to a take: a problem if it was refused.
     pub fn to_take(limit: &'a Limit, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
-        let (name, closed_status) = (limit.name().as_str(), limit.options().closed_status);
-        let plain = Self::plain(name, key, cost, decision);
+        let plain = Self::plain(limit, key, cost, decision);
         if decision.is_admitted() {
             return plain;
         }
+        let (name, closed_status) = (limit.name().as_str(), limit.options().closed_status);
         let detail = headers::detail(name, cost.get(), decision);
         let refusal = Refusal::new(decision, closed_status);
         Self { problem: Some(Problem::new(refusal, detail, vec![name])), ..plain }
@@ -139,19 +139,16 @@ pub struct AllAnswer<'a> {
 }
 
 impl<'a> AllAnswer<'a> {
-    /// The answer: a problem if one refused. `asked` tells what was asked of a limit, and
-    /// with which status it says what is the store's doing.
-    pub fn new(
-        key: Key<'a>,
-        decision: &'a AllDecision,
-        asked: impl Fn(&str) -> (Cost, ClosedStatus),
-    ) -> Self {
-        let cost = |name: &str| asked(name).0;
+    /// The answer: a problem if one refused. `asked` is what was asked of each limit.
+    pub fn new(key: Key<'a>, decision: &'a AllDecision, asked: &[(&'a Limit, Cost)]) -> Self {
+        let of = |name: &str| asked.iter().find(|(limit, _)| limit.name().as_str() == name);
+        let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);
+        let closed_status =
+            |name: &str| of(name).map_or(ClosedStatus::default(), |(limit, _)| limit.options().closed_status);
         let said = |(name, decision): (&'a tidegate::Name, &Decision)| {
-            let name = name.as_str();
-            Answer::plain(name, key, cost(name), decision)
+            of(name.as_str()).map(|(limit, cost)| Answer::plain(limit, key, *cost, decision))
         };
-        let limits = decision.decisions().map(said).collect();
+        let limits = decision.decisions().filter_map(said).collect();
         let plain =
             Self { problem: None, outcome: "admitted", key: subject(key), retry_after_ms: None, limits };
         if decision.is_admitted() {
@@ -164,7 +161,7 @@ impl<'a> AllAnswer<'a> {
                 (name, headers::detail(name, cost(name).get(), refusal))
             })
             .unzip();
-        let problems = decision.refusals().map(|(name, it)| Refusal::new(it, asked(name.as_str()).1));
+        let problems = decision.refusals().map(|(name, it)| Refusal::new(it, closed_status(name.as_str())));
         let problem = problems.reduce(Refusal::and);
         Self {
             problem: problem.map(|problem| Problem::new(problem, details.join("; "), violated)),

@@ -2,8 +2,8 @@
 
 use axum::http::header;
 use axum::response::Response;
-use tidegate::limit::AllDecision;
-use tidegate::{ClosedStatus, Cost, Key};
+use tidegate::limit::{AllDecision, Limit};
+use tidegate::{Cost, Key};
 
 use super::ask::TakeAll;
 use super::extract::{Call, Sent};
@@ -21,16 +21,11 @@ pub(super) async fn take_all(call: Call, sent: Sent) -> Answered {
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let key = ask.key()?;
     let decision = app.gate().take_all(key, &limits).await?;
-    let asked = |name: &str| {
-        let asked = limits.iter().find(|(limit, _)| limit.name().as_str() == name);
-        let asked = asked.map(|(limit, cost)| (*cost, limit.options().closed_status));
-        asked.unwrap_or((Cost::ONE, ClosedStatus::default()))
-    };
-    Ok(answer(key, &decision, asked))
+    Ok(answer(key, &decision, &limits))
 }
 
-fn answer(key: Key<'_>, decision: &AllDecision, asked: impl Fn(&str) -> (Cost, ClosedStatus)) -> Response {
-    let answer = AllAnswer::new(key, decision, asked);
+fn answer(key: Key<'_>, decision: &AllDecision, limits: &[(&Limit, Cost)]) -> Response {
+    let answer = AllAnswer::new(key, decision, limits);
     let (status, body) = (status(answer.status()), answer.to_json());
     let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
     let mut fields = Fields::default();

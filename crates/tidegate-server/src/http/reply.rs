@@ -43,7 +43,7 @@ impl Served {
 
     /// To a peek: it has been answered, whatever the outcome.
     pub(super) fn to_peek(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
-        let answer = Answer::plain(self.limit.name().as_str(), key, cost, decision);
+        let answer = Answer::plain(&self.limit, key, cost, decision);
         let mut response = respond(StatusCode::OK, JSON, answer.to_json());
         self.fields(response.headers_mut(), decision);
         response

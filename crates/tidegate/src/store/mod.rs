@@ -6,12 +6,14 @@
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod secret;
 mod status;
 mod time_index;
 
 use std::time::Duration;
 
 pub use self::redis::RedisStore;
+pub(crate) use self::secret::Secret;
 pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;

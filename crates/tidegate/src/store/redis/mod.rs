@@ -22,7 +22,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -37,6 +37,7 @@ use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
+use super::secret::Secret;
 use super::{Away, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
@@ -83,6 +84,8 @@ struct Shared {
     check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
+    /// What the marker of the first partition has for all who share the store.
+    secret: RwLock<Option<Secret>>,
     random: RandomState,
     metrics: StoreMetrics,
     /// What is answered while the store is away, by part.
@@ -117,6 +120,7 @@ impl RedisStore {
         let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
             markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
+            secret: RwLock::default(),
             keyspace,
             links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
             clock: options.clock.clone(),
@@ -207,9 +211,19 @@ impl RedisStore {
         }
     }
 
+    /// How long a call is waited for.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.shared.deadline
+    }
+
     /// Whether both are clones of one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// What all who share the store make checks with, if it was ever reached.
+    pub(crate) fn secret(&self) -> Option<Secret> {
+        *self.shared.secret.read()
     }
 
     pub(crate) fn metrics(&self) -> &StoreMetrics {
@@ -349,9 +363,14 @@ impl Shared {
         let known = if seen.read_on > 0 { "1" } else { "0" };
         let ttl = MARKER_TTL.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
-        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl];
+        // One that was known before a loss is restored, so that what it checked stays good.
+        let secret = match partition {
+            0 => self.secret.read().unwrap_or_else(Secret::random).to_text(),
+            _ => String::new(),
+        };
+        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
-        let (stored, stored_hash, lost, since_loss_ms): (String, String, u8, i64) =
+        let (stored, stored_hash, lost, secret, since_loss_ms): (String, String, u8, String, i64) =
             redis::from_redis_value(answer)
                 .map_err(|error| Error::internal(format!("the marker: {error}")))?;
         if stored != partitions || stored_hash != hash {
@@ -359,6 +378,9 @@ impl Shared {
                 "the data was written with {stored} partitions (hash {stored_hash}), this is set to {partitions} \
                  (hash {hash}): use the same, or another namespace"
             )));
+        }
+        if let Some(secret) = Secret::read(&secret) {
+            *self.secret.write() = Some(secret);
         }
         let since_loss = u64::try_from(since_loss_ms).ok().map(Duration::from_millis);
         // What was lost before this machine was started is over.
