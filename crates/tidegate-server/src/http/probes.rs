@@ -1,13 +1,11 @@
 //! What is asked about the server itself.
 
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::extract::Call;
 use super::problem::Problem;
 use super::reply::json;
-
-const METRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const INDEX: &str = "\
 tidegate
@@ -27,6 +25,7 @@ DELETE /v1/limits/{limit}/keys/{key}/reservations/{id}
 GET    /v1/limits/{limit}/overrides?limit=100
 GET    /v1/limits/{limit}/reservations?limit=100
 GET    /v1/limits
+GET    /v1/limits/{limit}
 POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
 GET    /v1/hot/{space}?limit=20
 GET    /v1/hot/{space}/pages/{page}
@@ -73,9 +72,4 @@ pub(super) async fn readyz(call: Call) -> Response {
         true => json(StatusCode::OK, &report),
         false => Problem::not_ready(&report).respond_with(&report),
     }
-}
-
-pub(super) async fn metrics(call: Call) -> impl IntoResponse {
-    let text = call.app.gate().metrics();
-    ([(header::CONTENT_TYPE, METRICS_TEXT)], text)
 }

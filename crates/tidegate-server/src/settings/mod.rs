@@ -223,6 +223,8 @@ pub struct HttpSettings {
     pub trusted_network: bool,
     /// How many connections may wait to be accepted.
     pub backlog: u32,
+    /// Whether every answer is logged.
+    pub access_log: bool,
 }
 
 impl Default for HttpSettings {
@@ -240,6 +242,7 @@ impl Default for HttpSettings {
             readiness: Readiness::default(),
             trusted_network: false,
             backlog: 1024,
+            access_log: false,
         }
     }
 }

@@ -118,6 +118,7 @@ const SAMPLES: &[Sample] = &[
     ("http.readiness", "all", None),
     ("http.trusted_network", "true", None),
     ("http.backlog", "7", None),
+    ("http.access_log", "true", None),
     ("log.level", "debug", None),
     ("log.format", "json", None),
 ];

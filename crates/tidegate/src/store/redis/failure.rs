@@ -96,6 +96,20 @@ pub(crate) fn server_failure(text: &str) -> Error {
         "TRYAGAIN" | "CLUSTERDOWN" => away(OutageReason::ClusterDown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => refused(OutageReason::Auth),
         _ if told.contains("max number of clients") => away(OutageReason::TooManyClients),
+        _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
+            "a key in the store is of another type than ours, or cannot be read: {told}"
+        )),
         _ => Error::internal(format!("the store answered: {told}")),
     }
 }
+
+/// What Redis and Lua say of a key that is not what a script takes it for. `is_corrupt` in
+/// `limit/reset.lua` goes by the same words.
+const CORRUPT: [&str; 6] = [
+    "WRONGTYPE",
+    "attempt to ",
+    "bad argument",
+    "data string too short",
+    "not an integer",
+    "not a valid float",
+];

@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::script::Script;
 use super::{Shared, Task};
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::outage::OutageReason;
 
 /// Calls per round trip. More would save little of a server's time and keep it
@@ -172,7 +172,10 @@ impl FarEnd {
         match outcome {
             Ok(Ok(replies)) => {
                 self.breaker.succeeded();
-                let answers: Vec<_> = replies.into_iter().map(item).collect();
+                let answers = batch.iter().zip(replies);
+                let answers: Vec<_> = answers
+                    .map(|(job, reply)| item(reply).map_err(|error| named(error, &job.call)))
+                    .collect();
                 // A server that answers, but as a replica or with its memory full, is
                 // away too: it takes a connection to its successor, or time.
                 let failure = answers.iter().filter_map(|it| it.as_ref().err()).rfind(|it| it.is_transient());
@@ -185,6 +188,10 @@ impl FarEnd {
                 }
             }
             Ok(Err(Undelivered { error, is_away })) => {
+                let error = match batch.first() {
+                    Some(job) => named(error, &job.call),
+                    None => error,
+                };
                 if is_away {
                     self.is_away(&error);
                 }
@@ -281,6 +288,15 @@ fn answer_all(batch: Vec<Job>, error: &Error) {
     for job in batch {
         // The caller may have given up.
         let _ = job.reply.send(Err(error.clone()));
+    }
+}
+
+/// An error that is about a key says of which call. The key that is meant is one of its own,
+/// made of the same names.
+fn named(error: Error, call: &Call) -> Error {
+    match error.kind() {
+        ErrorKind::Corrupt => Error::corrupt(format!("{error} (of the call on {:?})", call.key)),
+        _ => error,
     }
 }
 
