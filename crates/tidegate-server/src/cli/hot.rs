@@ -30,8 +30,9 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
             HotCommand::Stats { page, of } => {
                 one(&of.target, Asked::get(page_of(of, page)), hot_told::stats).await
             }
-            HotCommand::List { limit, of } => {
-                let asked = Asked::get(format!("{}?limit={limit}", path_of(of)));
+            HotCommand::List { limit, after, of } => {
+                let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
+                let asked = Asked::get(format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default()));
                 one(&of.target, asked, hot_told::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {

@@ -5,6 +5,7 @@
 
 mod chance;
 mod conformance;
+mod connections;
 mod differential;
 mod hot;
 mod hot_audit;
@@ -32,6 +33,7 @@ mod session_differential;
 mod session_effects;
 mod session_flaws;
 mod session_foreign;
+mod session_hold;
 mod session_interleavings;
 mod session_migration;
 mod session_outage;
