@@ -29,6 +29,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
+    is_in_doubt: bool,
     message: Cow<'static, str>,
 }
 
@@ -37,7 +38,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, is_in_doubt: false, message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
@@ -56,6 +57,16 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
+    /// The same of a call that the store was sent, or may have been.
+    pub(crate) fn in_doubt(self) -> Self {
+        Self { is_in_doubt: true, ..self }
+    }
+
+    /// The same of a call that was not made because of it.
+    pub(crate) fn undone(self) -> Self {
+        Self { is_in_doubt: false, ..self }
+    }
+
     pub(crate) fn internal(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
@@ -69,6 +80,12 @@ impl Error {
     /// a call that timed out can have been carried out.
     pub fn is_transient(&self) -> bool {
         self.kind == ErrorKind::Unavailable
+    }
+
+    /// Whether the call may have taken effect: the store was sent it, or may have been, and
+    /// has not answered. Otherwise it did nothing.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) enum Operation {
     HotStats,
     HotWindow,
     HotCleanup,
+    HotRemove,
     SessionActivate,
     SessionGet,
     SessionList,
@@ -42,7 +43,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 27] = [
         "take",
         "take_all",
         "peek",
@@ -57,6 +58,7 @@ impl Operation {
         "hot_stats",
         "hot_window",
         "hot_cleanup",
+        "hot_remove",
         "session_activate",
         "session_get",
         "session_list",

@@ -54,6 +54,9 @@ pub struct StoreOptions {
     /// Send small packets at once. Calls are batched before they are sent, so
     /// this costs nothing.
     pub nodelay: bool,
+    /// How long the markers of a namespace outlive their last renewal, which is hourly. Less
+    /// than the 90 days that it is by default is for a namespace that ends as a whole soon.
+    pub marker_ttl: Duration,
     /// The certificate authority to trust for `rediss://`, in PEM form; the
     /// system's unless set.
     pub tls_ca: Option<Vec<u8>>,
@@ -71,6 +74,7 @@ impl Default for StoreOptions {
             deadline: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
             nodelay: true,
+            marker_ttl: redis::MARKER_TTL,
             tls_ca: None,
         }
     }

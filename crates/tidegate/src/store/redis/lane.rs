@@ -92,8 +92,9 @@ impl Lane {
         Self { breaker, jobs }
     }
 
-    /// Makes a call; always answers by `deadline`, give or take a timer's tick.
-    pub(super) async fn call(&self, call: Call, deadline: Instant) -> Result<Value> {
+    /// Makes a call; always answers by `deadline`, give or take a timer's tick. With
+    /// `can_queue` it waits for room among those that wait.
+    pub(super) async fn call(&self, call: Call, deadline: Instant, can_queue: bool) -> Result<Value> {
         if let Err(refusal) = self.breaker.check() {
             // A caller in a loop gets its refusals at once; without this it would
             // keep those that wait for their deadline from being answered.
@@ -101,15 +102,25 @@ impl Lane {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();
-        self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| {
-            Error::unavailable(format!("{MAX_WAITING} calls are already waiting for the store"))
-        })?;
+        let job = Job { call, deadline, reply };
+        let is_queued = match can_queue {
+            true => matches!(tokio::time::timeout_at(deadline, self.jobs.send(job)).await, Ok(Ok(()))),
+            false => self.jobs.try_send(job).is_ok(),
+        };
+        if !is_queued {
+            let waiting = format!("{MAX_WAITING} calls are already waiting for the store");
+            return Err(Error::unavailable(waiting));
+        }
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::unavailable("the store is shutting down")),
-            Err(_) => Err(Error::unavailable("the store did not answer within the deadline")),
+            Ok(Err(_)) => Err(Error::unavailable("the store is shutting down").in_doubt()),
+            Err(_) => Err(late()),
         }
     }
+}
+
+fn late() -> Error {
+    Error::unavailable("the store did not answer within the deadline").in_doubt()
 }
 
 /// The far end of a lane: what its tasks share.
@@ -157,8 +168,7 @@ impl Far {
         let outcome = tokio::time::timeout_at(deadline, self.attempt(&batch)).await;
         metrics.batch(batch.len(), started.elapsed());
         let timed_out = outcome.is_err();
-        let outcome = outcome
-            .unwrap_or_else(|_| Err(Error::unavailable("the store did not answer within the deadline")));
+        let outcome = outcome.unwrap_or_else(|_| Err(late()));
         let failure = match outcome {
             Ok(replies) => {
                 self.breaker.succeeded();
@@ -218,7 +228,11 @@ impl Far {
             }
             Ok(Value::Array(replies)) if first.items == 1 && replies.len() == batch.len() => Ok(replies),
             Ok(other) => Err(Error::internal(format!("{} replies were due, got {other:?}", batch.len()))),
-            Err(error) => Err(self.shared.failure(&error)),
+            Err(error) => {
+                let failure = self.shared.failure(&error);
+                // Without an answer of the server's nobody knows what it did.
+                Err(if error.code().is_none() { failure.in_doubt() } else { failure })
+            }
         }
     }
 

@@ -52,6 +52,7 @@ struct Shared {
     random_source: Random,
     deadline: Duration,
     connect_timeout: Duration,
+    marker_ttl: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
     random: RandomState,
@@ -89,6 +90,7 @@ impl RedisStore {
             random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
+            marker_ttl: options.marker_ttl,
             random: RandomState::new(),
             metrics,
         });
@@ -138,10 +140,20 @@ impl RedisStore {
 
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
+        self.call_by(partition, call, self.shared.deadline, false).await
+    }
+
+    /// The same with a deadline of its own, for work that can wait: for its turn too, however
+    /// many others do.
+    pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
+        self.call_by(partition, call, within.max(self.shared.deadline), true).await
+    }
+
+    async fn call_by(&self, partition: u32, call: Call, within: Duration, can_queue: bool) -> Result<Value> {
         let metrics = &self.shared.metrics;
         metrics.calls.inc();
-        let deadline = clock::deadline(self.shared.deadline);
-        let answer = self.lanes[partition as usize].call(call, deadline).await;
+        let deadline = clock::deadline(within);
+        let answer = self.lanes[partition as usize].call(call, deadline, can_queue).await;
         if answer.is_err() {
             metrics.failed_calls.inc();
         }
@@ -253,7 +265,7 @@ impl Shared {
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
         let known = if seen.read_on > 0 { "1" } else { "0" };
-        let ttl = MARKER_TTL.as_millis().to_string();
+        let ttl = self.marker_ttl.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
         let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
