@@ -6,11 +6,13 @@
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod secret;
 mod time_index;
 
 use std::time::Duration;
 
 pub use self::redis::RedisStore;
+pub(crate) use self::secret::Secret;
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
