@@ -77,6 +77,8 @@ pub(super) const MAX_TRACKED: usize = 1_000_000;
 /// The fewest bytes of a partition: its events alone can be a third of it.
 const MIN_BYTES: usize = 1 << 20;
 
+const DAY: Duration = Duration::from_secs(86_400);
+
 impl HotOptions {
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
@@ -86,21 +88,19 @@ impl HotOptions {
             }
             Err(Error::invalid(format!("{what} of {value} is not allowed: {least} to {most} are")))
         };
-        let seconds = |what: &str, value: Duration, days: u64| {
-            if value.subsec_nanos() == 0 && (1..=days * 86_400).contains(&value.as_secs()) {
+        let lasting = |what: &str, value: Duration, days: u32| {
+            if (Duration::from_secs(1)..=DAY * days).contains(&value) {
                 return Ok(());
             }
             let most = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
-            Err(Error::invalid(format!(
-                "{what} of {value:?} is not allowed: whole seconds from 1s to {most} are"
-            )))
+            Err(Error::invalid(format!("{what} of {value:?} is not allowed: 1s to {most} are")))
         };
         between("a hot_threshold", self.hot_threshold.into(), 1, 100)?;
         between("a promotion_threshold", self.promotion_threshold.into(), 1, MAX_MEMBERS as u64)?;
-        seconds("a window_duration", self.window_duration, 7)?;
+        lasting("a window_duration", self.window_duration, 7)?;
         between("a max_tracked", self.max_tracked as u64, 1, MAX_TRACKED as u64)?;
         between("a max_members_per_page", self.max_members_per_page as u64, 1, MAX_MEMBERS as u64)?;
-        seconds("a cleanup_interval", self.cleanup_interval, 1)?;
+        lasting("a cleanup_interval", self.cleanup_interval, 1)?;
         between("a spike_minimum", self.spike_minimum.into(), 1, MAX_MEMBERS as u64)?;
         between("a max_activity", self.max_activity as u64, 1, 100_000_000)?;
         between("a number of partitions", self.partitions.into(), 1, 64)?;

@@ -423,11 +423,11 @@ async fn wrong_input_is_an_error_and_changes_nothing() {
 async fn options_that_cannot_be_are_refused() {
     let gate = Tidegate::open("memory:").await.unwrap();
     let wrong: [(_, fn(&mut HotOptions)); 17] = [
-        ("a window_duration of 1.5s is not allowed: whole seconds from 1s to 7 days are", |it| {
-            it.window_duration = Duration::from_millis(1500);
+        ("a window_duration of 999ms is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(999);
         }),
-        ("a window_duration of 604801s is not allowed: whole seconds from 1s to 7 days are", |it| {
-            it.window_duration = Duration::from_secs(7 * 86_400 + 1);
+        ("a window_duration of 604800.5s is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(604_800_500);
         }),
         ("a max_bytes of 2097151 is not allowed: at least 2097152 is", |it| {
             (it.partitions, it.max_bytes) = (2, (2 << 20) - 1);

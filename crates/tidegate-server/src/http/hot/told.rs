@@ -217,6 +217,6 @@ impl<'a> Space<'a> {
 }
 
 pub(super) fn window_ms(hot: &Hot) -> u64 {
-    // Whole seconds, at most seven days of them.
-    hot.options().window_duration.as_secs() * 1000
+    // At most seven days of them.
+    hot.options().window_duration.as_millis() as u64
 }
