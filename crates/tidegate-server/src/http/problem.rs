@@ -29,8 +29,8 @@ pub(crate) struct Problem {
     /// What is left of the connection is not read.
     is_last: bool,
     /// What had been done by then.
-    counts: Option<serde_json::Value>,
-    reason: Option<Reason>,
+    counts: Option<Box<serde_json::Value>>,
+    reason: Option<Box<Reason>>,
 }
 
 /// Why a store cannot be used: with the response for who asks without a server, and so without
@@ -192,7 +192,7 @@ impl Problem {
 
     /// The same, with what had been done by then.
     pub(crate) fn with_counts(self, counts: &impl Serialize) -> Self {
-        Self { counts: serde_json::to_value(counts).ok(), ..self }
+        Self { counts: serde_json::to_value(counts).ok().map(Box::new), ..self }
     }
 
     pub(crate) fn not_ready(reason: &Error) -> Self {
@@ -221,7 +221,7 @@ impl From<Error> for Problem {
                 let detail = "the store cannot be used: the server's log has the reason".to_owned();
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 let problem = Self::new(status, "internal-error", "Internal error", detail);
-                Self { reason: Some(Reason(error.to_string())), ..problem }
+                Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }
         }
     }
@@ -236,7 +236,7 @@ impl Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
             refusal: self.refusal,
-            counts: self.counts.as_ref(),
+            counts: self.counts.as_deref(),
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();
@@ -249,7 +249,7 @@ impl Problem {
             }
         });
         if let Some(reason) = self.reason {
-            response.extensions_mut().insert(reason);
+            response.extensions_mut().insert(*reason);
         }
         response
     }
