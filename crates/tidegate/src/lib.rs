@@ -209,7 +209,15 @@ impl Tidegate {
                 async move { sessions.reconcile().await }
             }
         });
-        self.background.0.lock().extend([reaper, mender]);
+        let rhythm = Rhythm { interval: sessions.stamp_interval(), batch: NonZeroUsize::MIN };
+        let stamper = Reaper::start(rhythm, self.inner.metrics.reaper("session_stamp"), {
+            let sessions = sessions.clone();
+            move |_| {
+                let sessions = sessions.clone();
+                async move { sessions.keep_stamped().await }
+            }
+        });
+        self.background.0.lock().extend([reaper, mender, stamper]);
         spaces.insert(name, sessions.clone());
         Ok(sessions.with(&self.background))
     }
