@@ -62,7 +62,7 @@ use self::algorithm::Ask;
 pub use self::all::AllDecision;
 pub(crate) use self::all::take_all;
 pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
+pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease::LeaseOptions;
@@ -81,10 +81,11 @@ use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
-use crate::outage::{AfterLoss, Outage, Share};
+use crate::outage::{AfterLoss, ClosedStatus, Outage, Share};
 use crate::random::Random;
 use crate::store::Store;
 use crate::store::memory::Swept;
+use crate::store::redis::PartPolicy;
 
 /// What a new key gets when the process already holds as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +104,8 @@ pub enum WhenFull {
 pub struct LimitOptions {
     /// What to answer while the store is away.
     pub outage: Outage,
+    /// With which status HTTP says that the limit refuses because of the store.
+    pub closed_status: ClosedStatus,
     /// What to answer after the store lost charges.
     pub after_loss: AfterLoss,
     /// What Redis keys start with; each algorithm has its own unless set.
@@ -125,6 +128,7 @@ impl Default for LimitOptions {
     fn default() -> Self {
         Self {
             outage: Outage::default(),
+            closed_status: ClosedStatus::default(),
             after_loss: AfterLoss::default(),
             prefix: None,
             max_keys: InProcess::DEFAULT_MAX_KEYS,
@@ -190,6 +194,11 @@ impl Limit {
                     None => Duration::ZERO,
                 };
                 let hold = Hold((options.after_loss == AfterLoss::Hold).then_some(longer));
+                store.declare_policy(PartPolicy {
+                    name: format!("limit {}", name.as_str()),
+                    outage: options.outage.as_str(),
+                    hold: hold.0.map(|longer| longer + Duration::from_secs(algorithm.window_size_seconds())),
+                });
                 let on_redis = OnRedis::new(store.clone(), &name, prefix, algorithm, hold);
                 (Backend::Redis(Arc::new(on_redis)), store.clock().clone(), store.random().clone())
             }
@@ -576,7 +585,8 @@ impl Limit {
         }
         let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: capacity };
         let (wait, quota) = (fits_ever.then_some(wait), quota(0, OUTAGE_RETRY_MS));
-        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
+        let cause = if fits_ever { Cause::StoreAway } else { Cause::Usage };
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause })
     }
 }
 

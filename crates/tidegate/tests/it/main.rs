@@ -5,6 +5,7 @@
 
 mod chance;
 mod conformance;
+mod connections;
 mod differential;
 mod hot;
 mod hot_audit;
