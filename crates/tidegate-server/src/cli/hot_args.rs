@@ -50,6 +50,9 @@ pub(super) enum HotCommand {
         /// How many at most, up to 1000
         #[arg(long, default_value_t = 20)]
         limit: u32,
+        /// Behind which place, as the list before has told
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
         #[command(flatten)]
         of: Space,
     },

@@ -148,6 +148,7 @@ pub(super) struct Hottest {
     pub(super) count: u64,
     pub(super) window_ms: u64,
     pub(super) pages: Vec<Ranked>,
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -161,7 +162,11 @@ pub(super) struct Ranked {
 pub(super) fn hottest(answer: &[u8]) -> Result<Said, String> {
     let told: Hottest = read(answer)?;
     let rows = told.pages.iter().map(|it| (it.page.as_str(), it.edits, it.last_seen_ms));
-    Ok(Said::yes(ranking(told.count, told.window_ms, rows)))
+    let mut text = ranking(told.count, told.window_ms, rows);
+    if let Some(next) = told.next {
+        text += &format!("\nmore: --after '{}'", printable(&next));
+    }
+    Ok(Said::yes(text))
 }
 
 /// Pages with their edits and the latest of them.

@@ -147,6 +147,21 @@ pub struct HotPage {
     pub last_seen: Timestamp,
 }
 
+impl HotPage {
+    /// A place in a list, to go on behind; see [`Hot::list_after`](super::Hot::list_after).
+    pub fn new(page: impl Into<String>, edits: u64, last_seen: Timestamp) -> Self {
+        Self { page: page.into(), edits, last_seen }
+    }
+
+    /// By what pages are ranked, as one number; then by name.
+    pub(super) fn rank(&self) -> u64 {
+        self.edits.min(MAX_RANKED) << 41 | self.last_seen.as_millis().min((1 << 41) - 1)
+    }
+}
+
+/// More edits than a window counts: a rank stays a number that a double has exactly.
+const MAX_RANKED: u64 = (1 << 12) - 1;
+
 /// What happened to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -2,12 +2,45 @@
 -- the passing of time alone: it goes down from the highest and makes each exact that it
 -- meets.
 --
--- Own   how many to tell; how many pages to look after at most
+-- Own   how many to tell; how many pages to look after at most; the rank and the page
+--       that those told are behind, or two empty texts
 -- Answers  1 if that were not enough, pages that are not hot any more, then page and rank
 --          of the hottest, one after the other
+
+-- Whether one text is before another, byte by byte, as a sorted set has them. `<` goes by
+-- the server's locale.
+local function is_before(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
+-- How many pages come before those behind a rank and a page.
+local function place(rank, page)
+  local stored = call('ZSCORE', RANK, page)
+  if stored and tonumber(stored) == tonumber(rank) then return call('ZREVRANK', RANK, page) + 1 end
+  local from = call('ZCOUNT', RANK, '(' .. rank, '+inf')
+  while true do
+    -- Those of the same rank, the last name first.
+    local alike = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
+    for i = 1, #alike, 2 do
+      if tonumber(alike[i + 1]) ~= tonumber(rank) or is_before(alike[i], page) then return from end
+      from = from + 1
+    end
+    if not alike[1] then return from end
+  end
+end
+
 return finish(each(function(_, at)
   local limit, most, expired = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), 0
   local answer, from = { 0, 0 }, 0
+  if ARGV[at + 3] ~= '' then
+    flush_pages()
+    from = place(ARGV[at + 3], ARGV[at + 4])
+  end
+  limit = from + limit
   while from < limit do
     flush_pages()
     -- Most are exact: those are told, up to the first that is not.
@@ -29,4 +62,4 @@ return finish(each(function(_, at)
   end
   answer[2] = expired
   return answer
-end, KEYS_OF_ITEM, 2, COMMON))
+end, KEYS_OF_ITEM, 4, COMMON))

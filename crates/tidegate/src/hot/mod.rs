@@ -358,12 +358,23 @@ impl Hot {
     /// The `limit` hottest pages, hottest first: by edits in the window, then by the
     /// latest of them.
     pub async fn list(&self, limit: usize) -> Result<Vec<HotPage>> {
+        self.list_after(None, limit).await
+    }
+
+    /// The same, of those that are ranked behind `after`: the last page of the list before. So
+    /// all hot pages can be listed, however many there are.
+    ///
+    /// Each list is of its moment. A page that stays where it is is told once; one that becomes
+    /// hotter in between may be told in neither list, and one that becomes colder in both.
+    pub async fn list_after(&self, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
         let limit = limit.min(MAX_TRACKED);
         if limit == 0 {
             return Ok(Vec::new());
         }
         let partitions = 0..self.core.options.partitions as usize;
-        let all = futures_util::future::join_all(partitions.map(|number| self.list_one(number, limit))).await;
+        let all =
+            futures_util::future::join_all(partitions.map(|number| self.list_one(number, after, limit)))
+                .await;
         let mut pages = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
         pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
         pages.truncate(limit);
@@ -371,13 +382,15 @@ impl Hot {
     }
 
     /// The hottest of a partition.
-    async fn list_one(&self, number: usize, limit: usize) -> Result<Vec<HotPage>> {
+    async fn list_one(&self, number: usize, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
         loop {
             let (listed, expired) = match &self.core.backend {
                 Backend::Memory { clock, partitions } => {
-                    partitions[number].lock().list(clock.now().as_millis(), limit, CLEANED_AT_A_TIME)
+                    partitions[number].lock().list(clock.now().as_millis(), after, limit, CLEANED_AT_A_TIME)
                 }
-                Backend::Redis { .. } => self.on_redis(number).await?.list(limit, CLEANED_AT_A_TIME).await?,
+                Backend::Redis { .. } => {
+                    self.on_redis(number).await?.list(after, limit, CLEANED_AT_A_TIME).await?
+                }
             };
             self.core.metrics.expired.inc_by(expired);
             if let Some(listed) = listed {

@@ -291,8 +291,16 @@ impl OnRedis {
 
     /// The `limit` hottest pages, unless more than `most` would have to be looked after
     /// to know them; and how many are not hot any more.
-    pub(super) async fn list(&self, limit: usize, most: usize) -> Result<(Option<Vec<HotPage>>, u64)> {
-        let own = vec![limit.to_compact_string(), most.to_compact_string()];
+    pub(super) async fn list(
+        &self,
+        after: Option<&HotPage>,
+        limit: usize,
+        most: usize,
+    ) -> Result<(Option<Vec<HotPage>>, u64)> {
+        let (rank, page) = after.map_or_else(Default::default, |after| {
+            (after.rank().to_compact_string(), after.page.to_compact_string())
+        });
+        let own = vec![limit.to_compact_string(), most.to_compact_string(), rank, page];
         let value = self.call(&self.scripts.list, "", own).await?;
         let Value::Array(items) = &value else { return Err(unexpected(&value)) };
         let [Value::Int(more), Value::Int(expired), hottest @ ..] = &items[..] else {

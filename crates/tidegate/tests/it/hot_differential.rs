@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::hot::{Edit, HotOptions, WhenFull};
+use tidegate::hot::{Edit, HotOptions, HotPage, WhenFull};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::hot::HotModel;
 use tidegate::{Key, Tidegate};
@@ -133,6 +133,18 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
             Op::List { limit } => {
                 let list = hot.list(*limit).await.unwrap();
                 prop_assert_eq!(list, model.list(now, *limit), "step {}: {:?}", step, op);
+                // Page by page it is all there is, each once.
+                let (all, size) = (model.list(now, 1000), 1 + *limit % 3);
+                let mut paged: Vec<HotPage> = Vec::new();
+                loop {
+                    let page = hot.list_after(paged.last(), size).await.unwrap();
+                    let is_last = page.len() < size;
+                    paged.extend(page);
+                    if is_last || paged.len() > all.len() {
+                        break;
+                    }
+                }
+                prop_assert_eq!(paged, all, "step {}: by {}", step, size);
             }
             Op::Count => {
                 let count = hot.count().await.unwrap();

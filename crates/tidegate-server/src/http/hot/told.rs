@@ -96,6 +96,13 @@ pub(super) struct Hottest<'a> {
     pub(super) count: u64,
     pub(super) window_ms: u64,
     pub(super) pages: Vec<Ranked>,
+    /// Where the next page begins; `null` if there is none.
+    pub(super) next: Option<String>,
+}
+
+/// The place behind `page`.
+pub(super) fn next(page: &HotPage) -> String {
+    format!("{}:{}:{}", page.edits, page.last_seen.as_millis(), page.page)
 }
 
 #[derive(Debug, Serialize)]

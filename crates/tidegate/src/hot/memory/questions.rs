@@ -44,12 +44,14 @@ impl Partition {
     pub(in crate::hot) fn list(
         &mut self,
         now_ms: u64,
+        after: Option<&HotPage>,
         limit: usize,
         most: usize,
     ) -> (Option<Vec<HotPage>>, u64) {
         let now_ms = self.advance(now_ms);
         self.pages.refresh(self.bounds.window_ms);
-        let (mut hottest, mut last, mut expired, mut settled) = (Vec::new(), None, 0, 0);
+        let mut last = after.map(|after| (after.rank(), after.page.as_str().into(), 0));
+        let (mut hottest, mut expired, mut settled) = (Vec::new(), 0, 0);
         while hottest.len() < limit
             && let Some(next) = self.pages.hottest(last.as_ref()).cloned()
             && let Some(page) = self.pages.get(next.2)
