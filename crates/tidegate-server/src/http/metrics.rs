@@ -28,6 +28,7 @@ pub(crate) enum Operation {
     HotStats,
     HotWindow,
     HotCleanup,
+    HotRemove,
     SessionActivate,
     SessionGet,
     SessionList,
@@ -45,7 +46,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 27] = [
+    const NAMES: [&str; 28] = [
         "take",
         "take_all",
         "peek",
@@ -60,6 +61,7 @@ impl Operation {
         "hot_stats",
         "hot_window",
         "hot_cleanup",
+        "hot_remove",
         "session_activate",
         "session_get",
         "session_list",

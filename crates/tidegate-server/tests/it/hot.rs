@@ -278,7 +278,7 @@ async fn what_is_asked_is_checked() {
         ("GET", "/v1/hot/pages/edits", "POST"),
         ("GET", "/v1/hot/pages/cleanup", "POST"),
         ("POST", "/v1/hot/pages/events", "GET,HEAD"),
-        ("DELETE", "/v1/hot/pages/pages/a", "GET,HEAD"),
+        ("PUT", "/v1/hot/pages/pages/a", "GET,HEAD,DELETE"),
         ("POST", "/v1/hot/pages", "GET,HEAD"),
     ] {
         let answer = call(&f.app, method, path, "").await;

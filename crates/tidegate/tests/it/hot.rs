@@ -466,7 +466,16 @@ async fn wrong_input_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn options_that_cannot_be_are_refused() {
     let gate = Tidegate::open("memory:").await.unwrap();
-    let wrong: [(_, fn(&mut HotOptions)); 14] = [
+    let wrong: [(_, fn(&mut HotOptions)); 17] = [
+        ("a window_duration of 999ms is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(999);
+        }),
+        ("a window_duration of 604800.5s is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(604_800_500);
+        }),
+        ("a max_bytes of 2097151 is not allowed: at least 2097152 is", |it| {
+            (it.partitions, it.max_bytes) = (2, (2 << 20) - 1);
+        }),
         ("hot_threshold", |it| it.hot_threshold = 0),
         ("hot_threshold", |it| it.hot_threshold = 101),
         ("promotion_threshold", |it| it.promotion_threshold = 0),

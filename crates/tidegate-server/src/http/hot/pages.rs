@@ -106,6 +106,13 @@ pub(super) async fn stats(call: Call<Page>) -> Answered {
     Ok(json(StatusCode::OK, &told))
 }
 
+pub(super) async fn remove(call: Call<Page>) -> Answered {
+    let _timed = call.timed(Operation::HotRemove);
+    let asked = &call.path;
+    let was = call.app.space(&asked.space)?.remove(asked.key()?).await?.as_str();
+    Ok(json(StatusCode::OK, &told::RemovedPage { space: &asked.space, page: &asked.page, was }))
+}
+
 /// From when to when, both included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {

@@ -89,7 +89,8 @@ impl Partition {
         }
         self.judge(now_ms, at);
         let Some(page) = self.pages.get(at) else { return (Stats::default(), 0) };
-        let editors: HashSet<&str> = page.members().iter().map(Member::editor).collect();
+        let editors = page.members().iter().map(Member::editor).filter(|editor| !editor.is_empty());
+        let editors: HashSet<&str> = editors.collect();
         let stats = Stats {
             is_hot: true,
             is_trending: page.is_trending,
