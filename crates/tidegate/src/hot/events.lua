@@ -11,7 +11,7 @@ local function parts(id)
   return tonumber(ms), tonumber(number)
 end
 
-local function is_before(one, other)
+local function is_earlier(one, other)
   local ms, number = parts(one)
   local other_ms, other_number = parts(other)
   return ms < other_ms or ms == other_ms and number < other_number
@@ -24,13 +24,13 @@ return each(function(_, at)
   last = last and last[1] or '0-0'
   if position == '' then return { life, '0', last } end
   local answer = { life, '0', position }
-  local is_ahead = is_before(last, position)
+  local is_ahead = is_earlier(last, position)
   if is_ahead and parts(position) > math.max(tonumber(call('TIME')[1]) * 1000 + 999, (parts(last))) + AHEAD_MS then
     return { life, '2', last }
   end
   if position ~= '0-0' or of_life ~= '0' then
     local forgotten = call('HGET', STATE, 'forgotten') or '0-0'
-    if of_life ~= life or is_before(position, forgotten) then
+    if of_life ~= life or is_earlier(position, forgotten) then
       answer[2], answer[3] = '1', forgotten
     elseif is_ahead then
       -- Those that it came after were lost.

@@ -7,16 +7,6 @@
 -- Answers  1 if that were not enough, pages that are not hot any more, then page and rank
 --          of the hottest, one after the other
 
--- Whether one text is before another, byte by byte, as a sorted set has them. `<` goes by
--- the server's locale.
-local function is_before(one, other)
-  for i = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, i), string.byte(other, i)
-    if a ~= b then return a < b end
-  end
-  return #one < #other
-end
-
 -- How many pages come before those behind a rank and a page.
 local function place(rank, page)
   local stored = call('ZSCORE', RANK, page)

@@ -7,15 +7,6 @@
 --          if none was) and how many events of each kind there were, if there were any
 local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
--- As a sorted set has them: `<` goes by the language that the server is set to.
-local function precedes(one, other)
-  for i = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, i), string.byte(other, i)
-    if a ~= b then return a < b end
-  end
-  return #one < #other
-end
-
 -- Makes room for one in a window that is full, or over, if more were allowed before.
 local function make_room(keys, p)
   local over = p.count + 1 - max_members
@@ -37,11 +28,11 @@ local function add(page, keys, p, edit, at_ms)
   if is_full and at_ms <= p.oldest then
     if call('ZSCORE', keys.window, id) then return 4 end
     local first = call('ZRANGE', keys.window, 0, 0)[1]
-    if at_ms < p.oldest or precedes(id, first) then return 5 end
+    if at_ms < p.oldest or is_before(id, first) then return 5 end
   end
   if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return 4 end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
-  if at_ms > p.last or at_ms == p.last and not precedes(id, p.last_id) then
+  if at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id) then
     p.last, p.byte_change, p.last_id = at_ms, byte_change, id
     call('RPUSH', keys.editors, made)
   else
@@ -75,7 +66,7 @@ local function promote(page, key, edits)
   end
   if #live == 0 then return 0, 0, '' end
   table.sort(live, function(one, other)
-    return one.at < other.at or one.at == other.at and precedes(one.id, other.id)
+    return one.at < other.at or one.at == other.at and is_before(one.id, other.id)
   end)
   local last, expired, replaced = live[#live], 0, ''
   flush_pages()

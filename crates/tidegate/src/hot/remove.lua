@@ -7,7 +7,10 @@ return finish(each(function(k)
   local page, was, expired = page_at(k), 0, 0
   local keys = keys_of(page)
   local is_read, p = pcall(load, keys.meta)
-  if is_read and p then p, expired = settle(page, keys, p) end
+  if is_read and p then
+    local is_settled, left, gone = pcall(settle, page, keys, p)
+    if is_settled then p, expired = left, gone else is_read = false end
+  end
   if p then
     drop_and_tell(page, keys, is_read and p, 'removed', is_read and p.count or 0)
     was = 2
@@ -15,8 +18,9 @@ return finish(each(function(k)
   local is_text, edits = pcall(call, 'GET', KEYS[k])
   if not is_text or type(edits) == 'table' then
     was = math.max(was, 1)
-  elseif edits and not is_over(tonumber((struct.unpack('s', edits))) or 0) then
-    was = math.max(was, 1)
+  elseif edits then
+    local is_whole, ends_at = pcall(struct.unpack, 's', edits)
+    if not is_whole or not is_over(tonumber(ends_at) or 0) then was = math.max(was, 1) end
   end
   forget(page, KEYS[k])
   return with_counts({ was, expired })

@@ -13,7 +13,7 @@ local function page(index, now_ms, after_ms, after, limit, look)
     local high = low + redis.call('ZCOUNT', index, int(after_ms), int(after_ms))
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if redis.call('ZRANGE', index, middle, middle)[1] <= after then low = middle + 1 else high = middle end
+      if is_before(after, redis.call('ZRANGE', index, middle, middle)[1]) then high = middle else low = middle + 1 end
     end
     rank = low
   end

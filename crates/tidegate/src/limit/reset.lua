@@ -11,7 +11,7 @@ local rule = rule_at(algorithm, 4)
 -- cannot write. In Redis 6 it is a text, since 7 a table. Rust goes by the same words.
 local function is_corrupt(failure)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
-  local marks = { 'WRONGTYPE', 'attempt to ', 'bad argument', 'data string too short', 'not an integer',
+  local marks = { 'WRONGTYPE', 'attempt to ', 'bad argument', 'data string too short', 'unfinished string', 'not an integer',
     'not a valid float' }
   for _, mark in ipairs(marks) do
     if string.find(text, mark, 1, true) then return true end

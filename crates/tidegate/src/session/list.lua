@@ -25,15 +25,6 @@ local replies = each(function(_, at)
     return (string.gsub(text, '..', function(c) return string.char(tonumber(c, 16)) end))
   end
 
-  -- Whether a text comes behind another, byte by byte: `<` goes by the server's locale.
-  local function is_behind(one, other)
-    for i = 1, math.min(#one, #other) do
-      local a, b = string.byte(one, i), string.byte(other, i)
-      if a ~= b then return a > b end
-    end
-    return #one > #other
-  end
-
   -- The rank of the first entry behind another. Those of one time are in the order of
   -- their ids; the one that is named may have left meanwhile.
   local function behind(set, score, entry)
@@ -41,7 +32,7 @@ local replies = each(function(_, at)
     local high = low + call('ZCOUNT', set, score, score)
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if is_behind(call('ZRANGE', set, middle, middle)[1], entry) then high = middle else low = middle + 1 end
+      if is_before(entry, call('ZRANGE', set, middle, middle)[1]) then high = middle else low = middle + 1 end
     end
     return low
   end

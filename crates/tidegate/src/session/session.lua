@@ -5,8 +5,8 @@
 --   state         a hash: `now`, the stamp, the latest moment that anything was done at
 --                 (ms); `hold`, until when no lease ends (ms); `hold_from`: leases that had
 --                 ended by then are over for all that; `hold_past`, the end of the hold
---                 before; `lost`, the latest loss of the store that is known here; and how
---                 far mending is
+--                 before; `hold_lease`, how long it was to last when it was found; `lost`,
+--                 the latest loss of the store that is known here; and how far mending is
 --   active        a sorted set: sessions by the end of their last holder's lease, ms
 --   disconnected  a sorted set: sessions by when they were left, in seconds
 --   claimed       a sorted set: sessions being reaped, by the end of their claim, ms
@@ -46,7 +46,7 @@ local call = redis.call
 
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local state = call('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost')
+local state = call('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost', 'hold_lease')
 local stamp_ms, clock_ms = tonumber(state[1]), now()
 local is_absurd = stamp_ms and stamp_ms > clock_ms + STAMP_MS
 local now_ms = not is_absurd and stamp_ms and math.max(clock_ms, stamp_ms) or clock_ms
@@ -63,16 +63,18 @@ if clock_ms ~= stamp_ms then
   local latest = call('HGET', KEYS[1], 'lost_ms') or lost
   lost, is_lost = latest, latest ~= lost
 end
-local is_written = not is_lost and hold_ms <= now_ms + lease_ms
+-- It lasts for the lease of whoever found it: another with a shorter one does not end it.
+local hold_lease_ms = math.max(lease_ms, tonumber(state[6]) or 0)
+local is_written = not is_lost and hold_ms <= now_ms + hold_lease_ms
+hold_ms = math.min(hold_ms, now_ms + hold_lease_ms)
 local is_unseen = is_lost or is_absurd or not stamp_ms or clock_ms - stamp_ms > lease_ms / 2
 if is_unseen and (stamp_ms or call('EXISTS', ACTIVE, DISCONNECTED) > 0) then
   local seen_ms = math.min(stamp_ms or 0, now_ms)
   -- One that still ran is the same with another end.
   if hold_ms <= seen_ms then past_ms, from_ms = hold_ms, seen_ms end
-  hold_ms, past_ms, from_ms = now_ms + lease_ms, math.min(past_ms, now_ms), math.min(from_ms, now_ms)
-  is_written = false
+  hold_ms, past_ms, from_ms = math.max(hold_ms, now_ms + lease_ms), math.min(past_ms, now_ms), math.min(from_ms, now_ms)
+  hold_lease_ms, is_written = hold_ms - now_ms, false
 end
-hold_ms = math.min(hold_ms, now_ms + lease_ms)
 local is_held = now_ms < hold_ms
 
 -- When a lease that was given until then ends.
@@ -108,7 +110,8 @@ local function finish(replies)
   -- A server whose memory is full must still tell what it has. It takes no stamps then, as
   -- it takes no heartbeats, and so nothing is reaped either.
   if not is_written then
-    redis.pcall('HSET', STATE, 'now', now_ms, 'hold', hold_ms, 'hold_from', from_ms, 'hold_past', past_ms, 'lost', lost)
+    redis.pcall('HSET', STATE, 'now', now_ms, 'hold', hold_ms, 'hold_from', from_ms, 'hold_past', past_ms, 'lost', lost,
+      'hold_lease', hold_lease_ms)
     redis.pcall('PEXPIRE', STATE, ttl)
   elseif now_ms ~= stamp_ms and not is_late then
     redis.pcall('HSET', STATE, 'now', now_ms)

@@ -23,6 +23,16 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
+-- Whether one text is before another, byte by byte, as a sorted set has them. `<` goes by
+-- the server's locale.
+local function is_before(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
 -- Runs `operation(k, at)` for each item, whose `keys` keys are KEYS[k] and on,
 -- and whose own `arguments` texts are ARGV[at + 1] and on; returns one reply per
 -- item. An item that fails answers its error as text and leaves the others alone.

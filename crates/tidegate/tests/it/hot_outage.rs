@@ -231,3 +231,28 @@ async fn only_an_absent_store_drops_what_could_wait() {
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), before + 5);
 }
+
+/// One that others found silent is there all the same: whoever has time waits for it. It
+/// was refused at once, and what it had brought was dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_only_does_not_answer_for_now_is_waited_for() {
+    let server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered);
+    server.freeze();
+    until("it is taken for away", async || (record(&hot, "q", "1").await == Recorded::Dropped).then_some(()))
+        .await;
+    let before = metric(&gate, "tidegate_hot_dropped_edits_total");
+    let edits: Vec<_> = ["2", "3", "4", "5"].map(|id| Edit::new(key("p"), id, "bob")).into();
+    let recorded = hot.record_many_within(&edits, Duration::from_secs(60));
+    let thawed = async {
+        // Still waiting after it was found away once more.
+        until("it is asked", async || (record(&hot, "q", "2").await == Recorded::Dropped).then_some(()))
+            .await;
+        server.thaw();
+    };
+    let (recorded, ()) = tokio::join!(recorded, thawed);
+    assert!(!recorded.unwrap().iter().any(|it| matches!(it, Recorded::Dropped | Recorded::Unknown)));
+    // Only those who did not wait.
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), before + 1);
+}

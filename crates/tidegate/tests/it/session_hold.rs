@@ -9,7 +9,7 @@ use tidegate::testkit::RedisServer;
 
 use crate::kit::{CLUSTER, REDIS};
 use crate::outage::until;
-use crate::session::{GRACE, LEASE, START_MS, Space, key, ms, options};
+use crate::session::{GRACE, LEASE, START_MS, Space, key, ms, open, options};
 use crate::session_flaws::{does, raw};
 
 /// A claim that waited in Redis's socket until its caller had given up claimed for nobody, and
@@ -197,4 +197,30 @@ async fn a_space_without_sessions_begins_without_a_hold() {
     space.pass(GRACE).await;
     let swept = space.sessions.cleanup().await.unwrap();
     assert_eq!((swept.deleted, swept.held_until), (1, None));
+}
+
+/// A process with a shorter lease, such as a command line without the server's settings, cut a
+/// hold to its own length: whoever had not renewed by then was reaped.
+#[tokio::test]
+async fn who_has_a_shorter_lease_does_not_end_a_hold() {
+    for space in Space::everywhere(|_| {}).await.into_iter().filter(|it| it.on != "memory") {
+        let (on, id) = (space.on, space.held("b", "h").await);
+        space.clock.advance_ms(LEASE + GRACE + 1);
+        assert!(space.sessions.stamp().await.unwrap().is_some(), "{on}");
+        let held_until = Some(ms(START_MS + 2 * LEASE + GRACE + 1));
+
+        let other = open(&space.url, &space.namespace, Some(&space.clock)).await;
+        let shorter = options(|it| (it.holder_lease, it.grace) = (Duration::from_secs(1), Duration::ZERO));
+        let others = other.sessions(space.sessions.space().as_str(), shorter).unwrap();
+        assert_eq!(others.counts().await.unwrap().held_until, held_until, "{on}");
+        for _ in 0..6 {
+            space.clock.advance_ms(400);
+            assert_eq!(others.cleanup().await.unwrap().deleted, 0, "{on}");
+        }
+        // Nor does a stall that only the other takes for one.
+        space.clock.advance_ms(2000);
+        assert_eq!(others.cleanup().await.unwrap().deleted, 0, "{on}");
+        assert_eq!(space.sessions.counts().await.unwrap().held_until, held_until, "{on}");
+        assert!(space.sessions.heartbeat(id, key("h")).await.unwrap().is_ok(), "{on}");
+    }
 }

@@ -108,8 +108,10 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
                 return Err(Problem::invalid(ended).with_counts(&tally));
             }
             Err(_) => {
+                let is_silent = silent_until <= monotonic();
                 tally.flush(hot).await?;
-                if silent_until > monotonic() {
+                if !is_silent {
+                    heard_at += monotonic().saturating_duration_since(wake_at);
                     continue;
                 }
                 return Err(Problem::late(tally.late(bounds)).with_counts(&tally));
@@ -128,6 +130,8 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
         if tally.due_at().is_some_and(|due_at| due_at <= monotonic()) {
             tally.flush(hot).await?;
         }
+        // While it was recorded nobody listened.
+        heard_at = monotonic();
     }
     if let Some(line) = lines.last() {
         tally.read(&line);
@@ -206,10 +210,13 @@ impl Tally {
     }
 
     fn so_far(&self) -> String {
-        format!(
-            "after {} good and {} bad lines, which count: an edit that is sent again counts once",
-            self.good, self.bad
-        )
+        let read = format!("after {} good and {} bad lines", self.good, self.bad);
+        match self.outcomes.lost() {
+            0 => format!("{read}, which count: an edit that is sent again counts once"),
+            lost => format!(
+                "{read}, of which {lost} may not count since the store was away: an edit that is sent again counts once"
+            ),
+        }
     }
 
     fn late(&self, bounds: &Bounds) -> String {

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{self, SystemClock, Timestamp};
 use crate::error::{Error, Result};
+use crate::outage::OutageReason;
 
 /// Unanswered batches in a row that open the breaker.
 const TOLERATED_SILENCE: u32 = 2;
@@ -32,8 +33,15 @@ pub(super) struct Breaker {
     clock: SystemClock,
     /// Wakes the keeper.
     pub(super) opened: Notify,
+    /// Wakes those who wait, when it is closed or open for another reason.
+    turned: Notify,
     /// Wakes the log, which all lanes of a store share.
     changed: Arc<Notify>,
+}
+
+/// Whether a server is there, and only does not answer for now.
+pub(super) fn is_passing(error: &Error) -> bool {
+    matches!(error.reason(), Some(OutageReason::Timeout | OutageReason::Busy | OutageReason::Loading))
 }
 
 /// Why and since when it is open.
@@ -67,6 +75,7 @@ impl Breaker {
             over: Mutex::default(),
             clock,
             opened: Notify::new(),
+            turned: Notify::new(),
             changed,
         }
     }
@@ -77,6 +86,19 @@ impl Breaker {
             return Ok(());
         }
         self.outage.lock().as_ref().map_or(Ok(()), |outage| Err(outage.error.clone().into_unavailable()))
+    }
+
+    /// Waits until it is closed; refuses once a server keeps it open that is not there,
+    /// and at `deadline`.
+    pub(super) async fn wait(&self, deadline: tokio::time::Instant) -> Result<()> {
+        loop {
+            let mut turned = std::pin::pin!(self.turned.notified());
+            turned.as_mut().enable();
+            let Err(refusal) = self.check() else { return Ok(()) };
+            if !is_passing(&refusal) || tokio::time::timeout_at(deadline, turned).await.is_err() {
+                return Err(refusal);
+            }
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -104,6 +126,7 @@ impl Breaker {
         self.was_closed.store(true, Ordering::Relaxed);
         let mut current = self.outage.lock();
         self.is_open.store(false, Ordering::Release);
+        self.turned.notify_waiters();
         // To be reached at the first attempt is no end of an outage.
         if let Some(outage) = current.take()
             && outage.error.reason().is_some()
@@ -127,6 +150,7 @@ impl Breaker {
                 self.changed.notify_one();
             }
             outage.error = error.clone();
+            self.turned.notify_waiters();
             return false;
         }
         let (since, started) = (self.clock.now(), clock::monotonic());

@@ -185,7 +185,13 @@ impl FarEnd {
                     self.unwritten.advance(count);
                     self.written += count as u64;
                 }
-                _ => return Poll::Ready(End::Closed),
+                _ => {
+                    // TLS may have given away some of it before it failed.
+                    if self.stream.is_tls() {
+                        self.written = self.queued;
+                    }
+                    return Poll::Ready(End::Closed);
+                }
             }
         }
     }
@@ -204,7 +210,8 @@ impl FarEnd {
                     Ok(None) => break,
                     Err(not_redis) => return Poll::Ready(End::NotRedis(not_redis)),
                 };
-                let Some(first) = self.in_flight.front_mut() else {
+                let written = self.written;
+                let Some(first) = self.in_flight.front_mut().filter(|first| first.from < written) else {
                     // It speaks without being asked: to say why it closes.
                     if let Err(text) = reply {
                         self.says_goodbye(Failure::Server(text));

@@ -105,11 +105,12 @@ pub(crate) fn server_failure(text: &str) -> Error {
 
 /// What Redis and Lua say of a key that is not what a script takes it for. `is_corrupt` in
 /// `limit/reset.lua` goes by the same words.
-const CORRUPT: [&str; 6] = [
+const CORRUPT: [&str; 7] = [
     "WRONGTYPE",
     "attempt to ",
     "bad argument",
     "data string too short",
+    "unfinished string",
     "not an integer",
     "not a valid float",
 ];

@@ -15,7 +15,7 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
+use super::breaker::{Breaker, is_passing};
 use super::failure::Failure;
 use super::script::Script;
 use super::{Shared, Task};
@@ -37,7 +37,7 @@ const IN_FLIGHT: usize = 4;
 const MAX_WAITING: usize = 16_384;
 
 /// One operation on one subject.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     /// Arguments that all calls of one kind share; only those travel together.
@@ -97,9 +97,8 @@ impl Lane {
         Self { breaker, jobs, _keeper: keeper }
     }
 
-    /// Makes a call; always answers by `deadline`, give or take a timer's tick. With
-    /// `can_queue` it waits for room among those that wait.
-    pub(super) async fn call(&self, call: Call, deadline: Instant, can_queue: bool) -> Result<Value> {
+    /// Makes a call; always answers by `deadline`, give or take a timer's tick.
+    pub(super) async fn call(&self, call: Call, deadline: Instant) -> Result<Value> {
         if let Err(refusal) = self.breaker.check() {
             // A caller in a loop gets its refusals at once; without this it would
             // keep those that wait for their deadline from being answered.
@@ -107,21 +106,40 @@ impl Lane {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();
-        let job = Job { call, deadline, reply };
-        let is_queued = match can_queue {
-            true => matches!(tokio::time::timeout_at(deadline, self.jobs.send(job)).await, Ok(Ok(()))),
-            false => self.jobs.try_send(job).is_ok(),
-        };
-        if !is_queued {
-            let text = format!("{MAX_WAITING} calls are already waiting for the store");
-            return Err(Error::away(OutageReason::Overloaded, text));
-        }
-        match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::away(OutageReason::Stopping, "the store is shutting down").in_doubt()),
-            Err(_) => Err(late()),
+        self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| overloaded())?;
+        answered(answer, deadline).await
+    }
+
+    /// Makes a call that has time until `deadline`: it waits for room among those that
+    /// wait, and for a server that is there and does not answer for now.
+    pub(super) async fn call_queued(&self, call: &Call, deadline: Instant) -> Result<Value> {
+        loop {
+            self.breaker.wait(deadline).await?;
+            let (reply, answer) = oneshot::channel();
+            let job = Job { call: call.clone(), deadline, reply };
+            if !matches!(tokio::time::timeout_at(deadline, self.jobs.send(job)).await, Ok(Ok(()))) {
+                return Err(overloaded());
+            }
+            match answered(answer, deadline).await {
+                // It was refused, not sent: others found the server silent meanwhile.
+                Err(error) if !error.is_in_doubt() && is_passing(&error) => {}
+                answer => return answer,
+            }
         }
     }
+}
+
+async fn answered(answer: oneshot::Receiver<Result<Value>>, deadline: Instant) -> Result<Value> {
+    match tokio::time::timeout_at(deadline, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Error::away(OutageReason::Stopping, "the store is shutting down").in_doubt()),
+        Err(_) => Err(late()),
+    }
+}
+
+fn overloaded() -> Error {
+    let text = format!("{MAX_WAITING} calls are already waiting for the store");
+    Error::away(OutageReason::Overloaded, text)
 }
 
 fn late() -> Error {

@@ -152,7 +152,16 @@ impl Links {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// The connection to the server of a slot, made if there is none.
+    /// The connection to the server of a slot, if there is one.
+    pub(super) fn current(self: &Arc<Self>, slot: Slot) -> Option<Link> {
+        let (number, connection) = match &self.servers {
+            Servers::Single(server) => server.current(),
+            Servers::Cluster(cluster) => cluster.owner(slot)?.current(),
+        }?;
+        Some(Link { links: self.clone(), slot, number, connection })
+    }
+
+    /// The same, made if there is none.
     pub(super) async fn get(self: &Arc<Self>, slot: Slot) -> Result<Link, Failure> {
         let connected = match &self.servers {
             Servers::Single(server) => server.connect(self).await,

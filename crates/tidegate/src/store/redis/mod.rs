@@ -145,14 +145,16 @@ impl RedisStore {
                 (Lane::start(shared.clone(), partition, first), reached)
             })
             .unzip();
+        // An outage is told at once, and all partitions have the time of one.
+        let log = OutageLog::new(shared.clone(), lanes.iter().map(|lane| lane.breaker.clone()).collect());
+        let log = Arc::new(Task(tokio::spawn(log.run())));
+        let until = clock::deadline(options.connect_timeout + options.deadline);
         for reached in reached {
-            match reached.await {
-                Ok(Err(error)) if !error.is_transient() => return Err(error),
+            match tokio::time::timeout_at(until, reached).await {
+                Ok(Ok(Err(error))) if !error.is_transient() => return Err(error),
                 _ => {}
             }
         }
-        let log = OutageLog::new(shared.clone(), lanes.iter().map(|lane| lane.breaker.clone()).collect());
-        let log = Arc::new(Task(tokio::spawn(log.run())));
         Ok(Self { lanes: lanes.into(), shared, _log: log })
     }
 
@@ -196,24 +198,24 @@ impl RedisStore {
 
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
-        self.call_by(partition, call, self.shared.deadline, false).await
+        let deadline = clock::deadline(self.shared.deadline);
+        self.counted(partition, self.lanes[partition as usize].call(call, deadline)).await
     }
 
-    /// The same with a deadline of its own, for work that can wait: for its turn too, however
-    /// many others do.
+    /// The same with a deadline of its own, for work that can wait: for its turn, however
+    /// many others do, and for a server that is only busy.
     pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
-        self.call_by(partition, call, within.max(self.shared.deadline), true).await
+        let deadline = clock::deadline(within.max(self.shared.deadline));
+        self.counted(partition, self.lanes[partition as usize].call_queued(&call, deadline)).await
     }
 
-    async fn call_by(&self, partition: u32, call: Call, within: Duration, can_queue: bool) -> Result<Value> {
+    async fn counted(&self, partition: u32, call: impl Future<Output = Result<Value>>) -> Result<Value> {
         let metrics = &self.shared.metrics;
         metrics.calls.inc();
-        let deadline = clock::deadline(within);
-        let lane = &self.lanes[partition as usize];
-        let answer = lane.call(call, deadline, can_queue).await;
+        let answer = call.await;
         if let Err(error) = &answer {
             metrics.failed(error.reason());
-            lane.breaker.count_refused();
+            self.lanes[partition as usize].breaker.count_refused();
         }
         answer
     }
@@ -314,7 +316,18 @@ pub(crate) struct Place {
 impl Shared {
     /// The connection for a partition. On a new one the marker is read first, so
     /// that a loss is known before the first call.
-    async fn link(&self, partition: u32) -> Result<Link> {
+    async fn link(self: &Arc<Self>, partition: u32) -> Result<Link> {
+        let current = self.links.current(self.keyspace.slot(partition));
+        if let Some(link) = current.filter(|link| self.read_on(partition) == link.number) {
+            return Ok(link);
+        }
+        // In a task of its own: who has no time left for it leaves it to the next.
+        let shared = self.clone();
+        let made = tokio::spawn(async move { shared.make_link(partition).await });
+        made.await.unwrap_or_else(|_| Err(Error::away(OutageReason::Stopping, "the store is shutting down")))
+    }
+
+    async fn make_link(&self, partition: u32) -> Result<Link> {
         let slot = self.keyspace.slot(partition);
         let mut ends = 0;
         loop {
