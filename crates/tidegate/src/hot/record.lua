@@ -59,7 +59,7 @@ local function add(page, keys, p, edit, at_ms)
   end
   if oldest ~= p.oldest then
     p.oldest = oldest
-    dues[page] = oldest + window_ms
+    dues[page] = oldest + base_ms
   end
   p.count, p.total, p.first = p.count + 1, p.total + 1, math.min(p.first, at_ms)
   judge(page, keys, p)
@@ -105,7 +105,7 @@ local function promote(page, key, edits)
   end
   call('ZADD', keys.window, unpack(scores))
   call('RPUSH', keys.editors, unpack(made))
-  dues[page] = p.oldest + window_ms
+  dues[page] = p.oldest + base_ms
   tell('promoted', page, p.count)
   judge(page, keys, p)
   save(page, keys, p, true)
@@ -167,6 +167,7 @@ local function remember(page, key, edit, at_ms)
   return code, expired, 1, replaced
 end
 
+pin_due()
 return finish(each(function(k, at)
   local key, edit, at_ms, expired = KEYS[k], ARGV[at + 1], now_ms, 0
   if string.byte(edit) ~= 0 then

@@ -32,6 +32,7 @@ mod algorithm;
 mod all;
 mod calendar;
 mod decision;
+mod declared;
 mod divisor;
 pub mod headers;
 mod hold;
@@ -79,7 +80,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
-use crate::store::Store;
+use crate::store::{DeclaredSettings, Store};
 use crate::store::memory::Swept;
 
 /// What a new key gets when the process already holds as many as it may.
@@ -226,6 +227,13 @@ impl Limit {
     /// What it does beside counting.
     pub fn options(&self) -> &LimitOptions {
         &self.core.options
+    }
+
+    /// Deletes nothing from now on that still counts for those who have these settings.
+    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis(limit) = &self.core.backend {
+            limit.respect(others);
+        }
     }
 
     /// Charges `cost` to `key` if it fits.

@@ -3,6 +3,8 @@
 //! A closed enum, so that nothing is boxed on the way and no type parameter
 //! leaks into a user's types. Rooms implement each operation once per variant.
 
+mod declaration;
+pub(crate) mod declarer;
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -10,6 +12,10 @@ mod time_index;
 
 use std::time::Duration;
 
+pub(crate) use self::declaration::{duration_of, duration_text};
+pub use self::declaration::{
+    Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
+};
 pub use self::redis::RedisStore;
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;
@@ -57,6 +63,8 @@ pub struct StoreOptions {
     /// The certificate authority to trust for `rediss://`, in PEM form; the
     /// system's unless set.
     pub tls_ca: Option<Vec<u8>>,
+    /// What to do when a limit or a space is declared in the store with other settings.
+    pub declarations: Declarations,
 }
 
 impl Default for StoreOptions {
@@ -72,6 +80,7 @@ impl Default for StoreOptions {
             connect_timeout: Duration::from_millis(500),
             nodelay: true,
             tls_ca: None,
+            declarations: Declarations::default(),
         }
     }
 }

@@ -6,7 +6,6 @@
 //! put in again.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::page::Page;
@@ -16,7 +15,7 @@ use super::page::Page;
 const MAX_STALE: usize = 4096;
 
 /// By a number, then name; and where it is.
-pub(super) type Ranked = (u64, Arc<str>, u32);
+type Ranked = (u64, Arc<str>, u32);
 type Index = BTreeSet<Ranked>;
 
 #[derive(Debug, Default)]
@@ -145,14 +144,10 @@ impl Pages {
         self.ranking.first().map(|(rank, _, at)| (*rank, *at))
     }
 
-    /// The hottest of those that are colder than `than`, or of all.
-    pub(super) fn hottest(&self, than: Option<&Ranked>) -> Option<&Ranked> {
-        match than {
-            Some(than) => {
-                self.ranking.range::<Ranked, _>((Bound::Unbounded, Bound::Excluded(than))).next_back()
-            }
-            None => self.ranking.last(),
-        }
+    /// All, the hottest first, with the rank they are indexed by, once the ranking is up to
+    /// date.
+    pub(super) fn from_the_hottest(&self) -> impl Iterator<Item = (u64, &Page)> {
+        self.ranking.iter().rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
     }
 
     /// Whether all of it holds together.

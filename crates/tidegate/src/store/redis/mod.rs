@@ -23,7 +23,7 @@ pub(crate) use self::lane::Call;
 use self::lane::Lane;
 use self::link::{Link, Links, is_cluster};
 pub(crate) use self::script::Script;
-use super::StoreOptions;
+use super::{Declarations, StoreOptions};
 use super::keyspace::Keyspace;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
@@ -52,6 +52,7 @@ struct Shared {
     random_source: Random,
     deadline: Duration,
     connect_timeout: Duration,
+    declarations: Declarations,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
     random: RandomState,
@@ -89,6 +90,7 @@ impl RedisStore {
             random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
+            declarations: options.declarations,
             random: RandomState::new(),
             metrics,
         });
@@ -134,6 +136,21 @@ impl RedisStore {
     /// What keys of a partition start with.
     pub(crate) fn prefix(&self, partition: u32) -> String {
         self.shared.keyspace.prefix(partition)
+    }
+
+    /// The marker of a partition.
+    pub(crate) fn marker(&self, partition: u32) -> String {
+        self.shared.keyspace.marker(partition)
+    }
+
+    /// Whether a partition's server can be used right now.
+    pub(crate) fn check_partition(&self, partition: u32) -> Result<()> {
+        self.lanes[partition as usize].breaker.check()
+    }
+
+    /// What to do about other settings that are declared.
+    pub(crate) fn declarations(&self) -> Declarations {
+        self.shared.declarations
     }
 
     /// Makes a call to a partition.
