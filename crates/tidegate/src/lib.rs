@@ -49,7 +49,7 @@ pub use crate::outage::{AfterLoss, Outage, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
-use crate::store::{Declaration, Differences, Part, Store, StoreOptions};
+use crate::store::{Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]
@@ -298,6 +298,13 @@ impl Tidegate {
             Some(declarer) => declarer.list(None).await,
             None => Ok(Vec::new()),
         }
+    }
+
+    /// What is open here with other settings than the store declares, as far as it is known
+    /// since [`declare`](Self::declare) was last called or the background has looked; and the
+    /// declared ones.
+    pub fn differing(&self) -> Vec<(Part, DeclaredSettings)> {
+        self.inner.declarer.as_ref().map(|declarer| declarer.differing()).unwrap_or_default()
     }
 
     /// Declares `part`, open or not, whatever was declared of it before; what that was.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use axum::http::Method;
 use serde_json::json;
+use tidegate::store::PartKind;
 
 use super::REFUSED;
 use super::args::Target;
@@ -25,14 +26,14 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                 let body =
                     json!({"page": page, "id": id, "editor": editor, "byte_change": byte_change, "at": at});
                 let asked = Asked::new(Method::POST, format!("{}/edits", path_of(of)), Some(body));
-                one(&of.target, asked, hot_told::edited).await
+                one(&of.target, Some(&of.space), asked, hot_told::edited).await
             }
             HotCommand::Stats { page, of } => {
-                one(&of.target, Asked::get(page_of(of, page)), hot_told::stats).await
+                one(&of.target, Some(&of.space), Asked::get(page_of(of, page)), hot_told::stats).await
             }
             HotCommand::List { limit, of } => {
                 let asked = Asked::get(format!("{}?limit={limit}", path_of(of)));
-                one(&of.target, asked, hot_told::hottest).await
+                one(&of.target, Some(&of.space), asked, hot_told::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {
                 let given = [("from", from), ("to", to)];
@@ -41,14 +42,14 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     .filter_map(|(name, at)| Some(format!("{name}={}", encoded(at.as_ref()?))))
                     .collect();
                 let asked = Asked::get(format!("{}/window?{}", page_of(of, page), given.join("&")));
-                one(&of.target, asked, hot_told::window).await
+                one(&of.target, Some(&of.space), asked, hot_told::window).await
             }
             HotCommand::Cleanup { of } => {
                 let asked = Asked::new(Method::POST, format!("{}/cleanup", path_of(of)), None);
-                one(&of.target, asked, hot_told::cleaned).await
+                one(&of.target, Some(&of.space), asked, hot_told::cleaned).await
             }
             HotCommand::Spaces { target } => {
-                one(target, Asked::get("/v1/hot".to_owned()), hot_told::spaces).await
+                one(target, None, Asked::get("/v1/hot".to_owned()), hot_told::spaces).await
             }
         }
     });
@@ -68,10 +69,13 @@ fn page_of(of: &Space, page: &str) -> String {
 /// One question.
 async fn one(
     target: &Target,
+    space: Option<&str>,
     asked: Asked,
     said: impl FnOnce(&[u8]) -> Result<Said, String>,
 ) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+    let asking =
+        Asking::open(target, &space.map(|space| (PartKind::Hot, space)).into_iter().collect::<Vec<_>>())
+            .await?;
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use serde::Deserialize;
+use tidegate::store::PartKind;
 
 use super::args::Target;
 use super::ask::Asking;
@@ -23,10 +24,16 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
             SessionsCommand::Cleanup { of } => {
                 let asked = Asked::new(Method::POST, format!("{}/cleanup", path_of(of)), None);
-                one(&of.target, asked, sessions_told::cleaned).await
+                one(&of.target, Some(&of.space), asked, sessions_told::cleaned).await
             }
             SessionsCommand::Counts { of } => {
-                one(&of.target, Asked::get(format!("{}/counts", path_of(of))), sessions_told::counted).await
+                one(
+                    &of.target,
+                    Some(&of.space),
+                    Asked::get(format!("{}/counts", path_of(of))),
+                    sessions_told::counted,
+                )
+                .await
             }
             SessionsCommand::List { state, max_age, limit, after, of } => {
                 let which = match max_age {
@@ -35,26 +42,26 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
                 };
                 let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
                 let asked = Asked::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
-                one(&of.target, asked, sessions_told::listed).await
+                one(&of.target, Some(&of.space), asked, sessions_told::listed).await
             }
             SessionsCommand::Show { id, broadcaster, of } => {
                 let path = match broadcaster {
                     Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
                     None => session_of(of, id.as_deref().unwrap_or_default()),
                 };
-                one(&of.target, Asked::get(path), sessions_told::session).await
+                one(&of.target, Some(&of.space), Asked::get(path), sessions_told::session).await
             }
             SessionsCommand::Delete { id, of } => {
                 let asked = Asked::new(Method::DELETE, session_of(of, id), None);
-                one(&of.target, asked, |_| Ok("deleted".to_owned())).await
+                one(&of.target, Some(&of.space), asked, |_| Ok("deleted".to_owned())).await
             }
             SessionsCommand::Retry { id, of } => {
                 let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
                 let said = |_: &[u8]| Ok("it can be claimed again".to_owned());
-                one(&of.target, Asked::new(Method::POST, path, None), said).await
+                one(&of.target, Some(&of.space), Asked::new(Method::POST, path, None), said).await
             }
             SessionsCommand::Spaces { target } => {
-                one(target, Asked::get("/v1/sessions".to_owned()), sessions_told::spaces).await
+                one(target, None, Asked::get("/v1/sessions".to_owned()), sessions_told::spaces).await
             }
         }
     })
@@ -71,10 +78,13 @@ fn session_of(of: &SessionSpace, id: &str) -> String {
 /// One question. A refusal is an answer.
 async fn one(
     target: &Target,
+    space: Option<&str>,
     asked: Asked,
     said: impl FnOnce(&[u8]) -> Result<String, String>,
 ) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+    let asking =
+        Asking::open(target, &space.map(|space| (PartKind::Sessions, space)).into_iter().collect::<Vec<_>>())
+            .await?;
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;

@@ -6,6 +6,7 @@
 //! `TIDEGATE_LIMITS__API__RATE`, as a flag `--set limits.api.rate=5/s`. A name
 //! that does not exist is an error everywhere, and names the nearest that does.
 
+mod declared;
 mod environment;
 mod file;
 mod flags;
@@ -26,9 +27,10 @@ use tidegate::clock::Clock;
 use tidegate::hot::{Hot, HotOptions};
 use tidegate::limit::{Algorithm, Limit, LimitOptions};
 use tidegate::session::{SessionOptions, Sessions};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::{Name, Tidegate};
 
+pub(crate) use self::declared::group_of;
 use self::raw::RawSettings;
 
 /// Everything the server can be told, checked.
@@ -100,6 +102,8 @@ pub struct StoreSettings {
     pub nodelay: bool,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
+    /// What to do when a limit or a space is declared with other settings.
+    pub declarations: Declarations,
 }
 
 impl StoreSettings {
@@ -117,6 +121,7 @@ impl StoreSettings {
         options.deadline = self.deadline;
         options.connect_timeout = self.connect_timeout;
         options.nodelay = self.nodelay;
+        options.declarations = self.declarations;
         options.tls_ca = match &self.tls_ca {
             None => None,
             Some(path) => Some(std::fs::read(path).map_err(|error| {
@@ -138,6 +143,8 @@ pub struct LimitSettings {
     pub algorithm: Algorithm,
     /// What it does beside counting.
     pub options: LimitOptions,
+    /// Whether nobody has written it down.
+    pub is_implied: bool,
 }
 
 impl LimitSettings {
@@ -156,6 +163,8 @@ pub struct HotSettings {
     pub name: Name,
     /// What it is bounded by.
     pub options: HotOptions,
+    /// Whether nobody has written it down.
+    pub is_implied: bool,
 }
 
 impl HotSettings {

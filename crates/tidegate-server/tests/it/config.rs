@@ -57,6 +57,7 @@ const SAMPLES: &[Sample] = &[
     ("store.connect_timeout", "1s", None),
     ("store.nodelay", "false", None),
     ("store.tls_ca", "/etc/ca.pem", None),
+    ("declarations", "strict", None),
     ("limits.api.algorithm", "token", None),
     ("limits.api.rate", "0.29/s", None),
     ("limits.api.window", "2m", None),

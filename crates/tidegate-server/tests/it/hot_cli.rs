@@ -91,6 +91,7 @@ fn a_store_can_be_asked_directly() {
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
         command.args(args).args(["--store", &redis.url(), "--set", "store.deadline=10s"]);
+        command.args(["--set", "hot.pages.hot_threshold=2"]);
         run(command)
     };
     for id in ["1", "2"] {

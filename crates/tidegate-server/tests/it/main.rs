@@ -9,6 +9,7 @@ mod bad_input;
 mod cli;
 mod config;
 mod conformance;
+mod declarations;
 mod express;
 mod hot;
 mod hot_bulk;

@@ -42,8 +42,8 @@ use siphasher::sip::SipHasher24;
 
 pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
 use self::memory::{Effects, Partition};
-use self::options::{MAX_TRACKED, longest_window_ms};
 pub use self::options::{HotOptions, WhenFull};
+use self::options::{MAX_TRACKED, longest_window_ms};
 use self::redis::{Cleaned, MAX_EDITS, OnRedis};
 pub use self::watch::Watch;
 use crate::Background;

@@ -206,7 +206,8 @@ impl OnRedis {
             let at = edit.at.map(|at| at.as_millis().to_compact_string()).unwrap_or_default();
             compact_str::format_compact!("{at}\0{}\0{}\0{}\0", edit.byte_change, edit.id, edit.editor)
         });
-        let value = self.send(&self.scripts().record, edits.len(), key, keys.collect(), own.collect()).await?;
+        let value =
+            self.send(&self.scripts().record, edits.len(), key, keys.collect(), own.collect()).await?;
         match (value, edits.len()) {
             (value, 1) => Ok(vec![recorded(&value)?]),
             (Value::Array(values), count) if values.len() == count => values.iter().map(recorded).collect(),
@@ -273,7 +274,9 @@ impl OnRedis {
         loop {
             let own = vec![most.to_compact_string(), from.to_compact_string()];
             let value = self.call(&self.scripts().count, "", own).await?;
-            let [next, tracked, over, activities] = integers(&value)?[..] else { return Err(unexpected(&value)) };
+            let [next, tracked, over, activities] = integers(&value)?[..] else {
+                return Err(unexpected(&value));
+            };
             all_over += over;
             match next {
                 // Some may be dropped meanwhile.
@@ -297,8 +300,12 @@ impl OnRedis {
             let Value::Array(items) = &value else { return Err(unexpected(&value)) };
             let [Value::Int(next), ranked @ ..] = &items[..] else { return Err(unexpected(&value)) };
             for page in ranked.chunks(2) {
-                let [Value::BulkString(page), Value::BulkString(rank)] = page else { return Err(unexpected(&value)) };
-                let text = |bytes: &[u8]| std::str::from_utf8(bytes).map_err(|_| unexpected(&value)).map(str::to_owned);
+                let [Value::BulkString(page), Value::BulkString(rank)] = page else {
+                    return Err(unexpected(&value));
+                };
+                let text = |bytes: &[u8]| {
+                    std::str::from_utf8(bytes).map_err(|_| unexpected(&value)).map(str::to_owned)
+                };
                 pages.insert(text(page)?, number(&text(rank)?, &value)?);
             }
             match u64::try_from(*next) {

@@ -80,8 +80,8 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
-use crate::store::{DeclaredSettings, Store};
 use crate::store::memory::Swept;
+use crate::store::{DeclaredSettings, Store};
 
 /// What a new key gets when the process already holds as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,8 +12,8 @@ use siphasher::sip::SipHasher24;
 
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
-use super::declared::Longest;
 use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::declared::Longest;
 use super::lease::{Grant, Report};
 use super::overrides::Override;
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
@@ -491,12 +491,7 @@ impl OnRedis {
 }
 
 /// What a script is told of a limit.
-fn describe(
-    algorithm: &Algorithm,
-    root: &str,
-    hold: Hold,
-    longest: Option<Longest>,
-) -> Vec<CompactString> {
+fn describe(algorithm: &Algorithm, root: &str, hold: Hold, longest: Option<Longest>) -> Vec<CompactString> {
     let hold = hold.0.map_or("no".into(), |longer| longer.as_millis().to_compact_string());
     let numbers: &[u64] = match algorithm {
         Algorithm::Sliding(sliding) => &sliding.numbers(),

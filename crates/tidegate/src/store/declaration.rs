@@ -167,7 +167,8 @@ impl Declaration {
     }
 
     pub(super) fn text(&self) -> String {
-        let other = |it: &Other| json!({"settings": it.settings, "by": it.by, "used_ms": it.used.as_millis()});
+        let other =
+            |it: &Other| json!({"settings": it.settings, "by": it.by, "used_ms": it.used.as_millis()});
         let mut value = json!({
             "version": VERSION,
             "settings": self.settings,
@@ -247,7 +248,11 @@ pub(super) fn step(
 ) -> Step {
     let is_read_only = policy == Declarations::ReadOnly;
     let Some(declared) = declared else {
-        return if is_read_only { Step::Agreed } else { Step::Note(Declaration::new(part, by, now, Vec::new())) };
+        return if is_read_only {
+            Step::Agreed
+        } else {
+            Step::Note(Declaration::new(part, by, now, Vec::new()))
+        };
     };
     if declared.settings == part.settings {
         if is_read_only || is_within(declared.used, now, USED_EVERY) {
@@ -323,7 +328,7 @@ pub(crate) fn duration_text(duration: Duration) -> String {
         ("ms", 1_000_000),
         ("us", 1000),
     ];
-    match units.into_iter().find(|(_, unit)| nanos > 0 && nanos % unit == 0) {
+    match units.into_iter().find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", nanos / unit),
         None => format!("{nanos}ns"),
     }
@@ -389,7 +394,7 @@ mod tests {
         assert_eq!(step(&old, Some(&second), policy, false, "a:1", at(2000)), Step::Differs);
         let sign = written(step(&old, Some(&second), policy, false, "a:1", at(HOUR / 2)));
         assert_eq!(sign.settings, new.settings, "it does not write back");
-        assert_eq!(sign.beside(&new.settings, at(HOUR)), [old.settings.clone()]);
+        assert_eq!(sign.beside(&new.settings, at(HOUR)), std::slice::from_ref(&old.settings));
         assert_eq!(sign.beside(&new.settings, at(2 * HOUR)), [], "who is gone for an hour does not count");
     }
 

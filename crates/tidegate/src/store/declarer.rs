@@ -189,8 +189,7 @@ impl Declarer {
             }
             let declared = Declaration::parse(part.kind, part.name.clone(), &stored.text);
             let is_new = !open.seen.lock().is_declared;
-            let step =
-                declaration::step(part, declared.as_ref(), self.policy, is_new, &self.by, stored.now);
+            let step = declaration::step(part, declared.as_ref(), self.policy, is_new, &self.by, stored.now);
             let (wanted, is_replaced) = match step {
                 Step::Agreed => (declared, false),
                 Step::Differs => (declared, false),
@@ -214,7 +213,11 @@ impl Declarer {
             self.note(open, wanted.as_ref(), stored.now);
             return Ok(());
         }
-        Err(Error::unavailable(format!("{} {}: others keep declaring it", part.kind.as_str(), part.name.as_str())))
+        Err(Error::unavailable(format!(
+            "{} {}: others keep declaring it",
+            part.kind.as_str(),
+            part.name.as_str()
+        )))
     }
 
     /// Keeps in mind what is declared now, and says once if it is not what we have.
@@ -262,7 +265,8 @@ impl Declarer {
         let mut stored = self.ask_one(part.field(), String::new(), String::new()).await?;
         for _ in 0..MAX_ATTEMPTS {
             let was = Declaration::parse(part.kind, part.name.clone(), &stored.text);
-            let Step::Replace(wanted) = declaration::replacement(part, was.as_ref(), &self.by, stored.now) else {
+            let Step::Replace(wanted) = declaration::replacement(part, was.as_ref(), &self.by, stored.now)
+            else {
                 return Ok(was);
             };
             stored = self.ask_one(part.field(), stored.text, wanted.text()).await?;
@@ -270,7 +274,11 @@ impl Declarer {
                 return Ok(was);
             }
         }
-        Err(Error::unavailable(format!("{} {}: others keep declaring it", part.kind.as_str(), part.name.as_str())))
+        Err(Error::unavailable(format!(
+            "{} {}: others keep declaring it",
+            part.kind.as_str(),
+            part.name.as_str()
+        )))
     }
 
     /// All that is declared, without what nobody has used for `unused`, which leaves.
@@ -282,7 +290,9 @@ impl Declarer {
         let [Value::Int(_), fields @ ..] = &items[..] else { return Err(unexpected(&value)) };
         let mut all = Vec::with_capacity(fields.len() / 2);
         for field in fields.chunks(2) {
-            let [Value::BulkString(field), Value::BulkString(text)] = field else { return Err(unexpected(&value)) };
+            let [Value::BulkString(field), Value::BulkString(text)] = field else {
+                return Err(unexpected(&value));
+            };
             let (field, text) = (String::from_utf8_lossy(field), String::from_utf8_lossy(text));
             // What cannot be read is of a version to come, or of nobody.
             if let Some((kind, name)) = Part::of_field(&field)
@@ -329,7 +339,8 @@ impl Declarer {
 
 fn stored(value: &Value) -> Result<Stored> {
     let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let [Value::Int(now_ms), Value::Int(has_marker), Value::Int(is_changed), Value::BulkString(text)] = &items[..]
+    let [Value::Int(now_ms), Value::Int(has_marker), Value::Int(is_changed), Value::BulkString(text)] =
+        &items[..]
     else {
         return Err(unexpected(value));
     };

@@ -12,10 +12,10 @@ mod time_index;
 
 use std::time::Duration;
 
-pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::declaration::{
     Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
 };
+pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::redis::RedisStore;
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;

@@ -5,6 +5,7 @@
 
 mod chance;
 mod conformance;
+mod declarations;
 mod differential;
 mod hot;
 mod hot_audit;

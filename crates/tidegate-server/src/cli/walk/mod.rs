@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
+use tidegate::store::Declarations;
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
@@ -46,6 +47,11 @@ impl<'a> Walk<'a> {
         }
         check(&settings.store)?;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
+        settings.store.declarations = Declarations::ReadOnly;
+        let gate = settings.store.open().await.map_err(told)?;
+        gate.store().check().map_err(|error| error.to_string())?;
+        let declared = gate.declarations().await.map_err(|error| error.to_string())?;
+        settings.adopt(&declared).map_err(told)?;
         let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
         let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
         let mut space = space
@@ -55,8 +61,6 @@ impl<'a> Walk<'a> {
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
         space.options.reconcile_interval = 60 * LATER;
-        let gate = settings.store.open().await.map_err(told)?;
-        gate.store().check().map_err(|error| error.to_string())?;
         let sessions = space.open(&gate).map_err(told)?;
         Ok(Self { args, gate, sessions })
     }

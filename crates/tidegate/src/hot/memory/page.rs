@@ -169,7 +169,7 @@ impl Page {
     pub(super) fn covered_ms(&self, now_ms: u64, window_ms: u64, over: usize) -> u64 {
         let reach = now_ms.saturating_sub(self.first_ms).min(window_ms);
         let is_cut = self.cut_ms > 0 && self.cut_ms + window_ms > now_ms;
-                let oldest_ms = self.members.get(over).map_or(now_ms, |oldest| oldest.at_ms);
+        let oldest_ms = self.members.get(over).map_or(now_ms, |oldest| oldest.at_ms);
         if is_cut { reach.min(now_ms.saturating_sub(oldest_ms)) } else { reach }
     }
 

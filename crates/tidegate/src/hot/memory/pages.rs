@@ -146,7 +146,7 @@ impl Pages {
 
     /// All, the hottest first, with the rank they are indexed by, once the ranking is up to
     /// date.
-    pub(super) fn from_the_hottest(&self) -> impl Iterator<Item = (u64, &Page)> {
+    pub(super) fn hottest_first(&self) -> impl Iterator<Item = (u64, &Page)> {
         self.ranking.iter().rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
     }
 

@@ -41,7 +41,7 @@ impl Partition {
         self.pages.refresh(self.bounds.window_ms);
         // The coldest of them is at hand.
         let mut hottest: BTreeSet<(u64, &str)> = BTreeSet::new();
-        for (indexed, page) in self.pages.from_the_hottest() {
+        for (indexed, page) in self.pages.hottest_first() {
             if hottest.len() == limit && hottest.first().is_some_and(|(rank, _)| indexed < *rank) {
                 break;
             }
