@@ -139,7 +139,7 @@ impl Tidegate {
                 Some(Arc::new(Declarer::new(store.clone(), policy, metrics)))
             }
         };
-        let declaring = Mutex::new(declarer.as_ref().map(Declarer::start));
+        let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
         let (spaces, sessions) = (Mutex::default(), Mutex::default());
         let inner = Inner { store, metrics, limits, spaces, sessions, declarer };
         let background = Background { reapers: Mutex::new(reapers), declaring };

@@ -77,7 +77,7 @@ pub use self::token::Token;
 use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::{Error, Result};
-use crate::key::{Key, Name};
+use crate::key::{Key, Name, check_prefix};
 use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
 use crate::store::memory::Swept;
@@ -173,6 +173,7 @@ impl Limit {
         options: &LimitOptions,
     ) -> Result<Self> {
         let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
+        check_prefix(prefix.as_str())?;
         let in_process = |algorithm, clock, random| {
             InProcess::with_random(algorithm, clock, random, options.max_keys, options.when_full)
         };

@@ -123,10 +123,14 @@ impl Declarer {
         self.opened.notify_one();
     }
 
-    /// Declares whatever is not, again and again, until the task is dropped.
-    pub(crate) fn start(self: &Arc<Self>) -> DeclarerTask {
+    /// Declares whatever is not, again and again, until the task is dropped. Who only reads
+    /// does so when it is told to.
+    pub(crate) fn start(self: &Arc<Self>) -> Option<DeclarerTask> {
+        if self.policy == Declarations::ReadOnly {
+            return None;
+        }
         let declarer = self.clone();
-        DeclarerTask(tokio::spawn(async move {
+        Some(DeclarerTask(tokio::spawn(async move {
             let mut tidied = None;
             loop {
                 let pace = declarer.round(&mut tidied).await;
@@ -135,7 +139,7 @@ impl Declarer {
                     tokio::task::yield_now().await;
                 }
             }
-        }))
+        })))
     }
 
     /// One round; how long until the next.
@@ -148,7 +152,7 @@ impl Declarer {
             return SHORTEST_PACE;
         }
         let is_tidy = tidied.is_some_and(|then| then.elapsed() < TIDY_EVERY);
-        if !is_tidy && self.policy != Declarations::ReadOnly && self.list(Some(UNUSED)).await.is_ok() {
+        if !is_tidy && self.list(Some(UNUSED)).await.is_ok() {
             *tidied = Some(clock::monotonic());
         }
         self.parts.lock().iter().map(|open| open.pace).min().unwrap_or(LONGEST_PACE)

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod acl;
 mod chance;
 mod conformance;
 mod declarations;
@@ -15,6 +16,7 @@ mod hot_flaws;
 mod hot_memory;
 mod hot_outage;
 mod keeper;
+mod key_names;
 mod keys;
 mod kit;
 mod layer;
