@@ -144,6 +144,19 @@ impl Rate {
         }
         Some((u64::try_from(permit / divisor).ok()?, u64::try_from(drain / divisor).ok()?))
     }
+
+    /// The same in numbers of at most `most`: where they are larger, rounded to the
+    /// next slower rate that they can say, or the slowest.
+    pub(crate) fn per_microsecond_within(self, most: u64) -> (u64, u64) {
+        let exact = self.per_microsecond().filter(|(permit, drain)| (*permit).max(*drain) <= most);
+        exact.unwrap_or_else(|| {
+            let permit = u128::from(self.unit.as_millis()) * 1000 * 10u128.pow(self.decimals);
+            let drain = u128::from(self.digits);
+            let scale = permit.max(drain).div_ceil(u128::from(most));
+            // Both are at most `most` now, which is a u64.
+            (permit.div_ceil(scale) as u64, (drain / scale).max(1) as u64)
+        })
+    }
 }
 
 impl FromStr for Rate {

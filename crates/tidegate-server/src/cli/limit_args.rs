@@ -37,6 +37,9 @@ pub(super) enum LimitCommand {
     Peek {
         #[command(flatten)]
         subject: Subject,
+        /// For a take of how many permits
+        #[arg(long, default_value_t = 1)]
+        cost: u64,
         #[command(flatten)]
         target: Target,
     },
@@ -233,10 +236,10 @@ Example:
   tidegate limit take-all second,hour,bytes=1500 user_123";
 
 const PEEK_EXAMPLES: &str = "\
-Exit codes: 0 one more would be admitted, 1 refused, 2 wrong usage or no answer.
+Exit codes: 0 such a take would be admitted, 1 refused, 2 wrong usage or no answer.
 
 Example:
-  tidegate limit peek api user_123 --json";
+  tidegate limit peek api user_123 --cost 5 --json";
 
 const REFUND_EXAMPLES: &str = "\
 Example:

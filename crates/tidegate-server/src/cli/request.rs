@@ -30,7 +30,9 @@ impl Asked {
                     limits.0.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
                 (Method::POST, "/v1/limits/take".to_owned(), Some(json!({"key": key, "limits": limits})))
             }
-            LimitCommand::Peek { subject, .. } => (Method::GET, path_of(subject), None),
+            LimitCommand::Peek { subject, cost, .. } => {
+                (Method::GET, format!("{}?cost={cost}", path_of(subject)), None)
+            }
             LimitCommand::Refund { subject: Subject { limit, whose }, receipt, .. } => {
                 let body = json!({"key": whose.key, "receipt": receipt});
                 (Method::POST, format!("/v1/limits/{}/refund", encoded(limit)), Some(body))

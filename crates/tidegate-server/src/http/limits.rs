@@ -2,9 +2,11 @@
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tidegate::Cost;
+use tidegate::bounds::MAX_COUNT;
 
 use super::App;
 use super::ask::{Refund, Take};
@@ -12,6 +14,7 @@ use super::body;
 use super::metrics::Operation;
 use super::path::{Found, Subject, decoded};
 use super::problem::Problem;
+use super::query::Query;
 use super::reply::{Served, json};
 
 pub(super) type Answered = Result<Response, Problem>;
@@ -40,13 +43,19 @@ pub(super) async fn take_from(served: &Served, body: &[u8]) -> Result<Response<B
     Ok(served.to_take(key, cost, &decision))
 }
 
-pub(super) async fn peek(State(app): State<App>, path: Found<Subject>) -> Answered {
+pub(super) async fn peek(State(app): State<App>, path: Found<Subject>, uri: Uri) -> Answered {
     let _timed = app.metrics().timed(Operation::Peek);
     let subject = decoded(path)?;
     let served = app.limit(&subject.limit)?;
     let key = subject.key()?;
-    let decision = served.limit.peek(key).await?;
-    Ok(served.to_peek(key, &decision))
+    let query = Query::parse(uri.query(), &["cost"])?;
+    let cost = query.read("cost", |text| {
+        let cost = text.parse().ok().and_then(|cost| Cost::new(cost).ok());
+        cost.ok_or_else(|| format!("{text:?} is not a cost: whole numbers from 1 to {MAX_COUNT} are"))
+    })?;
+    let cost = cost.unwrap_or(Cost::ONE);
+    let decision = served.limit.peek_for(key, cost).await?;
+    Ok(served.to_peek(key, cost, &decision))
 }
 
 pub(super) async fn refund(

@@ -24,7 +24,8 @@ pub(crate) struct Served {
 
 impl Served {
     pub(super) fn new(limit: Limit) -> Self {
-        let policy = policy(&limit, limit.algorithm().capacity());
+        let algorithm = limit.algorithm();
+        let policy = policy(&limit, algorithm.capacity(), algorithm.window_size_seconds());
         Self { limit, policy }
     }
 
@@ -44,8 +45,8 @@ impl Served {
     }
 
     /// To a peek: it has been answered, whatever the outcome.
-    pub(super) fn to_peek(&self, key: Key<'_>, decision: &Decision) -> Response {
-        let answer = Answer::plain(self.limit.name().as_str(), key, Cost::ONE, decision);
+    pub(super) fn to_peek(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
+        let answer = Answer::plain(self.limit.name().as_str(), key, cost, decision);
         let mut response = respond(StatusCode::OK, JSON, answer.to_json());
         self.fields(response.headers_mut(), decision);
         response
@@ -54,9 +55,11 @@ impl Served {
     /// `RateLimit-Policy` and `RateLimit`.
     fn fields(&self, headers: &mut HeaderMap, decision: &Decision) {
         let quota = decision.quota();
-        let policy = match quota.capacity == self.limit.algorithm().capacity() {
+        let algorithm = self.limit.algorithm();
+        let own = (algorithm.capacity(), algorithm.window_size_seconds());
+        let policy = match (quota.capacity, quota.window_size_seconds) == own {
             true => self.policy.clone(),
-            false => policy(&self.limit, quota.capacity),
+            false => policy(&self.limit, quota.capacity, quota.window_size_seconds),
         };
         headers.insert(&RATELIMIT_POLICY, policy);
         headers.insert(&RATELIMIT, value(text::ratelimit(self.limit.name().as_str(), quota)));
@@ -110,8 +113,8 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     respond(status, JSON, serde_json::to_vec(value).unwrap_or_default())
 }
 
-fn policy(limit: &Limit, capacity: u64) -> HeaderValue {
-    value(text::policy(limit.name().as_str(), capacity, limit.algorithm().window_size_seconds()))
+fn policy(limit: &Limit, capacity: u64, window_seconds: u64) -> HeaderValue {
+    value(text::policy(limit.name().as_str(), capacity, window_seconds))
 }
 
 /// A name is letters, digits, `_` and `-`: always a header's value.

@@ -521,3 +521,39 @@ fn an_address_in_use_is_an_error() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains(&format!("cannot listen on {address}: ")), "{err}");
 }
+
+/// A share of less than one permit refuses everything while the store is away: the log says
+/// so when the server starts, not when the store has gone.
+#[test]
+fn a_local_share_below_one_permit_is_told_at_the_start() {
+    let store = "store.url=redis://127.0.0.1:1";
+    let with = |share: &str| {
+        let settings =
+            [store, "limits.api.rate=1/s", "limits.api.window=10s", "limits.api.outage=local", share];
+        let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        Server::start(&args).signal("TERM").1
+    };
+    let log = with("limits.api.local_share=0.05");
+    let warning = log.lines().find(|line| line.contains("less than one permit"));
+    let warning = warning.unwrap_or_else(|| panic!("{log}"));
+    assert!(warning.contains("WARN") && warning.contains("limit=\"api\""), "{warning}");
+    assert!(warning.contains("capacity=10"), "{warning}");
+    let log = with("limits.api.local_share=0.1");
+    assert!(!log.contains("less than one permit"), "{log}");
+}
+
+/// A peek for a cost tells and exits as a take of it would.
+#[test]
+fn a_peek_takes_a_cost() {
+    let server = Server::start(&["--set", "limits.api.rate=1/s", "--set", "limits.api.window=10s"]);
+    assert_eq!(server.limit(&["take", "api", "u", "--cost", "4"]).0, 0);
+    assert_eq!(server.limit(&["peek", "api", "u", "--cost", "6"]).0, 0);
+    let (code, out, err) = server.limit(&["peek", "api", "u", "--cost", "7"]);
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.starts_with("rejected: 6 of 10 left, 7 will fit in "), "{out}");
+    assert_eq!(server.limit(&["peek", "api", "u", "--cost", "0"]).0, 2);
+    for bad in ["cost=0", "cost=1.5", "cost=", "cost=1&cost=2", "costs=1", "cost=9007199254740992"] {
+        let answer = server.get(&format!("/v1/limits/api/keys/u?{bad}"));
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{bad}: {answer}");
+    }
+}

@@ -117,8 +117,10 @@ impl Face for Client {
         Ok(decision)
     }
 
-    async fn peek(&self, key: &str) -> Result<Decision> {
-        let answer = self.with_key("GET", key, "", "").await;
+    async fn peek_for(&self, key: &str, cost: u64) -> Result<Decision> {
+        // One is what is meant without it.
+        let cost = if cost == 1 { String::new() } else { format!("?cost={cost}") };
+        let answer = self.with_key("GET", key, &cost, "").await;
         let decision = self.decision(&answer)?;
         assert_eq!(answer.status, StatusCode::OK);
         Ok(decision)

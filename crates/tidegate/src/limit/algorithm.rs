@@ -69,6 +69,15 @@ impl Algorithm {
         }
     }
 
+    /// The same for a key that is judged by such terms.
+    #[inline]
+    pub(super) fn window_seconds_of(&self, terms: Terms) -> u64 {
+        match self {
+            Self::Token(token) => token.refill_seconds_of(terms),
+            _ => self.window_size_seconds(),
+        }
+    }
+
     /// How long something can be held, for algorithms that hold: the window.
     pub(super) fn holding_ms(&self) -> Result<u64> {
         match self {

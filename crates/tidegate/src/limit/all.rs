@@ -129,7 +129,7 @@ fn without_the_store(key: Key<'_>, limits: &[(&Limit, Cost)], asks: &[Ask]) -> D
     let Some(clock) = parts.first().map(|part| part.limit.clock().now()) else { return all };
     let charged: Vec<Decision> = match may_charge {
         true => memory::take_all(&parts, key, clock),
-        false => parts.iter().map(|part| part.limit.peek_at(key, part.ask.terms)).collect(),
+        false => parts.iter().map(|part| part.limit.peek_by(key, part.ask)).collect(),
     };
     let indices = locals.iter().map(|(index, _)| *index);
     all.extend(indices.zip(charged).map(|(index, decision)| (index, decision.decided_by(Source::Local))));

@@ -7,13 +7,15 @@
 --   beside   a hash: `v` what was given back or reset so far; `r` which charges,
 --            offset and cost, two doubles each: a receipt that overlaps one of
 --            these is void; `t` the capacity of the last take_with; `p` what is
---            lent until a deadline, deadline and cost, two doubles each
+--            lent until a deadline, deadline and cost, two doubles each; `n` is there
+--            once something was held that reaches into the next window
 --
--- Numbers: window_ms, ttl_ms (of a counter, if the rest of its window is shorter).
+-- Numbers: window_ms, ttl_ms (of a counter, if the rest of its window is shorter), the
+-- safety buffer.
 -- Own, last: the number of the first window
 local function calendar(at, now_us, slack_ms)
   local now_ms = math.floor(now_us / 1000)
-  local window_ms, ttl_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local window_ms, ttl_ms, buffer = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local PAIR, MAX_LOANS = '<dd', 128
   local window = math.floor(now_ms / window_ms)
   local rest_ms = (window + 1) * window_ms - now_ms
@@ -65,31 +67,65 @@ local function calendar(at, now_us, slack_ms)
     return table.concat(texts)
   end
 
-  local function reply(capacity, used)
-    return { 1, capacity, math.max(capacity - used, 0), used == 0 and 0 or rest_ms }
+  -- What counts in the next window when it begins: what is used, and of that the loans.
+  local function ahead(k, first)
+    local counter, beside = pick(k, first, 1)
+    if not counter then return 0, {} end
+    local used, loans = tonumber(redis.call('GET', counter)) or 0, {}
+    for _, loan in ipairs((lent(redis.call('HGET', beside, 'p')))) do
+      if loan[1] - now_ms > rest_ms then
+        loans[#loans + 1] = loan
+        used = used + loan[2]
+      end
+    end
+    return used, loans
   end
 
-  -- When `cost` fits: in how many ms, and what is free then.
-  local function wait(loans, used, cost, capacity)
+  -- When all is free: with the window, or with the next if something reaches into it.
+  local function reset_after(used, used_ahead)
+    if used_ahead > 0 then return rest_ms + window_ms end
+    return used == 0 and 0 or rest_ms
+  end
+
+  local function reply(capacity, used, used_ahead)
+    return { 1, capacity, math.max(capacity - used, 0), reset_after(used, used_ahead) }
+  end
+
+  -- When `cost` fits: in how many ms, and what is free then. As loans end, when the next
+  -- window begins, as those end that reach into it, or when it is over too.
+  local function wait(loans, used, cost, capacity, used_ahead, loans_ahead)
     for _, loan in ipairs(loans) do
       used = used - loan[2]
       if used + cost <= capacity and loan[1] - now_ms < rest_ms then return loan[1] - now_ms, capacity - used end
     end
-    return rest_ms, capacity
+    used = used_ahead
+    if used + cost <= capacity then return rest_ms, capacity - used end
+    for _, loan in ipairs(loans_ahead) do
+      used = used - loan[2]
+      if used + cost <= capacity and loan[1] - now_ms < rest_ms + window_ms then
+        return loan[1] - now_ms, capacity - used
+      end
+    end
+    return rest_ms + window_ms, capacity
   end
 
   function rule.judge(k, cost, capacity, _, first)
     local counter, beside = pick(k, first)
     local count = tonumber(redis.call('GET', counter)) or 0
-    local before = redis.call('HMGET', beside, 'v', 't', 'p')
+    local before = redis.call('HMGET', beside, 'v', 't', 'p', 'n')
     local loans, sum = lent(before[3])
-    local answer = reply(capacity, count + sum)
+    local used_ahead, loans_ahead = 0, {}
+    if before[4] then used_ahead, loans_ahead = ahead(k, first) end
+    local answer = reply(capacity, count + sum, used_ahead)
     if count + sum + cost > capacity then
       answer[1], answer[5], answer[6] = 0, -1, -1
-      if cost <= capacity then answer[5], answer[6] = wait(loans, count + sum, cost, capacity) end
-      return nil, answer
+      if cost <= capacity then
+        answer[5], answer[6] = wait(loans, count + sum, cost, capacity, used_ahead, loans_ahead)
+      end
+      return nil, answer, before[2]
     end
-    return { count = count, lent = sum, given = tonumber(before[1]) or 0, has_terms = before[2] }, answer
+    return { count = count, lent = sum, given = tonumber(before[1]) or 0, has_terms = before[2],
+      used_ahead = used_ahead }, answer
   end
 
   function rule.charge(k, state, cost, capacity, _, remember, first)
@@ -100,15 +136,24 @@ local function calendar(at, now_us, slack_ms)
     elseif state.has_terms then
       redis.call('HDEL', beside, 't')
     end
-    local answer = reply(capacity, state.count + state.lent + cost)
+    local answer = reply(capacity, state.count + state.lent + cost, state.used_ahead)
     answer[5], answer[6] = window, state.count + state.given
     return answer
   end
 
   function rule.take(k, cost, capacity, _, remember, first)
-    local state, answer = rule.judge(k, cost, capacity, _, first)
-    if not state then return answer end
-    return rule.charge(k, state, cost, capacity, _, remember, first)
+    local state, answer, has_terms = rule.judge(k, cost, capacity, _, first)
+    if state then return rule.charge(k, state, cost, capacity, _, remember, first) end
+    if has_terms and not remember then
+      -- A plain take: peeks go by the limit's own capacity again.
+      local _, beside = pick(k, first)
+      redis.call('HDEL', beside, 't')
+    end
+    return answer
+  end
+
+  function rule.terms_of(rate)
+    return math.max(permits(rate, window_ms / 1000, 1, 1) - buffer, 1), 0
   end
 
   function rule.remembered(k, first)
@@ -155,6 +200,10 @@ local function calendar(at, now_us, slack_ms)
   -- `until_ms` only until then. False if too much is lent already.
   function rule.add(k, cost, first, later, until_ms)
     local counter, beside = pick(k, first, later)
+    if later == 1 then
+      local _, before = pick(k, first)
+      note(before, 'n', '1')
+    end
     if not until_ms then
       add(counter, cost, later)
       return true
@@ -191,6 +240,11 @@ local function calendar(at, now_us, slack_ms)
   -- Charges what a lease still holds again, if it is of this window.
   function rule.hold_anew(k, number, cost, first)
     if number == window then rule.add(k, cost, first) end
+  end
+
+  -- What was lost counted in that window, and in no later one.
+  function rule.lost_until(lost_ms)
+    return (math.floor(lost_ms / window_ms) + 1) * window_ms
   end
 
   -- Whether a window can be reached, or is over anyway.

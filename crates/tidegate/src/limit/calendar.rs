@@ -163,8 +163,8 @@ impl Calendar {
     }
 
     /// What scripts are told.
-    pub(super) fn numbers(&self) -> [u64; 2] {
-        [self.period.as_millis(), self.counter_ttl.as_millis() as u64]
+    pub(super) fn numbers(&self) -> [u64; 3] {
+        [self.period.as_millis(), self.counter_ttl.as_millis() as u64, self.safety_buffer]
     }
 
     /// Each window of a key is an entry of its own.
@@ -187,6 +187,9 @@ pub(super) struct Count {
     refunds: Vec<(u64, u64)>,
     /// What counts only until a deadline, the first to end first.
     loans: Vec<(u64, u64)>,
+    /// What is held in the next window: without an end in it, and what ends.
+    ahead: u64,
+    loans_ahead: Vec<(u64, u64)>,
 }
 
 impl Count {
@@ -197,6 +200,10 @@ impl Count {
         }
         let verdict = self.peek(rule, now_ms, ask);
         if verdict.outcome != Outcome::Fits {
+            if !ask.remember {
+                // After a plain take, be it refused, a peek goes by the limit's own terms.
+                self.kept = 0;
+            }
             return verdict;
         }
         let offset = self.count + self.given;
@@ -205,7 +212,7 @@ impl Count {
         Verdict {
             outcome: Outcome::Admitted,
             remaining: verdict.remaining - ask.cost,
-            reset_after_ms: rest_ms(rule, now_ms),
+            reset_after_ms: self.reset_after_ms(rule, now_ms),
             a: self.window,
             b: offset,
             ..verdict
@@ -228,6 +235,46 @@ impl Count {
         self.loans.insert(at, (until_ms, cost));
         self.window = window;
         true
+    }
+
+    /// Notes that `cost` is held in the next window, until a deadline if there is one.
+    pub(super) fn hold_ahead(&mut self, cost: u64, until_ms: Option<u64>) {
+        match until_ms {
+            None => self.ahead += cost,
+            Some(until_ms) => {
+                let at = self.loans_ahead.partition_point(|loan| loan.0 <= until_ms);
+                self.loans_ahead.insert(at, (until_ms, cost));
+            }
+        }
+    }
+
+    /// Notes that it no longer is.
+    pub(super) fn drop_ahead(&mut self, cost: u64, until_ms: Option<u64>) {
+        match until_ms {
+            None => self.ahead = self.ahead.saturating_sub(cost),
+            Some(until_ms) => {
+                if let Some(at) = self.loans_ahead.iter().position(|loan| *loan == (until_ms, cost)) {
+                    self.loans_ahead.remove(at);
+                }
+            }
+        }
+    }
+
+    /// What counts in the next window when it begins, and which of that ends in it.
+    fn used_ahead(&self, boundary_ms: u64) -> (u64, impl Iterator<Item = (u64, u64)>) {
+        let loans = self.loans_ahead.iter().copied().filter(move |(until_ms, _)| *until_ms > boundary_ms);
+        (self.ahead + loans.clone().map(|(_, cost)| cost).sum::<u64>(), loans)
+    }
+
+    /// When all is free: with the window, or with the next if something reaches into it.
+    fn reset_after_ms(&self, rule: &Calendar, now_ms: u64) -> u64 {
+        let rest_ms = rest_ms(rule, now_ms);
+        match self.window < rule.window(now_ms) {
+            true => 0,
+            false if self.used_ahead(now_ms + rest_ms).0 > 0 => rest_ms + rule.period.as_millis(),
+            false if self.used(now_ms) > 0 => rest_ms,
+            false => 0,
+        }
     }
 
     /// Takes out again what was added; whether it was there.
@@ -258,22 +305,24 @@ impl Count {
     }
 
     pub(super) fn peek(&self, rule: &Calendar, now_ms: u64, ask: Ask) -> Verdict {
-        let (capacity, rest_ms) = (ask.terms[0], rest_ms(rule, now_ms));
+        let capacity = ask.terms[0];
         let used = if self.window < rule.window(now_ms) { 0 } else { self.used(now_ms) };
         let (outcome, a, b) = match used.saturating_add(ask.cost) > capacity {
             false => (Outcome::Fits, 0, 0),
             true if ask.cost > capacity => (Outcome::NeverFits, 0, 0),
             true => {
-                let (retry_after_ms, free) = self.wait(now_ms, rest_ms, used, ask);
+                let (retry_after_ms, free) = self.wait(rule, now_ms, used, ask);
                 (Outcome::Rejected, retry_after_ms, free)
             }
         };
-        let reset_after_ms = if used == 0 { 0 } else { rest_ms };
+        let reset_after_ms = self.reset_after_ms(rule, now_ms);
         Verdict { outcome, capacity, remaining: capacity.saturating_sub(used), reset_after_ms, a, b }
     }
 
-    /// When the cost fits, and what is free then.
-    fn wait(&self, now_ms: u64, rest_ms: u64, used: u64, ask: Ask) -> (u64, u64) {
+    /// When the cost fits, and what is free then: as loans end, when the next window
+    /// begins, as those end that reach into it, or when it is over too.
+    fn wait(&self, rule: &Calendar, now_ms: u64, used: u64, ask: Ask) -> (u64, u64) {
+        let (rest_ms, period_ms) = (rest_ms(rule, now_ms), rule.period.as_millis());
         let (mut used, capacity) = (used, ask.terms[0]);
         for (until_ms, cost) in self.live_loans(now_ms) {
             used -= cost;
@@ -281,7 +330,17 @@ impl Count {
                 return (until_ms - now_ms, capacity - used);
             }
         }
-        (rest_ms, capacity)
+        let (mut used, loans) = self.used_ahead(now_ms + rest_ms);
+        if used + ask.cost <= capacity {
+            return (rest_ms, capacity - used);
+        }
+        for (until_ms, cost) in loans {
+            used -= cost;
+            if used + ask.cost <= capacity && until_ms - now_ms < rest_ms + period_ms {
+                return (until_ms - now_ms, capacity - used);
+            }
+        }
+        (rest_ms + period_ms, capacity)
     }
 
     /// The terms of the last `take_with`.
@@ -309,6 +368,7 @@ impl Count {
         self.given += self.count;
         (self.count, self.kept, self.refunds) = (0, 0, vec![(0, self.given)]);
         self.loans.clear();
+        (self.ahead, self.loans_ahead) = (0, Vec::new());
     }
 }
 

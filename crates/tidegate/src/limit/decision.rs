@@ -76,7 +76,8 @@ pub struct Quota {
     pub remaining: u64,
     /// When all of the capacity is free again, if nobody takes meanwhile.
     pub reset_after_ms: u64,
-    /// The window.
+    /// The window; of a token bucket, how long an empty one takes to fill at the rate
+    /// that the key is judged by, rounded up.
     pub window_size_seconds: u64,
 }
 

@@ -2,7 +2,7 @@
 //! than those of the moment.
 
 use super::algorithm::{Ask, Terms};
-use super::calendar::{Calendar, rest_ms};
+use super::calendar::{Calendar, Count, rest_ms};
 use super::memory::{Counted, InProcess};
 use super::reservation::{Held, Holder, NotHeld, OnLapse, Place};
 use super::rule::Rule;
@@ -103,10 +103,17 @@ impl At<'_, Calendar> {
     /// Takes what is held out of a window; whether it was there.
     fn remove(&self, held: &Held, window: u64) -> bool {
         let lent_until_ms = (held.on_lapse == OnLapse::GiveBack).then_some(held.deadline_ms);
+        if window > held.place.at {
+            self.of_window(held.place.at, |count| count.drop_ahead(held.cost, lent_until_ms));
+        }
+        let remove = |count: &mut Count| count.remove(held.cost, lent_until_ms, self.now_ms());
+        self.of_window(window, remove).unwrap_or(false)
+    }
+
+    /// What a window has of the key, if it has anything.
+    fn of_window<T>(&self, window: u64, act: impl FnOnce(&mut Count) -> T) -> Option<T> {
         let entry = Rule::entry(&self.counted.rule, self.key.as_str(), self.start_ms(window));
-        let remove =
-            |count: &mut super::calendar::Count| count.remove(held.cost, lent_until_ms, self.now_ms());
-        self.counted.table.get(&entry, remove).unwrap_or(false)
+        self.counted.table.get(&entry, act)
     }
 
     /// Whether a window can still be reached: as the scripts, which know the one
@@ -144,6 +151,9 @@ impl Holder for At<'_, Calendar> {
         {
             self.remove(&Held { cost, deadline_ms, place, on_lapse }, window);
             return Err(self.until_the_next_is_over(not_held));
+        }
+        if place.spans {
+            self.of_window(window, |count| count.hold_ahead(cost, until_ms));
         }
         Ok(place)
     }

@@ -196,17 +196,21 @@ impl InProcess {
     fn take_plain<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, cost: u64) -> Result<Decision> {
         let Shared { clock, overrides, window_size_seconds, .. } = &*self.shared;
         let now = clock.now();
-        let own = counted.rule.terms();
-        let terms = if overrides.len() == 0 { own } else { self.overridden(key, now).unwrap_or(own) };
+        let (mut terms, mut seconds) = (counted.rule.terms(), *window_size_seconds);
+        if overrides.len() > 0
+            && let Some(overridden) = self.overridden(key, now)
+        {
+            (terms, seconds) = (overridden, self.window_seconds_of(overridden));
+        }
         let ask = move || Ask { cost, terms, remember: false, draw: 0.0 };
         match counted.take(key, now, ask) {
-            Lookup::Found((verdict, subject)) => verdict.answer(cost, subject, *window_size_seconds),
+            Lookup::Found((verdict, subject)) => verdict.answer(cost, subject, seconds),
             Lookup::Full => Ok(self.beyond_the_cap(counted, now, ask(), true)),
         }
     }
 
     /// The same against `rate` instead of the configured one; a later
-    /// [`peek`](Self::peek) judges by it too.
+    /// [`peek`](Self::peek) judges by it too, until a plain take, be it refused.
     pub fn take_with(&self, key: Key<'_>, rate: Rate, cost: Cost) -> Result<Decision> {
         let terms = self.shared.algorithm.terms_of(rate)?;
         Ok(self.ask(key, Ask { terms, remember: true, ..self.plain(cost.get()) }))
@@ -244,7 +248,7 @@ impl InProcess {
     fn take_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
         match counted.take(key, now, move || ask) {
             Lookup::Found((verdict, subject)) => {
-                verdict.dress(ask.cost, subject, self.shared.window_size_seconds)
+                verdict.dress(ask.cost, subject, self.window_seconds_of(ask.terms))
             }
             Lookup::Full => self.beyond_the_cap(counted, now, ask, true),
         }
@@ -252,13 +256,19 @@ impl InProcess {
 
     /// What the next take of one permit would be told.
     pub fn peek(&self, key: Key<'_>) -> Result<Decision> {
-        Ok(self.peek_at(key, self.shared.algorithm.terms()))
+        self.peek_for(key, Cost::ONE)
     }
 
-    /// The same, where `terms` are the configured ones.
-    pub(super) fn peek_at(&self, key: Key<'_>, terms: Terms) -> Decision {
+    /// What the next take of `cost` would be told.
+    pub fn peek_for(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
+        let terms = self.shared.algorithm.terms();
+        Ok(self.peek_by(key, Ask { cost: cost.get(), terms, remember: false, draw: 0.0 }))
+    }
+
+    /// The same, where the terms of `ask` are the configured ones.
+    pub(super) fn peek_by(&self, key: Key<'_>, ask: Ask) -> Decision {
         let now = self.shared.clock.now();
-        let ask = self.by_override(key, now, Ask { cost: 1, terms, remember: false, draw: 0.0 });
+        let ask = self.by_override(key, now, ask);
         with!(&self.shared.engine, counted => self.peek_on(counted, key, now, ask))
     }
 
@@ -267,14 +277,19 @@ impl InProcess {
         let now_ms = now.as_millis();
         let look = |state: &R::State| {
             let terms = rule.remembered(state, now_ms).unwrap_or(ask.terms);
-            rule.peek(state, now_ms, Ask { terms, ..ask })
+            (rule.peek(state, now_ms, Ask { terms, ..ask }), terms)
         };
-        let verdict = match table.get(&rule.entry(key.as_str(), now_ms), |state| look(state)) {
+        let (verdict, terms) = match table.get(&rule.entry(key.as_str(), now_ms), |state| look(state)) {
             Some(found) => found,
             None if table.is_full(now) => return self.beyond_the_cap(counted, now, ask, false),
             None => look(&R::State::default()),
         };
-        verdict.dress(1, 0, self.shared.window_size_seconds)
+        verdict.dress(ask.cost, 0, self.window_seconds_of(terms))
+    }
+
+    /// The window of a key that is judged by such terms.
+    fn window_seconds_of(&self, terms: Terms) -> u64 {
+        self.shared.algorithm.window_seconds_of(terms)
     }
 
     /// Gives back the charge that `receipt` is for, once; how much that was.
@@ -478,7 +493,8 @@ impl InProcess {
                     false => counted.rule.peek(&shared, now_ms, ask),
                 };
                 // A receipt would not be for this key's own charge.
-                verdict.dress(ask.cost, 0, self.shared.window_size_seconds).decided_by(Source::Policy)
+                let seconds = self.window_seconds_of(ask.terms);
+                verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy)
             }
         };
         if counts {
@@ -499,7 +515,7 @@ impl InProcess {
         let retry_after_ms = first_idle_ms.saturating_sub(now.as_millis()).max(1);
         let wait = Wait { retry_after_ms, remaining_after_waiting: capacity };
         let wait = (ask.cost <= capacity).then_some(wait);
-        let window_size_seconds = self.shared.window_size_seconds;
+        let window_size_seconds = self.window_seconds_of(ask.terms);
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
     }
@@ -537,7 +553,7 @@ fn descend(
     with!(&limit.shared.engine, counted => {
         let Counted { rule, table, overflow } = counted;
         let now_ms = now.as_millis();
-        let seconds = limit.shared.window_size_seconds;
+        let seconds = limit.window_seconds_of(ask.terms);
         let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
             // By chance and refused: recorded all the same.
             (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))

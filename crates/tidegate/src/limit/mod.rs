@@ -194,7 +194,16 @@ impl Limit {
         };
         let local = match (options.outage, &backend) {
             (Outage::Local(share), Backend::Redis(_)) => {
-                let local = algorithm.share(share);
+                let local =
+                    algorithm.share(share).filter(|_| algorithm.share_of(algorithm.terms(), share).is_some());
+                if local.is_none() {
+                    tracing::warn!(
+                        limit = name.as_str(),
+                        capacity = algorithm.capacity(),
+                        "the local share of this limit is less than one permit: while the store is away it \
+                         refuses everything"
+                    );
+                }
                 local.map(|local| (share, in_process(local, clock, random.clone())))
             }
             _ => None,
@@ -263,7 +272,7 @@ impl Limit {
     }
 
     /// The same against `rate` instead of the configured one; a later
-    /// [`peek`](Self::peek) judges by it too, until a plain take.
+    /// [`peek`](Self::peek) judges by it too, until a plain take, be it refused.
     pub async fn take_with(&self, key: Key<'_>, rate: Rate, cost: Cost) -> Result<Decision> {
         match &self.core.backend {
             Backend::Memory(limit) => limit.take_with(key, rate, cost),
@@ -292,13 +301,19 @@ impl Limit {
 
     /// What the next take of one permit would be told; charges nothing.
     pub async fn peek(&self, key: Key<'_>) -> Result<Decision> {
+        self.peek_for(key, Cost::ONE).await
+    }
+
+    /// What the next take of `cost` would be told; charges nothing.
+    pub async fn peek_for(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
         match &self.core.backend {
-            Backend::Memory(limit) => limit.peek(key),
-            Backend::Redis(limit) => match limit.peek(key).await {
+            Backend::Memory(limit) => limit.peek_for(key, cost),
+            Backend::Redis(limit) => match limit.peek(key, cost).await {
                 Err(error) if error.is_transient() => {
-                    let ask = Ask { draw: 0.0, ..self.plain(Cost::ONE) };
+                    let (cost, terms) = (cost.get(), self.core.algorithm.terms());
+                    let ask = Ask { cost, terms, remember: false, draw: 0.0 };
                     match self.local_share(ask) {
-                        Some((local, ask)) => Ok(local.peek_at(key, ask.terms).decided_by(Source::Local)),
+                        Some((local, ask)) => Ok(local.peek_by(key, ask).decided_by(Source::Local)),
                         None => Ok(self.without_the_store(key, ask)),
                     }
                 }
@@ -512,7 +527,7 @@ impl Limit {
             capacity,
             remaining,
             reset_after_ms,
-            window_size_seconds: algorithm.window_size_seconds(),
+            window_size_seconds: algorithm.window_seconds_of(ask.terms),
         };
         // What can never fit does not fit now either.
         let fits_ever = ask.cost <= capacity;

@@ -1,10 +1,10 @@
--- override: judges a key by other terms than the limit's for a while.
+-- override: judges a key by another rate than the limit's for a while.
 --
--- KEYS  the marker, then the override of each item, a string: until_ms and two
---       terms as doubles, then the rate as text. The marker's field `o:<id>` is when
---       the last override of the limit ends: until then takes look for one.
+-- KEYS  the marker, then the override of each item, as rate.lua has it. The marker's
+--       field `o:<id>` is when the last override of the limit ends: until then takes
+--       look for one.
 -- ARGV  now, slack_ms, marker_ttl_ms, the limit's id
--- Own   for how many ms (0: ends it, '': only tells), two terms, the rate
+-- Own   for how many ms (0: ends it, '': only tells), the rate, and the same in ticks
 -- Answers the ms it has left and its rate, or 0
 local slack_ms, id = tonumber(ARGV[2]), 'o:' .. ARGV[4]
 local now_ms = now()
@@ -16,15 +16,15 @@ return each(function(k, at)
     return { 0, '' }
   elseif for_ms then
     local until_ms = now_ms + for_ms
-    redis.call('SET', key, struct.pack('<ddd', until_ms, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])) .. ARGV[at + 4],
-      'PX', int(for_ms + slack_ms))
+    local text = table.concat({ int(until_ms), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] }, ' ')
+    redis.call('SET', key, text, 'PX', int(for_ms + slack_ms))
     if until_ms > (tonumber(redis.call('HGET', KEYS[1], id)) or 0) then
       redis.call('HSET', KEYS[1], id, int(until_ms))
       redis.call('PEXPIRE', KEYS[1], ARGV[3])
     end
   end
   local stored = redis.call('GET', key)
-  local until_ms = stored and struct.unpack('<d', stored) or 0
-  if until_ms <= now_ms then return { 0, '' } end
-  return { until_ms - now_ms, string.sub(stored, 25) }
+  local override = stored and read_override(stored)
+  if not override or override.until_ms <= now_ms then return { 0, '' } end
+  return { override.until_ms - now_ms, override.text }
 end, 1, 4)

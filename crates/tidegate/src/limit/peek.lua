@@ -1,6 +1,6 @@
--- peek: what a take of one permit would be told. Changes nothing of the key.
+-- peek: what a take would be told. Changes nothing of the key.
 --
--- Own   extra
+-- Own   extra, cost
 local rule = rule_at(algorithm, 4)
 
 return each(function(k, at)
@@ -9,6 +9,6 @@ return each(function(k, at)
   if other then return other end
   local a, b = rule.remembered(k, extra)
   if not a then a, b = terms(rule, k) end
-  local _, answer = rule.judge(k, 1, a, b, extra)
-  return answer
-end, rule.stride, 1)
+  local _, answer = rule.judge(k, tonumber(ARGV[at + 2]), a, b, extra)
+  return by_terms(rule, answer, a, b)
+end, rule.stride, 2)

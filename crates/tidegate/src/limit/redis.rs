@@ -17,6 +17,7 @@ use super::declared::Longest;
 use super::lease::{Grant, Report};
 use super::overrides::Override;
 use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
+use super::token::MAX_TICKS;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, Rate};
@@ -26,6 +27,7 @@ use crate::key::{Key, Name, escape};
 use crate::store::DeclaredSettings;
 use crate::store::redis::{Call, MARKER_TTL, RedisStore, Script};
 
+const RATE: &str = include_str!("rate.lua");
 const RULES: &str = include_str!("rules.lua");
 const SLIDING_LUA: &str = include_str!("sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("suppressed.lua");
@@ -45,7 +47,7 @@ struct Scripts {
 impl Scripts {
     fn new(name: &str, algorithm: &str) -> Self {
         let alias = format!("local algorithm = {name}");
-        let script = |operation| Script::new(&[algorithm, RULES, &alias, operation]);
+        let script = |operation| Script::new(&[RATE, algorithm, RULES, &alias, operation]);
         Self {
             take: script(include_str!("take.lua")),
             peek: script(include_str!("peek.lua")),
@@ -61,9 +63,10 @@ static SLIDING: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("sliding", SLI
 static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed", SUPPRESSED_LUA));
 static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
 static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
-static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("override.lua")]));
+static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[RATE, include_str!("override.lua")]));
 static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&[SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES, include_str!("take_all.lua")])
+    let algorithms = [RATE, SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES];
+    Script::new(&[&algorithms[..], &[include_str!("take_all.lua")]].concat())
 });
 
 /// A limit on Redis.
@@ -115,7 +118,8 @@ pub(super) struct Hold(pub(super) Option<Duration>);
 
 /// What a script says of one item.
 enum Reply {
-    Verdict(Verdict),
+    /// What was decided, and the window in seconds if it is not the limit's own.
+    Verdict(Verdict, Option<u64>),
     /// Refused after a loss, for so long.
     Held(u64),
     /// The store's time: ours is off.
@@ -287,9 +291,10 @@ impl OnRedis {
         self.decision(reply(&value)?, key, &ask)
     }
 
-    pub(super) async fn peek(&self, key: Key<'_>) -> Result<Decision> {
-        let ask = Ask { cost: 1, terms: self.algorithm.terms(), remember: false, draw: 0.0 };
-        let value = self.run(&self.scripts().peek, key, |first| vec![first.to_compact_string()]).await?;
+    pub(super) async fn peek(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
+        let ask = Ask { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
+        let own = |first: u64| [first, cost.get()].iter().map(|n| n.to_compact_string()).collect();
+        let value = self.run(&self.scripts().peek, key, own).await?;
         self.decision(reply(&value)?, key, &ask)
     }
 
@@ -455,24 +460,31 @@ impl OnRedis {
     }
 
     pub(super) async fn set_override(&self, key: Key<'_>, new: Override) -> Result<Override> {
-        let [a, b] = self.algorithm.terms_of(new.rate)?.map(|term| term.to_compact_string());
-        let own = [new.lasting_ms().to_compact_string(), a, b, new.rate.to_compact_string()];
+        // One that the limit cannot have now is refused now.
+        self.algorithm.terms_of(new.rate)?;
+        let (permit, drain) = new.rate.per_microsecond_within(MAX_TICKS);
+        let [lasting, permit, drain] =
+            [new.lasting_ms(), permit, drain].map(|number| number.to_compact_string());
+        let own = [lasting, new.rate.to_compact_string(), permit, drain];
         self.has_overrides.store(true, Ordering::Relaxed);
         Ok(self.override_call(key, own).await?.unwrap_or(new))
     }
 
     pub(super) async fn get_override(&self, key: Key<'_>) -> Result<Option<Override>> {
-        self.override_call(key, ["", "0", "0", ""].map(CompactString::from)).await
+        self.override_call(key, ["", "", "", ""].map(CompactString::from)).await
     }
 
     pub(super) async fn clear_override(&self, key: Key<'_>) -> Result<()> {
-        self.override_call(key, ["0", "0", "0", ""].map(CompactString::from)).await.map(|_| ())
+        self.override_call(key, ["0", "", "", ""].map(CompactString::from)).await.map(|_| ())
     }
 
     fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {
         let window_size_seconds = self.algorithm.window_size_seconds();
         match reply {
-            Reply::Verdict(verdict) => Ok(verdict.dress(ask.cost, self.subject(key), window_size_seconds)),
+            Reply::Verdict(verdict, seconds) => {
+                let seconds = seconds.unwrap_or(window_size_seconds);
+                Ok(verdict.dress(ask.cost, self.subject(key), seconds))
+            }
             // Nothing is known of the key, and nothing of it counts once the hold
             // is over.
             Reply::Held(held_ms) => {
@@ -631,7 +643,7 @@ fn asks_again(value: &Value) -> Option<Reply> {
 
 fn reply(value: &Value) -> Result<Reply> {
     let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let mut numbers = [0_u64; 6];
+    let mut numbers = [0_u64; 7];
     if items.len() > numbers.len() {
         return Err(unexpected(value));
     }
@@ -646,14 +658,15 @@ fn reply(value: &Value) -> Result<Reply> {
             _ => return Err(unexpected(value)),
         };
     }
-    let [code, capacity, remaining, reset_after_ms, a, b] = numbers;
+    let [code, capacity, remaining, reset_after_ms, a, b, _] = numbers;
+    let seconds = matches!(items.len(), 5 | 7).then(|| numbers[items.len() - 1]);
     let verdict =
-        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }));
+        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }, seconds));
     match (code, items.len()) {
-        (1, 6) => verdict(Outcome::Admitted),
-        (1, 4) => verdict(Outcome::Fits),
-        (0, 6) if a as i64 == -1 => verdict(Outcome::NeverFits),
-        (0, 6) => verdict(Outcome::Rejected),
+        (1, 6 | 7) => verdict(Outcome::Admitted),
+        (1, 4 | 5) => verdict(Outcome::Fits),
+        (0, 6 | 7) if a as i64 == -1 => verdict(Outcome::NeverFits),
+        (0, 6 | 7) => verdict(Outcome::Rejected),
         (2, 2) => Ok(Reply::Held(capacity)),
         (3, 2) => Ok(Reply::Elsewhere(capacity)),
         (4, 1) => Ok(Reply::WantsOverride),

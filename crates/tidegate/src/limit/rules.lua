@@ -9,6 +9,8 @@
 --   keys, own               keys of an item, and arguments of a take
 --   judge(k, cost, a, b, extra)    a state to charge by or nil, and what to answer
 --   charge(k, state, cost, a, b, remember, extra), take (both at once),
+--   terms_of(rate)          the terms of a rate, see rate.lua; nil if it has none
+--   seconds_of(a, b)        the window, where it depends on the terms
 --   remembered(k, extra)    the terms of the last take_with
 --   refund(k, bucket, offset, cost, max_refunds, extra), reset(k, extra)
 -- `extra` is what only some need: a random number, or which window comes first.
@@ -19,6 +21,7 @@
 --          3, the store's time: the caller's clock is off, nothing has happened
 --          4: send the key of the override along, nothing has happened
 --          5, capacity, remaining, reset_after_ms, suppression factor, 1 if it passes
+--          To 0 and 1 the window in seconds is added if it is not the limit's own.
 local now_us = now_micros()
 local now_ms = math.floor(now_us / 1000)
 local slack_ms, marker_ttl_ms, has_override_keys = tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
@@ -42,9 +45,16 @@ local function rule_at(algorithm, at)
       redis.call('HSET', KEYS[1], 'lost_ms', int(lost_ms))
       redis.call('PEXPIRE', KEYS[1], marker_ttl_ms)
     end
-    rule.held_ms = lost_ms > 0 and lost_ms + rule.window_ms + longer_ms - now_ms or 0
+    local until_ms = rule.lost_until and rule.lost_until(lost_ms) or lost_ms + rule.window_ms + longer_ms
+    rule.held_ms = lost_ms > 0 and until_ms - now_ms or 0
   end
   return rule
+end
+
+-- An answer by these terms, with the window if they change it.
+local function by_terms(rule, answer, a, b)
+  if rule.seconds_of and (a ~= rule.a or b ~= rule.b) then answer[#answer + 1] = rule.seconds_of(a, b) end
+  return answer
 end
 
 -- Why an item cannot be decided by its rule, if so.
@@ -58,9 +68,10 @@ end
 local function terms(rule, k)
   if rule.is_overridden then
     local stored = redis.call('GET', KEYS[k + rule.keys])
-    if stored then
-      local until_ms, a, b = struct.unpack('<ddd', stored)
-      if until_ms > now_ms then return a, b end
+    local rate = stored and read_override(stored)
+    if rate and rate.until_ms > now_ms then
+      local a, b = rule.terms_of(rate)
+      if a then return a, b end
     end
   end
   return rule.a, rule.b

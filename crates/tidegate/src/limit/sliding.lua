@@ -86,8 +86,9 @@ local function sliding(at, now_us, slack_ms, own_capacity)
         last = newest + above, life = life, capacity = capacity, stored = true }
       if grid ~= coalesce_ms then
         -- Written on another grid: all of it counts as if charged at its latest
-        -- moment, which can only be late. Receipts from before are void.
-        w.newest = math.floor(((w.last + 1) * grid - 1) / coalesce_ms)
+        -- moment, which can only be late. Receipts from before are void, and the capacity
+        -- of the last take_with was that of another window.
+        w.newest, w.capacity = math.floor(((w.last + 1) * grid - 1) / coalesce_ms), 0
         w.charged, w.ever, w.tail, w.last, w.rewrite = total, total, w.newest, w.newest, true
       end
     else
@@ -272,10 +273,18 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     end
     local w = look(key, header)
     if not fits(w, cost, capacity) then
+      if w.capacity ~= 0 and not remember then
+        -- A plain take: peeks go by the limit's own capacity again.
+        redis.call(HSET, key, 'h', string.sub(header, 1, -9) .. struct.pack('<d', 0))
+      end
       local retry_after, remaining_after = wait(key, w, cost, capacity)
       return { 0, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
     end
     return rule.charge(k, w, cost, capacity, _, remember)
+  end
+
+  function rule.terms_of(rate)
+    return permits(rate, window_ms / 1000, 1, 1), 0
   end
 
   -- What the last take_with was judged by, if it still counts.

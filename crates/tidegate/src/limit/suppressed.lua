@@ -12,12 +12,13 @@
 --   <number>  offered and declined in an older bucket, two doubles
 -- A bucket counts until its end + window.
 --
--- Numbers: window_ms, coalesce_ms, absurd_ms, smooth (1 or 0), cache_ms.
+-- Numbers: window_ms, coalesce_ms, absurd_ms, smooth (1 or 0), cache_ms, the hard
+-- limit's factor in millionths.
 -- Terms: soft, hard. Draws: a number of [0, 1) per call
 local function suppressed(at, now_us, slack_ms)
   local now_ms = math.floor(now_us / 1000)
   local window_ms, coalesce_ms, absurd_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local smooth, cache_ms = ARGV[at + 4] == '1', tonumber(ARGV[at + 5])
+  local smooth, cache_ms, hard_factor = ARGV[at + 4] == '1', tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   local HEADER, PAIR, HGET, HSET = '<I4HBI6I6ddddd', '<dd', 'HGET', 'HSET'
   local call, pack, read, floor, max = redis.call, struct.pack, struct.unpack, math.floor, math.max
   local bucket_now = floor(now_ms / coalesce_ms)
@@ -57,7 +58,7 @@ local function suppressed(at, now_us, slack_ms)
     if grid ~= coalesce_ms then
       -- Written on another grid: all of it counts as of its newest moment.
       newest = floor(((newest + 1) * grid - 1) / coalesce_ms)
-      offered, declined, tail, w.rewrite = total, total_declined, newest, true
+      offered, declined, tail, kept, w.rewrite = total, total_declined, newest, 0, true
     end
     local absurd = newest * coalesce_ms > now_ms + absurd_ms
     w.instant = absurd and now_ms or max(now_ms, newest * coalesce_ms)
@@ -212,6 +213,14 @@ local function suppressed(at, now_us, slack_ms)
     local w, reply = judge(key, look(key, stored), cost, soft, hard, draw)
     reply[3], reply[4] = rule.charge(k, w, cost, soft, hard, remember)
     return reply
+  end
+
+  -- Half of what can be counted is for what is declined.
+  function rule.terms_of(rate)
+    local most = 4503599627370495
+    local soft = math.min(permits(rate, window_ms / 1000, 1, 1), most)
+    if smooth then return soft, soft end
+    return soft, math.min(permits(rate, window_ms / 1000, hard_factor, 1000000), most)
   end
 
   function rule.remembered(k)

@@ -51,8 +51,9 @@ enum Shape {
 }
 
 impl Suppressed {
-    /// Above the capacity of `sliding` some pass, above `hard_limit_factor` times
-    /// it none: 1 to 1000, exact to a millionth.
+    /// Above the capacity of `sliding` some pass; once `hard_limit_factor` times it have
+    /// passed, none, and when as many were offered none 100 ms later at most: 1 to 1000,
+    /// exact to a millionth.
     pub fn new(sliding: Sliding, hard_limit_factor: f64) -> Result<Self> {
         let millionths = (hard_limit_factor * 1e6).round();
         if !(1e6..=1e9).contains(&millionths) {
@@ -118,9 +119,13 @@ impl Suppressed {
     }
 
     /// What scripts are told.
-    pub(super) fn numbers(&self) -> [u64; 5] {
+    pub(super) fn numbers(&self) -> [u64; 6] {
         let Grid { window_ms, coalesce_ms, absurd_ms, .. } = *self.sliding.grid();
-        [window_ms, coalesce_ms, absurd_ms, u64::from(self.is_smooth()), CACHE_MS]
+        let hard_factor = match self.shape {
+            Shape::Hard { factor } => factor,
+            Shape::Smooth => 0,
+        };
+        [window_ms, coalesce_ms, absurd_ms, u64::from(self.is_smooth()), CACHE_MS, hard_factor]
     }
 }
 

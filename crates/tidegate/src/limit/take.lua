@@ -8,8 +8,8 @@ return each(function(k, at)
   local extra = tonumber(ARGV[at + 4])
   local other = otherwise(rule, k, extra)
   if other then return other end
-  local a = tonumber(ARGV[at + 2])
-  if a ~= 0 then return rule.take(k, tonumber(ARGV[at + 1]), a, tonumber(ARGV[at + 3]), true, extra) end
-  local own_a, own_b = terms(rule, k)
-  return rule.take(k, tonumber(ARGV[at + 1]), own_a, own_b, false, extra)
+  local a, b = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local is_own = a ~= 0
+  if not is_own then a, b = terms(rule, k) end
+  return by_terms(rule, rule.take(k, tonumber(ARGV[at + 1]), a, b, is_own, extra), a, b)
 end, rule.stride, rule.own)

@@ -40,7 +40,7 @@ return each(function(k, at)
         ask.answer = charged
       end
     end
-    answers[i + 1] = ask.answer
+    answers[i + 1] = by_terms(rule, ask.answer, ask.a, ask.b)
   end
   return answers
 end, keys, 4 * #rules)

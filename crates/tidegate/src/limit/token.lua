@@ -31,7 +31,8 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local stamp, level, scale, rate, birth, life, ever, given, kept = struct.unpack(STATE, stored)
     if not permit then permit, drain = scale, rate end
     local s = { permit = permit, drain = drain, birth = birth, life = life, ever = ever, given = given, kept = kept,
-      stored = true, refunds = string.sub(stored, HEADER_BYTES + 1) }
+      stored = true, tail = string.sub(stored, HEADER_BYTES + 1) }
+    s.refunds = s.tail
     local absurd = stamp > now_us + absurd_us
     s.instant = absurd and now_us or math.max(now_us, stamp)
     if scale ~= permit then
@@ -80,6 +81,11 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     return s, { 1, burst, remaining(s, permit), reset_after(s, drain) }
   end
 
+  -- How long an empty bucket takes to fill.
+  function rule.seconds_of(permit, drain)
+    return math.ceil(math.ceil(burst * permit / drain) / 1000000)
+  end
+
   function rule.judge(k, cost, permit, drain)
     return judge(look(redis.call('GET', KEYS[k]), permit, drain), cost, permit, drain)
   end
@@ -120,9 +126,27 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
         end
       end
     end
-    local s, reply = judge(look(stored, permit, drain), cost, permit, drain)
-    if not s then return reply end
-    return rule.charge(k, s, cost, permit, drain, remember)
+    local s = look(stored, permit, drain)
+    local fits, reply = judge(s, cost, permit, drain)
+    if fits then return rule.charge(k, s, cost, permit, drain, remember) end
+    if s.kept == 1 and not remember then
+      -- A plain take: peeks go by the limit's own terms again.
+      local kept = struct.pack('<d', 0)
+      redis.call('SET', key, string.sub(stored, 1, HEADER_BYTES - 8) .. kept .. s.tail, 'KEEPTTL')
+    end
+    return reply
+  end
+
+  -- The nearest that this burst can have: in ticks that can be counted, and so that an
+  -- empty bucket fills within 31 days. Both are so of a rate that was set for it.
+  function rule.terms_of(rate)
+    local permit, drain = rate.permit, rate.drain
+    if not permit then return end
+    local most_ticks, longest_us = 1125899906842624, 2678400000000
+    local scale = math.ceil(burst * permit / most_ticks)
+    if scale > 1 then permit, drain = math.ceil(permit / scale), math.max(math.floor(drain / scale), 1) end
+    if burst * permit / drain > longest_us then permit, drain = math.max(math.floor(longest_us / burst), 1), 1 end
+    return permit, drain
   end
 
   function rule.remembered(k)
@@ -147,6 +171,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local left = ever - sum - s.level
     local back = math.min(position + ticks - left, ticks)
     if back <= 0 or #kept >= max_refunds then return 0 end
+    local free = remaining(s, s.permit)
     s.level = s.level - back
     -- Those that have left altogether need no longer be told apart.
     left = ever - sum - back - s.level
@@ -163,7 +188,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     end
     s.refunds = table.concat(texts)
     save(KEYS[k], s, s.drain)
-    return cost
+    return remaining(s, s.permit) - free
   end
 
   function rule.reset(k)

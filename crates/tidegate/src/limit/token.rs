@@ -16,7 +16,7 @@ use crate::outage::Share;
 use crate::store::memory::Entry;
 
 /// A full bucket has at most so many ticks: Lua's quotients are exact up to here.
-const MAX_TICKS: u64 = 1 << 50;
+pub(super) const MAX_TICKS: u64 = 1 << 50;
 
 /// Longest time that an empty bucket may take to fill, as long as a window.
 const MAX_REFILL_MS: u64 = 31 * 86_400_000;
@@ -70,6 +70,11 @@ impl Token {
     /// How long an empty bucket takes to fill, rounded up.
     pub fn refill_ms(&self) -> u64 {
         self.drain.ceil(self.full).div_ceil(1000)
+    }
+
+    /// The same in seconds, under other terms.
+    pub(super) fn refill_seconds_of(&self, [permit, drain]: Terms) -> u64 {
+        (self.burst * permit).div_ceil(drain).div_ceil(1_000_000)
     }
 
     /// Ticks of a permit, and how many leave per microsecond.
@@ -203,6 +208,7 @@ impl Level {
         // What is larger than the burst may have more ticks than can be counted.
         let (ticks, full) = (ask.cost.wrapping_mul(permit), rule.burst * permit);
         if ask.cost > rule.burst || now.level + ticks > full {
+            self.forget_terms(ask);
             return refuse(rule, now_ms * 1000, now, ask);
         }
         if now.level == 0 || now.rescaled || self.ever + ticks > MAX_COUNT {
@@ -222,6 +228,16 @@ impl Level {
             reset_after_ms: rule.until_left(now_ms * 1000, now.instant_us, self.level, drain),
             a: self.life,
             b: offset,
+        }
+    }
+
+    /// After a plain take, be it refused, a peek goes by the limit's own terms.
+    #[inline]
+    fn forget_terms(&mut self, ask: Ask) {
+        if let Some(more) = &mut self.more
+            && !ask.remember
+        {
+            more.is_kept = false;
         }
     }
 
@@ -254,7 +270,8 @@ impl Level {
         (self.now(rule, now_ms * 1000, kept).level > 0).then_some(kept)
     }
 
-    /// Gives back what has not left of one charge: its cost, or 0 if all of it has.
+    /// Gives back what has not left of one charge: how many more permits there are
+    /// for it.
     pub(super) fn refund(&mut self, rule: &Token, now_ms: u64, receipt: Receipt) -> u64 {
         let now = self.now(rule, now_ms * 1000, self.charged_by(rule));
         let ticks = receipt.cost.saturating_mul(self.permit);
@@ -291,8 +308,11 @@ impl Level {
             passed += 1;
         }
         more.refunds.drain(..passed);
+        let full = rule.burst * self.permit;
+        let free = |level: u64| full.saturating_sub(level) / self.permit;
+        let more_free = free(now.level - back) - free(now.level);
         (self.stamp_us, self.level) = (now.instant_us, now.level - back);
-        receipt.cost
+        more_free
     }
 
     /// An empty bucket: the next charge begins another life.

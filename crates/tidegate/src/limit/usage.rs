@@ -2,8 +2,8 @@
 //!
 //! The rules are those of `sliding.lua`, step by step; the differential test holds
 //! the two together. A refusal and a
-//! peek change nothing, not even what has expired, so that a clock stepping back
-//! finds the same on every store.
+//! peek change nothing of what counts, not even what has expired, so that a clock
+//! stepping back finds the same on every store.
 
 use super::algorithm::{Ask, Terms};
 use super::decision::Receipt;
@@ -109,6 +109,9 @@ impl Usage {
     pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
         let live = self.live(grid, now_ms);
         if live.total + ask.cost > ask.terms[0] {
+            if self.newest.has(Newest::HAS_QUIRKS) && !ask.remember {
+                self.forget_terms();
+            }
             return self.refuse(grid, now_ms, live, ask);
         }
         if live.age != Age::Counts {
@@ -253,6 +256,15 @@ impl Usage {
         self.charged += spent.min(taken);
         self.note_quirks();
         taken
+    }
+
+    /// After a plain take, be it refused, a peek goes by the limit's own terms.
+    #[cold]
+    fn forget_terms(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.capacity = 0;
+        }
+        self.note_quirks();
     }
 
     /// Whether a take has to look at what is rarely there.

@@ -54,6 +54,7 @@ enum Op {
     Peek {
         limit: usize,
         key: u8,
+        cost: u64,
     },
     /// The receipt `back` takes ago, whoever took it.
     Refund {
@@ -117,7 +118,8 @@ fn ops(backwards: bool) -> impl Strategy<Value = Vec<Op>> {
                 .prop_map(|((limit, key), cost, rate)| Op::Take { limit, key, cost, rate: Some(rate) }),
             if focus.is_none() { 6 } else { 1 } => (0..3_u8, some, prop::collection::vec(1..5_u64, LIMITS.len()))
                 .prop_map(|(key, some, costs)| Op::TakeAll { key, limits: some.into_iter().zip(costs).collect() }),
-            2 => target.clone().prop_map(|(limit, key)| Op::Peek { limit, key }),
+            2 => (target.clone(), prop_oneof![Just(1), 1..50_u64])
+                .prop_map(|((limit, key), cost)| Op::Peek { limit, key, cost }),
             3 => (0..12_usize).prop_map(|back| Op::Refund { back }),
             1 => target.clone().prop_map(|(limit, key)| Op::Reset { limit, key }),
             1 => (target.clone(), rates(), 1..9_000_u64)
@@ -299,9 +301,9 @@ async fn agree(
                     );
                 }
             }
-            Op::Peek { limit, key } => {
-                let decision = limits[limit].peek(&name(key)).await.unwrap();
-                let expected = models[limit].peek(&name(key), now);
+            Op::Peek { limit, key, cost } => {
+                let decision = limits[limit].peek_for(&name(key), cost).await.unwrap();
+                let expected = models[limit].peek(&name(key), now, cost);
                 prop_assert_eq!(describe(&decision), expected, "step {}: {:?}", step, op);
             }
             Op::Refund { back } => {

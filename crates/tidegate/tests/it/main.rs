@@ -23,6 +23,7 @@ mod layer;
 mod lease;
 mod loss;
 mod outage;
+mod override_rates;
 mod overrides;
 mod pages;
 mod reservations;

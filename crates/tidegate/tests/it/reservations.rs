@@ -431,16 +431,16 @@ mod model {
             let capacity = self.algorithm.capacity();
             let mut moments: Vec<u64> =
                 self.charges.iter().map(|it| it.until).filter(|at| *at > now).collect();
-            if let Algorithm::Calendar(_) = self.algorithm {
-                // It does not look beyond its window.
-                moments.retain(|at| *at < self.span(now).1);
-                moments.push(self.span(now).1);
-            }
             moments.sort_unstable();
-            let is_calendar_end =
-                |at: u64| matches!(self.algorithm, Algorithm::Calendar(_)) && at == self.span(now).1;
-            let fits = |at: &u64| is_calendar_end(*at) || self.used(*at) + cost <= capacity;
+            let fits = |at: &u64| self.used(*at) + cost <= capacity;
             (cost <= capacity).then(|| moments.into_iter().find(fits).expect("it fits in the end") - now)
+        }
+
+        /// When all of a calendar limit is free: with the last window that holds something.
+        pub(super) fn reset_after(&self, now: u64) -> u64 {
+            let counts = |it: &&Charge| self.used(now.max(it.from)) > 0 && now.max(it.from) < it.until;
+            let ends = self.charges.iter().filter(counts).map(|it| self.span(now.max(it.from)).1 - now);
+            ends.max().unwrap_or(0)
         }
 
         pub(super) fn take(&mut self, now: u64, cost: u64) -> bool {
@@ -647,6 +647,10 @@ async fn agrees(
         if !peek.is_admitted() {
             let wait = peek.wait().map(|wait| wait.retry_after_ms);
             prop_assert_eq!(wait, model.wait(now, 1), "after step {}: {:?}", step, op);
+        }
+        if let Algorithm::Calendar(_) = algorithm {
+            let reset_after_ms = peek.quota().reset_after_ms;
+            prop_assert_eq!(reset_after_ms, model.reset_after(now), "after step {}: {:?}", step, op);
         }
     }
     Ok(())

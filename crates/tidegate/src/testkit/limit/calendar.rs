@@ -137,7 +137,7 @@ pub async fn calendar_judges_a_call_by_its_own_rate(kit: &impl Kit) {
     assert_eq!(numbers(s.take_with("k", 15, "20/m").await.quota()), (20, 5, 60_000, 60));
     assert_eq!(s.peek("k").await.quota().capacity, 20);
     assert_eq!(s.refused("k", 1).await, Some((60_000, 10)));
-    assert_eq!(s.peek("k").await.quota().capacity, 20, "a refusal records nothing");
+    assert_eq!(s.peek("k").await.quota().capacity, 10, "the last take was a plain one");
     let refused = s.take_with("k", 1, "5/m").await;
     assert_eq!((wait(&refused), refused.quota().remaining), (Some((60_000, 5)), 0));
     s.set(MIDNIGHT_MS + 60_000);

@@ -25,8 +25,12 @@ pub trait Face: Clone + Send + Sync + 'static {
     /// Takes; with a rate, against that rate.
     fn take(&self, key: &str, cost: u64, rate: Option<Rate>)
     -> impl Future<Output = Result<Decision>> + Send;
+    /// Peeks for one permit.
+    fn peek(&self, key: &str) -> impl Future<Output = Result<Decision>> + Send {
+        self.peek_for(key, 1)
+    }
     /// Peeks.
-    fn peek(&self, key: &str) -> impl Future<Output = Result<Decision>> + Send;
+    fn peek_for(&self, key: &str, cost: u64) -> impl Future<Output = Result<Decision>> + Send;
     /// Refunds.
     fn refund(&self, key: &str, receipt: Receipt) -> impl Future<Output = Result<u64>> + Send;
     /// Resets.
@@ -100,8 +104,8 @@ impl Face for Limit {
         }
     }
 
-    async fn peek(&self, key: &str) -> Result<Decision> {
-        Limit::peek(self, key_of(key)?).await
+    async fn peek_for(&self, key: &str, cost: u64) -> Result<Decision> {
+        Limit::peek_for(self, key_of(key)?, Cost::new(cost)?).await
     }
 
     async fn refund(&self, key: &str, receipt: Receipt) -> Result<u64> {

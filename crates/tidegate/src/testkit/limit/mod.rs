@@ -117,7 +117,11 @@ impl<F: Face> Subject<F> {
     }
 
     async fn peek(&self, key: &str) -> Decision {
-        self.limit.peek(key).await.expect("an answer")
+        self.peek_for(key, 1).await
+    }
+
+    async fn peek_for(&self, key: &str, cost: u64) -> Decision {
+        self.limit.peek_for(key, cost).await.expect("an answer")
     }
 
     async fn remaining(&self, key: &str) -> u64 {
@@ -183,6 +187,8 @@ macro_rules! limit_conformance {
             a_rate_per_call_is_what_a_peek_uses
             a_clock_that_steps_back_frees_nothing_and_revives_nothing
             a_peek_changes_nothing
+            a_peek_takes_a_cost
+            a_refused_take_ends_the_rate_of_a_call
             keys_are_kept_apart_whatever_is_in_them
             what_is_not_allowed_is_an_error
             a_full_window_of_buckets_slides
@@ -192,6 +198,8 @@ macro_rules! limit_conformance {
             token_says_what_is_left_and_when_all_is
             token_refunds_once_and_only_what_has_not_leaked
             token_receipts_end_with_their_charge
+            token_refunds_say_what_they_give
+            token_windows_follow_the_rate
             token_judges_a_call_by_its_own_rate
             token_frees_nothing_when_the_clock_steps_back
 
@@ -206,6 +214,7 @@ macro_rules! limit_conformance {
             suppressed_follows_the_formula_draw_by_draw
             suppressed_uses_a_factor_for_100_ms
             suppressed_forgets_the_factor_when_a_bucket_goes
+            suppressed_by_a_cached_factor_some_pass_beyond_the_hard_count
             suppressed_counts_the_last_second
             suppressed_counts_a_cost_in_full
             suppressed_is_not_confused_by_huge_costs

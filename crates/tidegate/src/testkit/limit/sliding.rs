@@ -1,6 +1,7 @@
 //! Cases of the sliding limit.
 
 use super::{Face as _, Kit, Subject, concurrently, exact_algorithms, numbers, rate, sliding, wait};
+use crate::limit::Algorithm;
 
 /// A cost counts in full: a take that does not fit as a whole is refused, and
 /// leaves nothing behind.
@@ -158,7 +159,7 @@ pub async fn a_rate_per_call_is_what_a_peek_uses(kit: &impl Kit) {
     assert_eq!((decision.is_admitted(), decision.quota().remaining), (true, 5));
     assert_eq!(s.peek("k").await.quota().capacity, 20);
     s.refused("k", 1).await;
-    assert_eq!(s.peek("k").await.quota().capacity, 20, "a refusal records nothing");
+    assert_eq!(s.peek("k").await.quota().capacity, 10, "the last take was a plain one");
     s.at(30_000);
     let third = rate("1/m");
     let refused = s.limit.take("k", 1, Some(third)).await.expect("a decision");
@@ -277,5 +278,46 @@ pub async fn a_full_window_of_buckets_slides(kit: &impl Kit) {
         s.at(129_000 + i * 1000);
         s.admitted("k", 1).await;
         s.refused("k", 1).await;
+    }
+}
+
+/// A peek for a cost is told what a take of it would be told.
+pub async fn a_peek_takes_a_cost(kit: &impl Kit) {
+    for algorithm in exact_algorithms(10) {
+        let s = Subject::new(kit, algorithm).await;
+        s.admitted("k", 4).await;
+        assert!(s.peek_for("k", 6).await.is_admitted());
+        let refused = s.peek_for("k", 7).await;
+        assert!(!refused.is_admitted(), "{refused:?}");
+        assert_eq!(wait(&s.peek_for("k", 11).await), None, "it can never fit");
+        assert_eq!(s.take("k", 7).await, refused, "as the take is told");
+        assert_eq!(s.remaining("k").await, 6, "and neither has changed anything");
+        let wait_ms = wait(&refused).expect("waiting helps").0 as i64;
+        s.at(wait_ms - 1);
+        assert!(!s.peek_for("k", 7).await.is_admitted());
+        s.at(wait_ms);
+        assert!(s.peek_for("k", 7).await.is_admitted());
+        assert!(s.limit.peek_for("k", 0).await.is_err());
+    }
+}
+
+/// Whoever takes plainly, and be refused, is judged by the limit's own rate, and so are
+/// the peeks after it.
+pub async fn a_refused_take_ends_the_rate_of_a_call(kit: &impl Kit) {
+    for algorithm in exact_algorithms(10) {
+        let s = Subject::new(kit, algorithm).await;
+        let is_token = matches!(algorithm, Algorithm::Token(_));
+        s.take_with("k", 10, "20/m").await;
+        let by_call = s.peek("k").await;
+        s.refused("k", 1).await;
+        let by_limit = s.peek("k").await;
+        assert_ne!(by_call.quota(), by_limit.quota(), "{algorithm:?}");
+        assert_eq!(by_limit, s.take("k", 1).await, "as a take is told");
+        if !is_token {
+            assert_eq!((by_call.quota().capacity, by_limit.quota().capacity), (20, 10));
+        }
+        // Another rate that is refused has changed nothing of that.
+        assert!(!s.take_with("k", 11, "10/m").await.is_admitted());
+        assert_eq!(s.peek("k").await, by_limit);
     }
 }

@@ -236,3 +236,45 @@ pub async fn smooth_lets_all_pass_below_and_a_share_above(kit: &impl Kit) {
         assert!(matches!(s.take("k", 1).await, Decision::Admitted(_)), "half of the limit");
     }
 }
+
+/// By the formula, with a capacity of 100 over 2 s and a factor of 2: the 101st call finds
+/// 100 in the last second where 50 a second are right, so half of them pass, for 100 ms. Of
+/// the next 100, about 50 do. The 201st is judged by that factor still, although as many were
+/// offered as the hard limit is; so some 50 more pass, until 200 have. The one that makes it
+/// 200 passes for certain. Only then, or when the factor is computed again, none do.
+pub async fn suppressed_by_a_cached_factor_some_pass_beyond_the_hard_count(kit: &impl Kit) {
+    let c = Chance::new(Subject::new(kit, suppressed(sliding(100, 2, 20), 2.0)).await);
+    for _ in 0..100 {
+        c.passes(1).await;
+    }
+    let (mut accepted, mut after_the_200th) = (100, 0);
+    for offer in 101.. {
+        if accepted == 199 {
+            c.passes(1).await;
+            after_the_200th += 1;
+            break;
+        }
+        let passed = u64::from(c.chances(1, 0.5).await);
+        accepted += passed;
+        after_the_200th += if offer > 200 { passed } else { 0 };
+    }
+    assert!((35..65).contains(&after_the_200th), "{after_the_200th} passed after the 200th offer");
+    for at_ms in [0, 99, 100, 1000] {
+        c.s.at(at_ms);
+        assert!(!c.chances(1, 1.0).await, "200 have passed");
+    }
+    // Computed again, what was offered counts, not only what has passed.
+    let c = Chance::new(Subject::new(kit, suppressed(sliding(100, 2, 20), 2.0)).await);
+    for _ in 0..100 {
+        c.passes(1).await;
+    }
+    for _ in 100..200 {
+        c.chances(1, 0.5).await;
+    }
+    c.s.at(99);
+    c.chances(1, 0.5).await;
+    c.s.at(100);
+    for _ in 0..20 {
+        assert!(!c.chances(1, 1.0).await, "200 were offered");
+    }
+}

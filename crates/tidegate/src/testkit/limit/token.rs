@@ -1,6 +1,6 @@
 //! Cases of the token bucket.
 
-use super::{Kit, Subject, numbers, token, wait};
+use super::{Face as _, Kit, Subject, numbers, token, wait};
 
 /// A full bucket is there at once; then nothing, and a cost above it never.
 pub async fn token_admits_a_burst_at_once_and_no_more(kit: &impl Kit) {
@@ -77,12 +77,12 @@ pub async fn token_refunds_once_and_only_what_has_not_leaked(kit: &impl Kit) {
     let third = s.admitted("k", 4).await;
     s.at(1000);
     assert_eq!(s.remaining("k").await, 3, "one has been refilled");
-    assert_eq!(s.refund("k", first).await, 4);
-    assert_eq!(s.remaining("k").await, 6, "three of the four had not been");
+    assert_eq!(s.refund("k", first).await, 3, "three of the four had not been");
+    assert_eq!(s.remaining("k").await, 6);
     assert_eq!(s.refund("k", first).await, 0);
     s.at(3000);
     assert_eq!(s.remaining("k").await, 8, "the third has moved up");
-    assert_eq!(s.refund("k", third).await, 4);
+    assert_eq!(s.refund("k", third).await, 2, "as many as there are more");
     assert_eq!(s.remaining("k").await, 10);
     assert_eq!(s.refund("k", third).await, 0);
     // A key remembers 64 refunds at a time.
@@ -121,15 +121,15 @@ pub async fn token_receipts_end_with_their_charge(kit: &impl Kit) {
 pub async fn token_judges_a_call_by_its_own_rate(kit: &impl Kit) {
     let s = Subject::new(kit, token("1/s", 10)).await;
     let taken = s.take_with("k", 10, "0.3/s").await;
-    assert_eq!(numbers(taken.quota()), (10, 0, 33_334, 10));
+    assert_eq!(numbers(taken.quota()), (10, 0, 33_334, 34));
     assert_eq!(wait(&s.peek("k").await), Some((3334, 1)));
     assert_eq!(s.refused("k", 1).await, Some((1000, 1)));
-    assert_eq!(wait(&s.peek("k").await), Some((3334, 1)), "a refusal records nothing");
+    assert_eq!(wait(&s.peek("k").await), Some((1000, 1)), "the last take was a plain one");
     s.at(3333);
     assert!(!s.take_with("k", 1, "0.3/s").await.is_admitted());
     s.at(3334);
-    assert!(s.peek("k").await.is_admitted());
-    s.at(13_000);
+    assert!(s.take_with("k", 1, "0.3/s").await.is_admitted());
+    s.at(13_400);
     assert_eq!(s.remaining("k").await, 3, "at that rate it is not over for long");
     let taken = s.take_with("k", 3, "0.3/s").await;
     assert_eq!(s.refund("k", taken.receipt().expect("it was charged")).await, 3);
@@ -152,7 +152,7 @@ pub async fn token_frees_nothing_when_the_clock_steps_back(kit: &impl Kit) {
     s.admitted("k", 1).await;
     s.at(0);
     assert_eq!(s.refused("k", 10).await, Some((16_000, 10)));
-    assert_eq!(s.refund("k", receipt).await, 10, "nine of them have not been refilled");
+    assert_eq!(s.refund("k", receipt).await, 9, "nine of them have not been refilled");
     assert_eq!(s.remaining("k").await, 9);
     s.at(-54_000);
     assert_eq!(s.remaining("k").await, 9, "a minute ahead still counts");
@@ -160,4 +160,37 @@ pub async fn token_frees_nothing_when_the_clock_steps_back(kit: &impl Kit) {
     assert_eq!(s.remaining("k").await, 10, "more than that is absurd");
     s.admitted("k", 10).await;
     s.refused("k", 1).await;
+}
+
+/// A refund says how many more permits there are for it, not what was once charged.
+pub async fn token_refunds_say_what_they_give(kit: &impl Kit) {
+    for (at_ms, gives) in [(0, 20), (400, 20), (1000, 19), (1001, 19), (18_999, 2), (19_000, 1), (19_999, 1)]
+    {
+        let s = Subject::new(kit, token("1/s", 20)).await;
+        let receipt = s.admitted("k", 20).await;
+        s.at(at_ms);
+        let before = s.remaining("k").await;
+        assert_eq!(s.refund("k", receipt).await, gives, "at {at_ms}");
+        assert_eq!(s.remaining("k").await - before, gives, "at {at_ms}");
+        assert_eq!(s.refund("k", receipt).await, 0, "once");
+        assert_eq!(s.remaining("k").await, 20);
+    }
+}
+
+/// The window is how long an empty bucket takes to fill, at the rate that judges.
+pub async fn token_windows_follow_the_rate(kit: &impl Kit) {
+    let s = Subject::new(kit, token("3/s", 10)).await;
+    let window = |decision: crate::limit::Decision| decision.quota().window_size_seconds;
+    assert_eq!(window(s.take("k", 1).await), 4);
+    s.limit
+        .set_override("k", super::rate("6/m"), std::time::Duration::from_secs(60))
+        .await
+        .expect("an override");
+    assert_eq!(window(s.peek("k").await), 100);
+    assert_eq!(window(s.take("k", 1).await), 100);
+    assert_eq!(window(s.take("k", 10).await), 100, "refused");
+    assert_eq!(window(s.take("k", 11).await), 100, "refused for ever");
+    assert_eq!(window(s.take("other", 1).await), 4);
+    assert_eq!(window(s.take_with("k", 1, "1/s").await), 10);
+    assert_eq!(window(s.peek("k").await), 10);
 }

@@ -60,6 +60,12 @@ impl Rule for CalendarModel {
     fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
         let mut expected = self.judge(key, asked);
         if !expected.is_admitted() {
+            let at = self.at(key, asked.now);
+            if let Some(window) = self.windows.get_mut(&at)
+                && !asked.is_own
+            {
+                window.remembered = None;
+            }
             return (expected, None);
         }
         let (at, number) = (self.at(key, asked.now), self.next);

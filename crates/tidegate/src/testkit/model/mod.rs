@@ -154,8 +154,8 @@ impl Modelled {
     }
 
     /// A peek.
-    pub fn peek(&self, key: &str, now: u64) -> Expected {
-        let asked = self.asked(key, now, 1, self.rule.remembered(key, now), 0.0);
+    pub fn peek(&self, key: &str, now: u64, cost: u64) -> Expected {
+        let asked = self.asked(key, now, cost, self.rule.remembered(key, now), 0.0);
         self.rule.judge(key, &asked)
     }
 

@@ -108,6 +108,11 @@ impl Rule for SlidingModel {
         let (mut living, instant) = self.living(key, asked.now);
         let mut expected = self.judge_living(&living, asked);
         if !expected.is_admitted() {
+            if let Some(stored) = self.keys.get_mut(key)
+                && !asked.is_own
+            {
+                stored.remembered = None;
+            }
             return (expected, None);
         }
         let (bucket, number, cost) = (instant / self.coalesce_ms, self.next, asked.cost);

@@ -29,7 +29,6 @@ struct Key {
 struct Charged {
     /// None if it can no longer be given back.
     number: Option<Charge>,
-    cost: u64,
     left: Fraction,
 }
 
@@ -116,7 +115,7 @@ impl TokenModel {
             // Kept in other ticks: rounded up to those, and receipts are void.
             let ticks = sum(&charges).times(Fraction { parts: pace.tick().of, of: 1 }).ceil();
             let left = Fraction::new(ticks, 1).times(pace.tick());
-            charges = vec![Charged { number: None, cost: 0, left }];
+            charges = vec![Charged { number: None, left }];
         }
         let instant = now.max(stored.stamp);
         let mut back = Fraction::new(instant - stored.stamp, 1).times(pace.per_ms());
@@ -152,7 +151,8 @@ impl TokenModel {
             capacity: self.burst,
             remaining: burst.minus(used).floor(),
             reset_after_ms: if used == Fraction::ZERO { 0 } else { behind_ms + until(used) },
-            window_size_seconds: self.refill_ms.div_ceil(1000),
+            window_size_seconds: Fraction::new(self.burst * asked.pace.per_ms, asked.pace.permits * 1000)
+                .ceil(),
         }
     }
 }
@@ -168,11 +168,16 @@ impl Rule for TokenModel {
         let (mut charges, instant) = self.living(key, now, pace);
         let mut expected = self.judge_living(&charges, instant, asked);
         if !expected.is_admitted() {
+            if let Some(stored) = self.keys.get_mut(key)
+                && !is_own
+            {
+                stored.is_own = false;
+            }
             return (expected, None);
         }
         let number = self.next;
         self.next += 1;
-        charges.push(Charged { number: Some(number), cost, left: Fraction::new(cost, 1) });
+        charges.push(Charged { number: Some(number), left: Fraction::new(cost, 1) });
         let after = self.judge_living(&charges, instant, asked);
         self.keys.insert(key.to_owned(), Key { stamp: instant, pace, is_own, charges });
         expected.outcome = Outcome::Admitted(Some(cost));
@@ -186,14 +191,18 @@ impl Rule for TokenModel {
         (!charges.is_empty()).then_some(stored.pace)
     }
 
-    /// What has not come back yet of the charge comes back at once.
+    /// What has not come back yet of the charge comes back at once: how many more
+    /// permits there are.
     fn refund(&mut self, key: &str, now: u64, charge: Charge) -> u64 {
         let Some(stored) = self.keys.get(key).cloned() else { return 0 };
         let (mut charges, instant) = self.living(key, now, stored.pace);
         let Some(found) = charges.iter().position(|it| it.number == Some(charge)) else { return 0 };
-        let cost = charges.remove(found).cost;
+        let free = |charges: &[Charged]| Fraction::new(self.burst, 1).minus(sum(charges)).floor();
+        let free_before = free(&charges);
+        charges.remove(found);
+        let more = free(&charges) - free_before;
         self.keys.insert(key.to_owned(), Key { stamp: instant, charges, ..stored });
-        cost
+        more
     }
 
     fn reset(&mut self, key: &str, now: u64) {
