@@ -348,6 +348,9 @@ fn stored(value: &Value) -> Result<Stored> {
     else {
         return Err(unexpected(value));
     };
+    if *is_changed == 2 {
+        return Err(Error::unavailable("the store takes no declarations now: its memory may be full"));
+    }
     Ok(Stored {
         now: Timestamp::from_millis(*now_ms as u64),
         has_marker: *has_marker == 1,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
-use tidegate::store::Declarations;
+use tidegate::store::{Declarations, PartKind};
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
@@ -51,7 +51,11 @@ impl<'a> Walk<'a> {
         let gate = settings.store.open().await.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
         let declared = gate.declarations().await.map_err(|error| error.to_string())?;
-        settings.adopt(&declared).map_err(told)?;
+        // What nobody has declared goes by the defaults: the store may be an older program's.
+        match declared.iter().any(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space) {
+            true => settings.only_declared(&declared).map_err(told)?,
+            false => {}
+        }
         let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
         let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
         let mut space = space
