@@ -83,8 +83,8 @@ const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroU
 /// Hot pages are looked after a hundred at a time.
 const CLEANED: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 
-/// How often it is asked whether sessions are to be compared with their index.
-const RECONCILE: Rhythm = Rhythm { interval: Duration::from_secs(600), batch: NonZeroUsize::MIN };
+/// How often it is asked at least whether sessions are to be compared with their index.
+const RECONCILE: Duration = Duration::from_secs(600);
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
@@ -230,7 +230,10 @@ impl Tidegate {
                 async move { sessions.run(batch).await }
             }
         });
-        let mender = Reaper::start(RECONCILE, self.inner.metrics.reaper("session_reconcile"), {
+        // Often enough that it is not late by more than a fraction of its interval.
+        let asked = RECONCILE.min(options.reconcile_interval / 20);
+        let rhythm = Rhythm { interval: asked, batch: NonZeroUsize::MIN };
+        let mender = Reaper::start(rhythm, self.inner.metrics.reaper("session_reconcile"), {
             let sessions = sessions.clone();
             move |_| {
                 let sessions = sessions.clone();

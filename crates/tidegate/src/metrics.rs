@@ -149,6 +149,7 @@ struct SessionFamilies {
     buried: Spaced<Counter>,
     missing: Spaced<Counter>,
     invalid: Spaced<Counter>,
+    unrecognised: Spaced<Counter>,
 }
 
 impl SessionFamilies {
@@ -166,6 +167,7 @@ impl SessionFamilies {
             buried: Family::default(),
             missing: Family::default(),
             invalid: Family::default(),
+            unrecognised: Family::default(),
         }
     }
 
@@ -218,6 +220,11 @@ impl SessionFamilies {
             "Index entries that are no session ids, removed",
             self.invalid.clone(),
         );
+        registry.register(
+            "tidegate_session_unrecognised_keys",
+            "Keys of others under the names of sessions, met while reconciling and left alone",
+            self.unrecognised.clone(),
+        );
     }
 }
 
@@ -236,6 +243,7 @@ pub(crate) struct SessionMetrics {
     pub(crate) buried: Counter,
     pub(crate) missing: Counter,
     pub(crate) invalid: Counter,
+    pub(crate) unrecognised: Counter,
 }
 
 /// Handles of the store.
@@ -376,6 +384,7 @@ impl Metrics {
             buried: families.buried.get_or_create(&label).clone(),
             missing: families.missing.get_or_create(&label).clone(),
             invalid: families.invalid.get_or_create(&label).clone(),
+            unrecognised: families.unrecognised.get_or_create(&label).clone(),
         }
     }
 

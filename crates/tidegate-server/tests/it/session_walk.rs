@@ -78,6 +78,7 @@ fn what_an_older_program_wrote_is_taken_over() {
     let found = &dry["found"];
     assert_eq!((&found["adopted_active"], &found["adopted_disconnected"]), (&json!(100), &json!(200)));
     assert_eq!((&found["sessions"], &found["invalid"]), (&json!(300), &json!(0)));
+    assert_eq!((&found["looked_at"], &found["unrecognised"]), (&json!(900), &json!(0)));
     assert!(everything(&redis) == before, "a dry run changes nothing");
 
     let (code, done) = told(&redis, &["migrate"]);
@@ -131,8 +132,8 @@ fn a_migration_is_told_to_people() {
         out.contains("\n2 disconnected of the older program: would be taken over and indexed\n"),
         "{out}"
     );
-    assert!(err.contains(&format!("active {}\n", id(0))), "{err}");
-    assert!(err.contains(&format!("disconnected {}\n", id(1))), "{err}");
+    assert!(err.contains(&format!("active session:{}\n", id(0))), "{err}");
+    assert!(err.contains(&format!("disconnected session:{}\n", id(1))), "{err}");
     let (code, out, err) = sessions(&redis, &["migrate"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("\n2 disconnected of the older program: taken over and indexed\n"), "{out}");
@@ -199,7 +200,15 @@ fn what_is_no_session_is_left_alone() {
     let (code, done) = told(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!(done["done"]["unindexed"], 2, "what is in the index for nothing leaves it: {done}");
-    assert_eq!((&done["left"]["invalid"], &done["index"]["size"]), (&json!(2), &json!(3)), "{done}");
+    assert_eq!((&done["left"]["unrecognised"], &done["index"]["size"]), (&json!(2), &json!(3)), "{done}");
+    let (_, out, err) = sessions(&redis, &["migrate", "--verbose"]);
+    assert!(
+        out.contains("\n2 under these names that are nothing we know: left alone; --verbose names them\n"),
+        "{out}"
+    );
+    for key in [format!("session:{text}"), "session:not-a-uuid".to_owned()] {
+        assert!(err.contains(&format!("unrecognised {key}\n")), "{err}");
+    }
     let mut without = redis.keys_without_ttl();
     without.sort();
     assert_eq!(without, ["elsewhere".to_owned(), format!("session:{text}"), "session:not-a-uuid".to_owned()]);
@@ -262,7 +271,7 @@ fn a_difference_is_shown_and_mended() {
     assert_eq!(code, 0);
     assert!(out.contains("\n1 missing where they belong: indexed\n"), "{out}");
     assert!(out.ends_with("\n1 in the index without a session there: dropped\n"), "{out}");
-    assert_eq!(err, format!("unindexed {}\nmissing {}\n", id(1), id(9999)));
+    assert_eq!(err, format!("unindexed session:{}\nmissing disconnected_sessions {}\n", id(1), id(9999)));
     assert_eq!(told(&redis, &["compare"]).0, 0);
     let (_, done) = told(&redis, &["reconcile"]);
     assert_eq!((&done["done"]["indexed"], &done["done"]["unindexed"]), (&json!(0), &json!(0)));

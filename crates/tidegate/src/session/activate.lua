@@ -8,18 +8,17 @@ return finish(each(function(k, at)
   local id, broadcaster, config, holder = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local known = call('GET', KEYS[k])
   local s = known and is_id(known) and living(known, nil, '')
-  local fields = { 'config_json', config, 'last_update', seconds(now_ms) }
   if s and s.broadcaster == broadcaster then
     if holder ~= '' and is_crowded(s, holder) then return CROWDED end
     local found = s.disconnected > 0 and 2 or 3
-    local held = hold(s, holder, unpack(fields))
+    local held = hold(s, holder, 'config_json', config, written(s))
     return { found, s.id, held[1], held[2] }
   end
   local sessions = call('ZCARD', ACTIVE) + call('ZCARD', DISCONNECTED) + call('ZCARD', CLAIMED) + call('ZCARD', DEAD)
   if sessions >= max_sessions then return FULL end
   s = { id = id, key = KEYS[k + 1], broadcaster = broadcaster, generation = 1, seen = now_ms, deadline = 0,
-    disconnected = 0, attempts = 0, claimed = 0, renewed = -RENEWED_MS }
+    disconnected = 0, attempts = 0, claimed = 0, renewed = -RENEWED_MS, hand = '' }
   call('SET', KEYS[k], id, 'PX', retention_ms + slack_ms)
-  local held = hold(s, holder, 'broadcaster_user_id', broadcaster, 'value', '', unpack(fields))
+  local held = hold(s, holder, 'broadcaster_user_id', broadcaster, 'value', '', 'config_json', config, written(s))
   return { 1, id, held[1], held[2] }
 end, 2, 4, COMMON))

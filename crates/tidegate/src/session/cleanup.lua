@@ -10,7 +10,7 @@ return finish(each(function(_, at)
   take(tonumber(ARGV[at + 1]), is_claiming, function(s)
     if is_mapped(s) then keys[#keys + 1] = BROADCASTER .. s.broadcaster end
     keys[#keys + 1] = s.key
-    keys[#keys + 1] = REF_COUNT .. s.id
+    if s.is_counted then keys[#keys + 1] = REF_COUNT .. s.id end
     local from = gone[s.claimed > 0 and 2 or 1]
     from[#from + 1] = s.id
     deleted = deleted + 1

@@ -14,6 +14,11 @@ return finish(each(function(k, at)
   s.seen = now_ms
   if ends >= s.deadline then s.deadline = latest(s) end
   if s.deadline <= now_ms then
+    local left, seen = to_take_over(s)
+    if left then
+      take_over(s, left, seen)
+      return { 1 }
+    end
     leave(s, now_ms)
     return { 0 }
   end

@@ -1,7 +1,7 @@
 -- get: a session as it is, by its id or by its broadcaster.
 --
 -- Keys  the session, or the broadcaster
--- Own   the id, empty if it is found by the broadcaster
+-- Own   the id, empty if it is found by the broadcaster; the broadcaster then
 -- Answers  id, generation, the last sign of life, when it was left (0: it is held),
 --          claims so far, until when it is claimed, 1 if its grace is over, holders, then
 --          broadcaster, config, value and last update; or why not
@@ -11,8 +11,10 @@ return finish(each(function(k, at)
     id, key = call('GET', KEYS[k]), nil
     if not id or not is_id(id) then return GONE end
   end
-  local s = load(id, key)
-  if not s then return GONE end
+  local s = read(id, key)
+  -- A mapping that others have written may name anybody's.
+  if not s or ARGV[at + 1] == '' and s.broadcaster ~= ARGV[at + 2] then return GONE end
+  settle(s)
   local holders, fields = 0, call('HGETALL', s.key)
   local texts = {}
   for i = 1, #fields, 2 do
@@ -26,4 +28,4 @@ return finish(each(function(k, at)
   local is_orphan = s.disconnected > 0 and s.disconnected + grace_ms <= now_ms
   return { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, holders,
     s.broadcaster, texts.config_json or '', texts.value or '', texts.last_update or '0' }
-end, 1, 1, COMMON))
+end, 1, 2, COMMON))

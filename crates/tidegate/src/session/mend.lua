@@ -1,15 +1,17 @@
 -- mend: goes through some of the keys, or of the entries of a set, and mends what is not
--- as it should be; or only says so.
+-- as it should be; or only says so. Both count alike: what is looked at first is what
+-- would be done, and what is done by taking a session over is counted as that alone.
 --
 -- Keys  none
 -- Own   1 to mend, 0 to look; where to begin (`phase cursor`, empty: where it was last
 --       left); about how many keys to look at; for how long nothing is done after it was
 --       done, ms; for how long a session is left that counts as an orphan, ms
--- Answers  where to go on, empty at the end; keys in the database; looked at, sessions,
---          taken over active, taken over disconnected, put into a set, taken out of one,
---          given an end, entries that are no ids; then, in turn, a word and an id of
---          whatever was not as it should be; `orphan` and an id, and when it was left, of
---          each orphan
+-- Answers  where to go on, empty at the end; keys in the database; keys and entries gone
+--          through; keys under our names looked at, sessions, taken over active, taken over
+--          disconnected, put into a set, taken out of one, given an end, entries that are no
+--          ids, keys that are not recognised; then, in turn, a word and a key or an entry
+--          of whatever was not as it should be; `orphan` and an id, and when it was left,
+--          of each orphan
 local SETS = { ACTIVE, DISCONNECTED, CLAIMED, DEAD }
 
 -- The set that a session belongs to, and its place in it.
@@ -20,67 +22,91 @@ local function home(s)
   return DISCONNECTED, s.disconnected / 1000
 end
 
+-- The session of an id, if there is one that we know.
+local function known(id, key)
+  if not is_id(id) then return end
+  local is_whole, s = read_any(id, key)
+  return is_whole and s or nil
+end
+
 local is_changed = false
 local replies = each(function(_, at)
   local is_mending, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
   local pause_ms, age_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local looked, sessions, active, disconnected, put_in, taken_out, ended, bad = 0, 0, 0, 0, 0, 0, 0, 0
+  local through, looked, sessions, active, disconnected = 0, 0, 0, 0, 0
+  local put_in, taken_out, ended, bad, unrecognised = 0, 0, 0, 0, 0
   local told = {}
   is_changed = is_changed or is_mending
 
-  local function tell(what, id, when)
+  local function tell(what, subject, when)
     told[#told + 1] = what
-    told[#told + 1] = id
+    told[#told + 1] = subject
     if when then told[#told + 1] = when end
   end
 
-  -- A key that nobody ends gets an end.
-  local function must_end(key, id)
+  -- A key of ours that nobody ends gets an end.
+  local function must_end(key)
     if call('PTTL', key) ~= -1 then return end
     ended = ended + 1
-    tell('endless', id)
+    tell('endless', key)
     if is_mending then call('PEXPIRE', key, life_ms) end
   end
 
+  -- Somebody else's: it is told, and left alone.
+  local function stranger(key)
+    unrecognised = unrecognised + 1
+    tell('unrecognised', key)
+  end
+
   local function look_at_session(key)
-    local id = string.sub(key, #SESSION + 1)
-    local is_whole, s = false, nil
-    if is_id(id) then is_whole, s = read_any(id, key) end
-    if not is_whole then
-      bad = bad + 1
-      return tell('invalid', id)
-    end
-    if not s then return must_end(key, id) end
+    local s = known(string.sub(key, #SESSION + 1), key)
+    if not s then return stranger(key) end
     sessions = sessions + 1
-    local left = s.disconnected
-    if s.is_foreign and s.claimed == 0 and not (s.disconnected == 0 and s.deadline > now_ms) then
-      left = is_held_there(s) and 0 or left_ms(s)
+    local left = to_take_over(s)
+    if left then
       if left == 0 then active = active + 1 else disconnected = disconnected + 1 end
-      tell(left == 0 and 'active' or 'disconnected', id)
+      tell(left == 0 and 'active' or 'disconnected', key)
+      s.claimed = 0
       if is_mending then settle(s) end
     else
-      if s.is_foreign and is_mending then settle(s) end
+      left = s.disconnected
       if left == 0 and s.deadline <= now_ms then left = s.deadline end
       local set, score = home(s)
-      local there = call('ZSCORE', set, id)
+      local there = call('ZSCORE', set, s.id)
       if not there or score and tonumber(there) ~= score then
         put_in = put_in + 1
-        tell('unindexed', id)
-        if is_mending then put(set, score or now_ms, id) end
+        tell('unindexed', key)
+        if is_mending then put(set, score or now_ms, s.id) end
       end
+      must_end(key)
+      -- It says again what is true here.
+      if s.is_foreign and is_mending then settle(s) end
     end
-    if left > 0 and left <= now_ms - age_ms and s.claimed == 0 then tell('orphan', id, left) end
-    if not s.is_foreign then must_end(key, id) end
+    if left > 0 and left <= now_ms - age_ms and s.claimed == 0 then tell('orphan', s.id, left) end
+  end
+
+  -- Both end with a session that is taken over.
+
+  local function look_at_broadcaster(key)
+    local id = redis.pcall('GET', key)
+    local s = type(id) == 'string' and known(id)
+    if not s or s.broadcaster ~= string.sub(key, #BROADCASTER + 1) then return stranger(key) end
+    if not to_take_over(s) then must_end(key) end
+  end
+
+  local function look_at_counter(key)
+    local id = string.sub(key, #REF_COUNT + 1)
+    if not is_id(id) or not counted(id) then return stranger(key) end
+    local s = known(id)
+    if not s or not to_take_over(s) then must_end(key) end
   end
 
   local function look_at_entry(set, id)
-    local is_whole, s = false, nil
-    if is_id(id) then is_whole, s = read_any(id) end
-    if not is_whole then s = nil end
-    if s and (s.is_foreign or home(s) == set) then return end
+    local s = known(id)
+    if s and (to_take_over(s) or home(s) == set) then return end
     if not is_id(id) then bad = bad + 1 end
     taken_out = taken_out + 1
-    tell(s and 'misplaced' or 'missing', id)
+    tell(s and 'misplaced' or 'missing', set .. ' ' .. id)
     if is_mending then call('ZREM', set, id) end
   end
 
@@ -92,33 +118,40 @@ local replies = each(function(_, at)
       -- So is what a clock that was far ahead has dated.
       if mended and mended > now_ms then mended = nil end
       if not mended then call('HSET', STATE, 'mended', now_ms) end
-      if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+      if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
     end
     if from == '' then from = '0 0' end
   end
   local phase, cursor = string.match(from, '^(%d) (%d+)$')
   phase = tonumber(phase)
   if phase == 0 then
+    if cursor == '0' then
+      for _, set in ipairs(SETS) do must_end(set) end
+    end
     local page = call('SCAN', cursor, 'COUNT', count)
     cursor = page[1]
     for _, key in ipairs(page[2]) do
-      looked = looked + 1
+      local look_at
       if string.sub(key, 1, #SESSION) == SESSION then
-        look_at_session(key)
+        look_at = look_at_session
       elseif string.sub(key, 1, #REF_COUNT) == REF_COUNT then
-        must_end(key, string.sub(key, #REF_COUNT + 1))
+        look_at = look_at_counter
       elseif string.sub(key, 1, #BROADCASTER) == BROADCASTER then
-        must_end(key, string.sub(key, #BROADCASTER + 1))
+        look_at = look_at_broadcaster
+      end
+      through = through + 1
+      if look_at then
+        looked = looked + 1
+        look_at(key)
       end
     end
   else
     local page = call('ZSCAN', SETS[phase], cursor, 'COUNT', count)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      looked = looked + 1
+      through = through + 1
       look_at_entry(SETS[phase], page[2][i])
     end
-    if cursor == '0' then must_end(SETS[phase], SETS[phase]) end
   end
   local next_one = phase .. ' ' .. cursor
   if cursor == '0' then next_one = phase < #SETS and (phase + 1) .. ' 0' or '' end
@@ -126,7 +159,8 @@ local replies = each(function(_, at)
     call('HSET', STATE, 'mending', next_one)
     if next_one == '' then call('HSET', STATE, 'mended', now_ms) end
   end
-  local answer = { next_one, call('DBSIZE'), looked, sessions, active, disconnected, put_in, taken_out, ended, bad }
+  local answer = { next_one, call('DBSIZE'), through, looked, sessions, active, disconnected, put_in, taken_out, ended,
+    bad, unrecognised }
   for _, word in ipairs(told) do answer[#answer + 1] = word end
   return answer
 end, 1, 5, COMMON)

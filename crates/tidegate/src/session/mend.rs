@@ -29,7 +29,7 @@ pub(super) const LOOKED_AT: usize = 200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Mended {
-    /// Keys and entries looked at.
+    /// Keys under the names of sessions, broadcasters and counters.
     pub looked_at: u64,
     /// Sessions among them.
     pub sessions: u64,
@@ -43,8 +43,10 @@ pub struct Mended {
     pub unindexed: u64,
     /// Keys without an end: given one.
     pub ended: u64,
-    /// Keys and entries that are no sessions. Keys are left alone.
+    /// Entries that are no ids: removed.
     pub invalid: u64,
+    /// Keys under the names of sessions that are nothing we know: left alone.
+    pub unrecognised: u64,
 }
 
 impl Mended {
@@ -64,6 +66,7 @@ impl std::ops::AddAssign for Mended {
         self.unindexed += other.unindexed;
         self.ended += other.ended;
         self.invalid += other.invalid;
+        self.unrecognised += other.unrecognised;
     }
 }
 
@@ -73,12 +76,14 @@ impl std::ops::AddAssign for Mended {
 pub struct Step {
     /// In numbers.
     pub mended: Mended,
-    /// What was not as it should be: a word, and a session, broadcaster or entry.
+    /// What was not as it should be: a word, and a whole key, or a set and its entry.
     pub told: Vec<(String, String)>,
     /// Sessions that nobody holds, by their own fields and not by an index.
     pub orphans: Vec<Listed>,
     /// Keys of the server, whatever they are.
     pub keys: u64,
+    /// Keys and entries that this step went through, whatever they are.
+    pub scanned: u64,
     /// Where to go on; empty at the end.
     pub(super) next: String,
 }
@@ -86,7 +91,7 @@ pub struct Step {
 impl Step {
     pub(super) fn new(
         next: String,
-        keys: u64,
+        [keys, scanned]: [u64; 2],
         counts: &[u64],
         told: Vec<(String, String)>,
         orphans: Vec<Listed>,
@@ -101,8 +106,9 @@ impl Step {
             unindexed: count(5),
             ended: count(6),
             invalid: count(7),
+            unrecognised: count(8),
         };
-        Self { mended, told, orphans, keys, next }
+        Self { mended, told, orphans, keys, scanned, next }
     }
 }
 
@@ -144,7 +150,7 @@ impl Mending {
         let ask =
             Ask { is_mending: self.is_mending, from, count: LOOKED_AT, pause_ms: 0, age_ms: self.age_ms };
         let step = partition.mend(&ask).await?;
-        self.sessions.core.metrics.scanned.inc_by(step.mended.looked_at);
+        self.sessions.note_step(&step);
         self.total += step.mended;
         if step.next.is_empty() {
             self.partition += 1;

@@ -335,7 +335,7 @@ impl Sessions {
         for partition in partitions {
             match partition.mend(&ask).await {
                 Ok(step) => {
-                    self.core.metrics.scanned.inc_by(step.mended.looked_at);
+                    self.note_step(&step);
                     items += step.mended.faults() as usize;
                     is_more |= !step.next.is_empty();
                 }
@@ -343,6 +343,11 @@ impl Sessions {
             }
         }
         failed.map(|()| Progress { items, is_more })
+    }
+
+    fn note_step(&self, step: &Step) {
+        self.core.metrics.scanned.inc_by(step.scanned);
+        self.core.metrics.unrecognised.inc_by(step.mended.unrecognised);
     }
 
     fn in_memory<R>(&self, on: impl FnOnce(&mut Partition, u64) -> R) -> Result<R> {

@@ -253,12 +253,13 @@ impl OnRedis {
     }
 
     pub(super) async fn get(&self, id: SessionId) -> Result<Option<Session>> {
-        session(&self.on(&GET, id, Vec::new()).await?)
+        session(&self.on(&GET, id, vec![CompactString::default()]).await?)
     }
 
     pub(super) async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
         let key = format!("{}{}", self.broadcasters, broadcaster.as_str());
-        session(&self.call(&GET, 1, vec![key], vec![CompactString::default()]).await?)
+        let own = vec![CompactString::default(), broadcaster.as_str().into()];
+        session(&self.call(&GET, 1, vec![key], own).await?)
     }
 
     pub(super) async fn update(
@@ -368,8 +369,8 @@ impl OnRedis {
             ask.age_ms.to_compact_string(),
         ];
         let value = self.on_all(&MEND, own).await?;
-        let Some((head, told)) = items(&value)?.split_at_checked(10) else { return Err(unexpected(&value)) };
-        let [next, keys, counts @ ..] = head else { return Err(unexpected(&value)) };
+        let Some((head, told)) = items(&value)?.split_at_checked(12) else { return Err(unexpected(&value)) };
+        let [next, keys, scanned, counts @ ..] = head else { return Err(unexpected(&value)) };
         let counts: Vec<u64> = counts.iter().map(number).collect::<Result<_>>()?;
         let mut told = told.iter();
         let mut words = Vec::new();
@@ -384,7 +385,7 @@ impl OnRedis {
                 _ => words.push((word, id)),
             }
         }
-        Ok(Step::new(string(next)?, number(keys)?, &counts, words, orphans))
+        Ok(Step::new(string(next)?, [number(keys)?, number(scanned)?], &counts, words, orphans))
     }
 }
 

@@ -15,7 +15,8 @@
 --                 generation (4), the last sign of life (6), the end of the last lease or
 --                 when it was left (6), claims so far (2), until when it is claimed (6; 0:
 --                 it is not, all bits set: dead), when its keys were last renewed (4, in
---                 seconds), 1 if it was left (1)
+--                 seconds), 1 if it was left (1); behind them, if an older program held
+--                 it when we last looked, its `hand`
 --   broadcaster   a string: the session of a broadcaster
 -- A session is in one of the four sets: the one that `s` says. Sessions that a script
 -- finds by a set, and the broadcaster of a session, are known only here: their keys are
@@ -33,7 +34,10 @@ local max_holders, max_sessions, migration_ms = tonumber(ARGV[9]), tonumber(ARGV
 local SESSION, BROADCASTER, REF_COUNT = ARGV[12], ARGV[13], ARGV[14]
 local GONE, REAPING, IS_ACTIVE, IS_DISCONNECTED, LAPSED, STALE, CROWDED, FULL, UNCLAIMED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local STAMP_MS = math.min(retention_ms, 600000)
-local PACKED, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 281474976710655, 3600000
+local PACKED, PACKED_BYTES, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 29, 281474976710655, 3600000
+-- What the older program writes into a session.
+local SOURCE = { value = true, broadcaster_user_id = true, config_json = true, last_disconnect = true, last_update = true }
+local SOURCE_FIELDS = 5
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
 
@@ -94,7 +98,7 @@ local function save(s, ...)
   if is_renewed then s.renewed = clock_ms end
   local is_left = s.disconnected > 0
   call('HSET', s.key, 's', struct.pack(PACKED, s.generation, s.seen, is_left and s.disconnected or s.deadline, s.attempts,
-    s.claimed < 0 and IS_DEAD or s.claimed, math.floor(s.renewed / 1000), is_left and 1 or 0), ...)
+    s.claimed < 0 and IS_DEAD or s.claimed, math.floor(s.renewed / 1000), is_left and 1 or 0) .. s.hand, ...)
   if is_renewed then
     call('PEXPIRE', s.key, life_ms)
     if is_mapped(s) then call('PEXPIRE', BROADCASTER .. s.broadcaster, life_ms) end
@@ -139,9 +143,10 @@ end
 
 -- Nobody holds it any more, since then.
 local function leave(s, at_ms)
-  s.disconnected, s.deadline = at_ms, 0
+  s.disconnected, s.deadline, s.hand = at_ms, 0, ''
+  drop_holders(s)
   -- What an older program has counted would keep it from ever deleting the session.
-  if drop_holders(s) then call('UNLINK', REF_COUNT .. s.id) end
+  if s.is_counted then call('UNLINK', REF_COUNT .. s.id) end
   save(s, 'last_disconnect', seconds(at_ms))
   call('ZREM', ACTIVE, s.id)
   put(DISCONNECTED, at_ms / 1000, s.id)
@@ -151,9 +156,9 @@ end
 local function reset(s)
   s.seen = math.min(s.seen, now_ms)
   if s.disconnected == 0 then
-    drop_holders(s)
-    s.deadline = now_ms + lease_ms
-    save(s, 'h:', s.deadline)
+    local is_migrated = drop_holders(s)
+    s.deadline = now_ms + (is_migrated and migration_ms or lease_ms)
+    save(s, is_migrated and 'm' or 'h:', s.deadline)
     put(ACTIVE, s.deadline, s.id)
     return
   end
@@ -164,18 +169,37 @@ local function reset(s)
   if s.claimed > 0 then put(CLAIMED, s.claimed, s.id) end
 end
 
+-- When an older program says that a session was left; what is no time is none.
+local function left_of(text)
+  local left = tonumber(text)
+  return left and left >= 0 and left < 1e15 and left or 0
+end
+
+-- Whether a hash under the name of a session is one. It has a broadcaster and says when it
+-- was left; what an older program's crash or late write has left of one has either, and no
+-- field that is not known. Anything else is somebody else's, and is never written to.
+local function is_session(key, broadcaster, left)
+  if broadcaster and left then return true end
+  if not broadcaster and not left or call('HLEN', key) > SOURCE_FIELDS then return false end
+  for _, field in ipairs(call('HKEYS', key)) do
+    if not SOURCE[field] then return false end
+  end
+  return true
+end
+
 -- A session as it was last written, or nothing. One that only an older program has
 -- written, or changed since, has `last_disconnect` alone to go by: `is_foreign`.
 local function read(id, key)
   key = key or SESSION .. id
   local fields = call('HMGET', key, 's', 'broadcaster_user_id', 'last_disconnect')
-  if not fields[1] and not fields[2] and not fields[3] then return end
-  local s = { id = id, key = key, broadcaster = fields[2] or '', left = tonumber(fields[3]) or 0 }
+  if not is_session(key, fields[2], fields[3]) then return end
+  local s = { id = id, key = key, broadcaster = fields[2] or '', left = left_of(fields[3]), hand = '',
+    is_whole = fields[2] and true }
   if fields[1] then
     local moment, renewed_s, is_left
     s.generation, s.seen, moment, s.attempts, s.claimed, renewed_s, is_left = struct.unpack(PACKED, fields[1])
     s.deadline, s.disconnected = is_left == 0 and moment or 0, is_left == 1 and moment or 0
-    s.renewed = renewed_s * 1000
+    s.renewed, s.hand = renewed_s * 1000, string.sub(fields[1], PACKED_BYTES + 1)
     if s.claimed == IS_DEAD then s.claimed = -1 end
     s.is_foreign = s.left ~= (s.disconnected > 0 and seconds(s.disconnected) or 0)
   else
@@ -201,53 +225,85 @@ local function left_ms(s)
   return math.floor(s.left < 100000000000 and s.left * 1000 or s.left)
 end
 
--- What an older program has counted, if it is a number.
-local function ref_count(s)
-  local count = redis.pcall('GET', REF_COUNT .. s.id)
-  return type(count) == 'string' and tonumber(count) or 0
+-- What an older program has counted, as it is written; false if there is no such count.
+local function counted(id)
+  local count = redis.pcall('GET', REF_COUNT .. id)
+  return type(count) == 'string' and string.match(count, '^%-?%d+$')
 end
 
--- Whether an older program has left a session active: either by its field or by its
--- counter, which is what it looks at before it deletes one.
-local function is_held_there(s)
-  return s.left == 0 or ref_count(s) > 0
+-- The hand that an older program has on a session: how many holders it has counted, and
+-- when it says that it was last written to; empty if it has counted nobody. We never
+-- count there, so one above zero is not ours.
+local function hand(s)
+  local count = counted(s.id)
+  s.is_counted = count and true
+  if not count or tonumber(count) <= 0 then return '' end
+  return count .. ' ' .. string.sub(call('HGET', s.key, 'last_update') or '', 1, 40)
 end
 
--- Takes a session over from an older program. Who holds it cannot be known: they have
+-- What there is to be taken over from an older program, if anything: when it has left the
+-- session (0: it holds it), and its hand. A hand that has changed since we last looked
+-- holds the session; one that has not, for `migration_ms`, is what a crash has left.
+local function to_take_over(s)
+  -- Somebody holds it here, whatever was done there.
+  if s.disconnected == 0 and s.deadline > now_ms then return end
+  local seen = hand(s)
+  if seen ~= '' and seen ~= s.hand then return 0, seen end
+  -- Its side effects may have run: that cannot be taken back.
+  if not s.is_foreign or s.claimed ~= 0 then return end
+  return seen == '' and left_ms(s) or 0, seen
+end
+
+-- Takes a session over, in a new generation. Who holds it cannot be known: they have
 -- `migration_ms` to come back.
-local function adopt(s)
-  if s.disconnected == 0 and s.deadline > now_ms then
-    -- Somebody holds it here, whatever was left there.
-    save(s, 'last_disconnect', 0)
-    return
-  end
-  if s.claimed ~= 0 then
-    -- Its side effects may have run: that cannot be taken back.
-    save(s, 'last_disconnect', seconds(s.disconnected))
-    return
-  end
-  local is_held = is_held_there(s)
+local function take_over(s, left, seen)
   drop_holders(s)
-  s.generation, s.renewed = s.generation + 1, -RENEWED_MS
-  local left = math.min(left_ms(s), now_ms)
-  if not is_held then
+  if not s.is_whole then call('HSET', s.key, 'broadcaster_user_id', '') end
+  s.generation, s.renewed, s.hand = s.generation + 1, -RENEWED_MS, seen
+  s.attempts, s.claimed, s.is_foreign = 0, 0, false
+  local home, score = ACTIVE, now_ms + migration_ms
+  if left == 0 then
+    s.seen, s.deadline, s.disconnected = now_ms, score, 0
+    save(s, 'm', s.deadline, 'last_disconnect', 0)
+  else
+    left = math.min(left, now_ms)
+    home, score = DISCONNECTED, left / 1000
     s.seen, s.deadline, s.disconnected = left, 0, left
     save(s, 'last_disconnect', seconds(left))
-    call('ZREM', ACTIVE, s.id)
-    put(DISCONNECTED, left / 1000, s.id)
-  else
-    s.seen, s.deadline, s.disconnected = now_ms, now_ms + migration_ms, 0
-    save(s, 'm', s.deadline, 'last_disconnect', 0)
-    call('ZREM', DISCONNECTED, s.id)
-    put(ACTIVE, s.deadline, s.id)
   end
-  call('PEXPIRE', REF_COUNT .. s.id, life_ms)
+  for _, set in ipairs({ ACTIVE, DISCONNECTED, CLAIMED, DEAD }) do
+    if set ~= home then call('ZREM', set, s.id) end
+  end
+  put(home, score, s.id)
+  if s.is_counted then call('PEXPIRE', REF_COUNT .. s.id, life_ms) end
+end
+
+-- The fields of a session that is written to by us. What is known of an older program's
+-- hand changes with them; what is not known yet holds the session.
+local function written(s)
+  local at_s = seconds(now_ms)
+  if s.hand ~= '' then
+    local seen = hand(s)
+    if seen ~= '' and seen ~= s.hand and s.disconnected == 0 then
+      s.deadline = math.max(s.deadline, now_ms + migration_ms)
+      call('HSET', s.key, 'm', now_ms + migration_ms)
+      put(ACTIVE, s.deadline, s.id)
+    end
+    s.hand = seen ~= '' and string.match(seen, '^%d+ ') .. int(at_s) or ''
+  end
+  return 'last_update', at_s
 end
 
 -- A session as it is now; and whether its holders have just been found silent: it was
 -- left when the last lease ended.
 local function settle(s)
-  if s.is_foreign then adopt(s) end
+  local left, seen = to_take_over(s)
+  if left then
+    take_over(s, left, seen)
+  elseif s.is_foreign then
+    s.is_foreign = false
+    save(s, 'last_disconnect', s.disconnected > 0 and seconds(s.disconnected) or 0)
+  end
   if math.max(s.seen, s.deadline, s.disconnected, s.claimed) > far_ms then reset(s) end
   local is_silent = s.disconnected == 0 and s.deadline <= now_ms
   if is_silent then leave(s, s.deadline) end
@@ -300,6 +356,7 @@ end
 -- The end of a session. Its broadcaster may have a newer one by now.
 local function erase(s)
   if is_mapped(s) then call('UNLINK', BROADCASTER .. s.broadcaster) end
-  call('UNLINK', s.key, REF_COUNT .. s.id)
+  call('UNLINK', s.key)
+  if s.is_counted then call('UNLINK', REF_COUNT .. s.id) end
   call('ZREM', s.claimed < 0 and DEAD or s.claimed > 0 and CLAIMED or DISCONNECTED, s.id)
 end

@@ -6,6 +6,7 @@
 return finish(each(function(k, at)
   local s, refusal = living(ARGV[at + 1], KEYS[k], ARGV[at + 3])
   if not s then return refusal end
-  save(s, 'value', ARGV[at + 2], 'last_update', seconds(now_ms))
+  local field, at_s = written(s)
+  save(s, 'value', ARGV[at + 2], field, at_s)
   return { s.generation }
 end, 1, 3, COMMON))

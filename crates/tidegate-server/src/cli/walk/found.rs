@@ -10,6 +10,7 @@ pub(super) fn for_machines(found: &Mended) -> Value {
         "looked_at": found.looked_at, "sessions": found.sessions, "adopted_active": found.adopted_active,
         "adopted_disconnected": found.adopted_disconnected, "indexed": found.indexed,
         "unindexed": found.unindexed, "ended": found.ended, "invalid": found.invalid,
+        "unrecognised": found.unrecognised,
     })
 }
 
@@ -30,7 +31,11 @@ pub(super) fn for_people(found: &Mended, is_done: bool) -> String {
         (found.indexed, "missing where they belong", verb("indexed", "would be indexed")),
         (found.unindexed, "in the index without a session there", verb("dropped", "would be dropped")),
         (found.ended, "keys without an end", verb("given one", "would be given one")),
-        (found.invalid, "that are no sessions", "keys are left alone"),
+        (
+            found.unrecognised,
+            "under these names that are nothing we know",
+            "left alone; --verbose names them",
+        ),
     ];
     let mut text = format!("{}, {} looked at", plural(found.sessions, "session"), found.looked_at);
     for (count, what, became) in rows {

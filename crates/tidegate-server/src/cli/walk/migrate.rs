@@ -62,7 +62,8 @@ async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
         }
     }
     // Each of them has been seen at the end, however often on the way.
-    done.sessions = left.sessions;
+    (done.sessions, done.looked_at) = (left.sessions, left.looked_at);
+    done.unrecognised = left.unrecognised;
     let counts = walk.sessions.counts().await.map_err(|error| error.to_string())?;
     print(&told(walk, &done, &left, &counts))?;
     Ok(if left.faults() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })

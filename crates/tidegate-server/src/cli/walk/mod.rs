@@ -77,11 +77,13 @@ impl<'a> Walk<'a> {
         mut each: impl FnMut(&Step),
     ) -> Result<Mended, String> {
         let bar = Bar::new(what);
+        let mut scanned = 0;
         loop {
             match mending.step().await {
                 Ok(None) => return Ok(mending.total),
                 Ok(Some(step)) => {
-                    bar.at(mending.total.looked_at, step.keys);
+                    scanned += step.scanned;
+                    bar.at(scanned, step.keys);
                     if self.args.verbose {
                         bar.tell(&step.told);
                     }
