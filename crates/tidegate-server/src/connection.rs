@@ -26,10 +26,9 @@ use tower_service::Service as _;
 use crate::express::{self, Left};
 use crate::http::{App, Endless, Problem, is_bulk, router};
 use crate::patience::{Patience, Watched};
+use crate::request_head::MAX_HEAD_BYTES;
+use crate::request_stream::{Heads, RequestStream};
 use crate::settings::HttpSettings;
-
-/// The most a connection may have us keep of a request's head.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// A body: whole, or as a route makes it.
 type Answer = Either<Full<Bytes>, Body>;
@@ -89,7 +88,8 @@ impl Connection {
         patience: &Patience,
         stopping: watch::Receiver<()>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let service = service_fn(|request| self.answer(request, patience));
+        let (stream, heads) = RequestStream::new(stream);
+        let service = service_fn(|request| self.answer(request, patience, &heads));
         let mut builder = http1::Builder::new();
         // Ours knows an idle connection from a slow one. An answer is small, so that to copy
         // it behind its head is cheaper than to have the system gather both.
@@ -151,19 +151,16 @@ impl Connection {
         &self,
         request: hyper::Request<Incoming>,
         patience: &Patience,
+        heads: &Heads,
     ) -> Result<Response<Answer>, Infallible> {
         patience.asked();
-        let response = match self.app.taken_from(request.method(), request.uri().path()) {
-            Some(served) => {
-                let taken = self.in_time(self.app.take(served, request)).await;
-                whole(taken.unwrap_or_else(Problem::whole))
-            }
-            // In a box: it is large, and a take need not be moved about with room for it.
-            None => Box::pin(self.routed(request)).await,
+        let response = match heads.refusal() {
+            Some(refusal) => whole(refusal.whole()),
+            None => self.routed(request).await,
         };
         // The client waits for us for as long as it likes, and then leaves.
         if response.extensions().get::<Endless>().is_none() {
-            patience.answered();
+            patience.answered(heads.is_begun());
         }
         self.app.metrics().responded(response.status());
         Ok(response)

@@ -79,7 +79,7 @@ async fn takes(
             Ok(Err(error)) => return Err(error),
             Err(late) => Problem::whole(late),
         };
-        patience.answered();
+        patience.answered(read.len() > take.end);
         app.metrics().responded(response.status());
         written.clear();
         write(&response, is_stopping(), connection.clock.now(), &mut written);

@@ -12,15 +12,19 @@
 //! Nothing here decides whether a take is admitted: that is the library's.
 
 pub mod answer;
+mod chunks;
 pub mod cli;
 mod connection;
 mod express;
 pub mod http;
 mod lines;
+mod listen;
 pub mod log;
 mod moment;
 mod outcomes;
 mod patience;
+mod request_head;
+mod request_stream;
 pub mod serve;
 pub mod settings;
 mod wire;

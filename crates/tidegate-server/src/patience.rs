@@ -55,9 +55,13 @@ impl Patience {
         *self.waiting.lock() = Waiting::Not;
     }
 
-    /// It was answered.
-    pub(crate) fn answered(&self) {
-        *self.waiting.lock() = Waiting::ForRequest { until: monotonic() + self.idle };
+    /// It was answered; with `is_begun` a part of the next head has come already.
+    pub(crate) fn answered(&self, is_begun: bool) {
+        let now = monotonic();
+        *self.waiting.lock() = match is_begun {
+            true => Waiting::ForHead { until: now + self.head },
+            false => Waiting::ForRequest { until: now + self.idle },
+        };
     }
 
     /// Bytes came.

@@ -12,6 +12,7 @@ use httparse::Status;
 use tidegate::clock::Timestamp;
 
 use crate::http::{App, Served, is_type_allowed};
+use crate::request_head::has_bare_lf;
 
 /// The longest request, its head included. The longest key is 255 bytes, and browsers,
 /// whose heads are long, are not who asks.
@@ -42,7 +43,9 @@ pub(crate) fn frame<'a>(app: &'a App, bytes: &[u8]) -> Framed<'a> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
-        Ok(Status::Complete(head)) => take(app, &request, head).map_or(Framed::Else, Framed::Take),
+        Ok(Status::Complete(head)) if !has_bare_lf(&bytes[..head]) => {
+            take(app, &request, head).map_or(Framed::Else, Framed::Take)
+        }
         Ok(Status::Partial) if bytes.len() < MAX_REQUEST_BYTES => Framed::Begun,
         _ => Framed::Else,
     }
@@ -53,7 +56,7 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
         return None;
     };
     let served = app.taken_from(&Method::POST, path)?;
-    let (mut length, mut media_type) = (None, None);
+    let (mut length, mut media_type, mut hosts) = (None, None, 0);
     for field in &*request.headers {
         let is = |name: header::HeaderName| field.name.eq_ignore_ascii_case(name.as_str());
         // Whatever says where a body ends or what becomes of the connection must be known
@@ -67,6 +70,11 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
             if media_type.replace(text).is_some() {
                 return None;
             }
+        } else if is(header::HOST) {
+            hosts += 1;
+            if !is_plain_host(field.value) {
+                return None;
+            }
         } else if is(header::CONNECTION) {
             if !field.value.eq_ignore_ascii_case(b"keep-alive") {
                 return None;
@@ -75,14 +83,25 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
             || is(header::EXPECT)
             || is(header::UPGRADE)
             || is(header::ORIGIN)
+            || is(header::CONTENT_ENCODING)
         {
             return None;
         }
     }
     let length = length.filter(|length| *length <= app.bounds().max_body_bytes)?;
     let end = head + length;
-    let is_known = end <= MAX_REQUEST_BYTES && is_type_allowed(media_type, false);
+    let is_known = hosts == 1 && end <= MAX_REQUEST_BYTES && is_type_allowed(media_type, false);
     is_known.then_some(Take { served, body: head, end })
+}
+
+/// A name or an address and perhaps a port: whoever has another is judged elsewhere.
+fn is_plain_host(value: &[u8]) -> bool {
+    let (host, port) = match value.iter().position(|byte| *byte == b':') {
+        Some(at) => (&value[..at], &value[at + 1..]),
+        None => (value, &[][..]),
+    };
+    host.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+        && port.iter().all(u8::is_ascii_digit)
 }
 
 /// A length in digits, and no more of them than a length that we read has.

@@ -59,7 +59,13 @@ impl Asked {
 
     /// With a body of JSON.
     pub(super) fn new(method: Method, path: String, body: Option<Value>) -> Self {
-        let body = body.map(|body| body.to_string().into_bytes());
+        let body = body.map(|mut body| {
+            // What is not said is left out: a `key` that is null is nobody's.
+            if let Some(members) = body.as_object_mut() {
+                members.retain(|_, value| !value.is_null());
+            }
+            body.to_string().into_bytes()
+        });
         Self { method, path, body, media_type: JSON }
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tidegate::store::Declarations;
-use tokio::net::TcpListener;
 
 use super::args::ServeArgs;
 use crate::http::App;
+use crate::listen::listen;
 use crate::settings::Settings;
 use crate::{log, serve as server};
 
@@ -26,10 +26,8 @@ pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
 }
 
 async fn until_told(mut settings: Settings) -> Result<(), String> {
-    let address = settings.listen.as_str();
-    let refused = |error| format!("cannot listen on {address}: {error}");
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let bound = listener.local_addr().map_err(refused)?;
+    let listener = listen(&settings.listen, &settings.http).await?;
+    let bound = listener.local_addr().map_err(|error| format!("cannot tell where it listens: {error}"))?;
     let gate = settings.store.open().await.map_err(|error| error.to_string())?;
     // One that is away now declares nothing; what is implied is by its defaults then.
     if let Ok(declared) = gate.declarations().await {

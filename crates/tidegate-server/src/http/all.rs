@@ -1,25 +1,22 @@
 //! Several limits at once.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::Response;
 use tidegate::limit::AllDecision;
 use tidegate::{Cost, Key};
 
-use super::App;
 use super::ask::TakeAll;
-use super::body;
+use super::extract::{Call, Sent};
 use super::limits::Answered;
 use super::metrics::Operation;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::reply::{Fields, JSON, respond};
 use crate::answer::AllAnswer;
 
-pub(super) async fn take_all(State(app): State<App>, headers: HeaderMap, body: Body) -> Answered {
-    let _timed = app.metrics().timed(Operation::TakeAll);
-    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
-    let ask: TakeAll<'_> = body::parse(&bytes)?;
+pub(super) async fn take_all(call: Call, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::TakeAll);
+    let app = &call.app;
+    let ask: TakeAll<'_> = sent.parse()?;
     let named = ask.limits.iter().map(|one| Ok((&app.limit(&one.limit)?.limit, one.cost())));
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let key = ask.key()?;

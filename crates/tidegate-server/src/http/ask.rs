@@ -11,13 +11,41 @@ use tidegate::{Cost, Key, Rate};
 
 use super::problem::Problem;
 
-/// A key in a body. Without one it is about everyone; an empty one is an error.
-type Subject<'a> = Option<Cow<'a, str>>;
+/// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
+/// which is what a program writes that has lost the key.
+#[derive(Debug, Default)]
+struct Subject<'a>(Option<Cow<'a, str>>);
 
-fn key<'a>(subject: &'a Subject<'_>) -> Result<Key<'a>, Problem> {
-    match subject {
-        Some(text) => Ok(Key::new(text)?),
-        None => Ok(Key::EVERYONE),
+impl Subject<'_> {
+    fn key(&self) -> Result<Key<'_>, Problem> {
+        match &self.0 {
+            Some(text) => Ok(Key::new(text)?),
+            None => Ok(Key::EVERYONE),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Subject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(SubjectVisitor).map(|key| Self(Some(key)))
+    }
+}
+
+struct SubjectVisitor;
+
+impl<'de> Visitor<'de> for SubjectVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or no `key` at all for what everyone shares")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
     }
 }
 
@@ -35,7 +63,7 @@ pub(crate) struct Take<'a> {
 
 impl Take<'_> {
     pub(crate) fn key(&self) -> Result<Key<'_>, Problem> {
-        key(&self.key)
+        self.key.key()
     }
 
     pub(crate) fn cost(&self) -> Cost {
@@ -59,7 +87,7 @@ pub(crate) struct TakeAll<'a> {
 
 impl TakeAll<'_> {
     pub(crate) fn key(&self) -> Result<Key<'_>, Problem> {
-        key(&self.key)
+        self.key.key()
     }
 }
 
@@ -91,7 +119,7 @@ pub(crate) struct Refund<'a> {
 
 impl Refund<'_> {
     pub(crate) fn key(&self) -> Result<Key<'_>, Problem> {
-        key(&self.key)
+        self.key.key()
     }
 
     pub(crate) fn receipt(&self) -> Result<Receipt, Problem> {
@@ -144,7 +172,7 @@ impl Reserve<'_> {
 }
 
 /// The body of a request that needs none.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an empty object, or nothing")]
 pub(crate) struct Nothing {}
 

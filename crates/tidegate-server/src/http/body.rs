@@ -1,10 +1,11 @@
 //! What is sent to us, read to its end and parsed.
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use serde::de::Deserialize;
 
+use super::encoding::{broken, decoded};
 use super::problem::Problem;
 
 /// Refuses a body that is not JSON by its type, of no type or of curl's; `allowed` says
@@ -25,12 +26,10 @@ pub(crate) fn is_type_allowed(given: Option<&str>, from_a_page: bool) -> bool {
     given.is_some_and(is_json) || (is_command_line && !from_a_page)
 }
 
-/// Reads the body: JSON, and at most `max_bytes`.
-pub(crate) async fn read<B>(headers: &HeaderMap, mut body: B, max_bytes: usize) -> Result<Bytes, Problem>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-{
+/// Reads the body: JSON, and at most `max_bytes`, when decoded too.
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     check_type(headers, "application/json is")?;
+    let mut body = decoded(headers, body)?;
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     if announced.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > max_bytes as u64) {
@@ -38,7 +37,7 @@ where
     }
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::invalid("the body ended early".to_owned()))?;
+        let frame = frame.map_err(|error| Problem::invalid(broken(&error)))?;
         // What follows a body, in chunks, is nothing to us.
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > max_bytes - whole.len() {

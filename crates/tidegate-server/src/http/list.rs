@@ -1,12 +1,11 @@
 //! The limits and their numbers.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use tidegate::limit::{Algorithm, Sliding};
 
-use super::App;
+use super::extract::Call;
 use super::metrics::Operation;
 use super::reply::json;
 
@@ -34,13 +33,13 @@ enum Own {
     Another {},
 }
 
-pub(super) async fn list(State(app): State<App>) -> Response {
+pub(super) async fn list(call: Call) -> Response {
     #[derive(Serialize)]
     struct All<'a> {
         limits: Vec<Row<'a>>,
     }
-    let _timed = app.metrics().timed(Operation::List);
-    let rows = app.inner.limits.iter().map(|(name, served)| row(name, served.limit.algorithm()));
+    let _timed = call.timed(Operation::List);
+    let rows = call.app.inner.limits.iter().map(|(name, served)| row(name, served.limit.algorithm()));
     json(StatusCode::OK, &All { limits: rows.collect() })
 }
 

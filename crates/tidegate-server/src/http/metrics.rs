@@ -8,7 +8,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tidegate::Tidegate;
-use tidegate::clock::monotonic;
 
 /// What is asked, as far as times are told apart: never by a name or a key.
 #[derive(Debug, Clone, Copy)]
@@ -102,12 +101,7 @@ impl HttpMetrics {
         Self { responses, connections, seconds }
     }
 
-    /// Takes the time until what it returns ends.
-    pub(crate) fn timed(&self, operation: Operation) -> Timed<'_> {
-        self.timed_since(monotonic(), operation)
-    }
-
-    /// The same, from an earlier moment on.
+    /// Takes the time from `since` until what it returns ends.
     pub(crate) fn timed_since(&self, since: Instant, operation: Operation) -> Timed<'_> {
         Timed { since, seconds: &self.seconds[operation as usize] }
     }

@@ -35,6 +35,8 @@
 mod all;
 mod ask;
 mod body;
+mod encoding;
+mod extract;
 mod hot;
 mod limits;
 mod list;
@@ -47,7 +49,6 @@ mod query;
 mod reply;
 mod reservations;
 mod sessions;
-mod shortcut;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -220,9 +221,10 @@ pub fn router(app: App) -> Router {
         },
     );
     sessions::routes(hot::routes(router))
-        .fallback(async |uri: Uri| match uri.path().contains("/keys//") {
-            true => Problem::empty_key(),
-            false => Problem::unknown_path(uri.path()),
+        .fallback(async |uri: Uri| match extract::check_encoding(uri.path()) {
+            Err(problem) => problem,
+            Ok(()) if uri.path().contains("/keys//") => Problem::empty_key(),
+            Ok(()) => Problem::unknown_path(uri.path()),
         })
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             Problem::method_not_allowed(method.as_str(), uri.path())

@@ -1,43 +1,34 @@
 //! A key's own rate, for a while.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use tidegate::Key;
 use tidegate::limit::Override;
 
-use super::App;
 use super::ask::SetOverride;
-use super::body;
+use super::extract::{Call, Sent};
 use super::limits::Answered;
 use super::metrics::Operation;
-use super::path::{Found, Subject, decoded};
+use super::path::Subject;
 use super::problem::Problem;
 use super::reply::json;
 use crate::answer;
 
-pub(super) async fn set(
-    State(app): State<App>,
-    path: Found<Subject>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::Override);
-    let subject = decoded(path)?;
-    let limit = &app.limit(&subject.limit)?.limit;
+pub(super) async fn set(call: Call<Subject>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::Override);
+    let subject = &call.path;
+    let limit = &call.app.limit(&subject.limit)?.limit;
     let key = subject.key()?;
-    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
-    let ask: SetOverride<'_> = body::parse(&bytes)?;
+    let ask: SetOverride<'_> = sent.parse()?;
     let set = limit.set_override(key, ask.rate()?, ask.lasting()?).await?;
     Ok(told(&subject.limit, key, &set))
 }
 
-pub(super) async fn get(State(app): State<App>, path: Found<Subject>) -> Answered {
-    let _timed = app.metrics().timed(Operation::Override);
-    let subject = decoded(path)?;
-    let limit = &app.limit(&subject.limit)?.limit;
+pub(super) async fn get(call: Call<Subject>) -> Answered {
+    let _timed = call.timed(Operation::Override);
+    let subject = &call.path;
+    let limit = &call.app.limit(&subject.limit)?.limit;
     let key = subject.key()?;
     match limit.get_override(key).await? {
         Some(found) => Ok(told(&subject.limit, key, &found)),
@@ -45,10 +36,9 @@ pub(super) async fn get(State(app): State<App>, path: Found<Subject>) -> Answere
     }
 }
 
-pub(super) async fn clear(State(app): State<App>, path: Found<Subject>) -> Answered {
-    let _timed = app.metrics().timed(Operation::Override);
-    let subject = decoded(path)?;
-    app.limit(&subject.limit)?.limit.clear_override(subject.key()?).await?;
+pub(super) async fn clear(call: Call<Subject>) -> Answered {
+    let _timed = call.timed(Operation::Override);
+    call.app.limit(&call.path.limit)?.limit.clear_override(call.path.key()?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -1,24 +1,9 @@
-//! What stands in a path, percent-decoded and checked.
+//! Who is meant by a path.
 
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
 use serde::Deserialize;
 use tidegate::Key;
 
 use super::problem::Problem;
-
-/// What a router found in a path.
-pub(super) type Found<T> = Result<Path<T>, PathRejection>;
-
-pub(super) fn decoded<T>(path: Found<T>) -> Result<T, Problem> {
-    match path {
-        Ok(Path(parts)) => Ok(parts),
-        Err(rejection) => Err(Problem::invalid(format!(
-            "the path is not UTF-8 when percent-decoded: {}",
-            rejection.body_text()
-        ))),
-    }
-}
 
 /// `…/keys/{key}`, or `…/everyone` for no subject at all.
 #[derive(Debug, Deserialize)]

@@ -1,10 +1,9 @@
 //! What is asked about the server itself.
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::App;
+use super::extract::Call;
 use super::problem::Problem;
 
 const METRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -55,21 +54,21 @@ GET    /readyz
 Without a subject: \"everyone\" instead of \"keys/{key}\", no \"key\" in a body.
 ";
 
-pub(super) async fn index() -> &'static str {
+pub(super) async fn index(_: Call) -> &'static str {
     INDEX
 }
 
 /// The process lives: whether the store does is another question.
-pub(super) async fn healthz() -> &'static str {
+pub(super) async fn healthz(_: Call) -> &'static str {
     "ok"
 }
 
-pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
-    app.gate().store().check().map_err(|reason| Problem::not_ready(&reason))?;
+pub(super) async fn readyz(call: Call) -> Result<&'static str, Problem> {
+    call.app.gate().store().check().map_err(|reason| Problem::not_ready(&reason))?;
     Ok("ready")
 }
 
-pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    let text = app.gate().metrics();
+pub(super) async fn metrics(call: Call) -> impl IntoResponse {
+    let text = call.app.gate().metrics();
     ([(header::CONTENT_TYPE, METRICS_TEXT)], text)
 }

@@ -26,6 +26,8 @@ pub(crate) struct Problem {
     detail: String,
     /// Why a call on a session changed nothing, in a word.
     refusal: Option<&'static str>,
+    /// What is left of the connection is not read.
+    is_last: bool,
 }
 
 #[derive(Serialize)]
@@ -40,11 +42,26 @@ struct Body<'a> {
 
 impl Problem {
     fn new(status: StatusCode, name: &'static str, title: &'static str, detail: String) -> Self {
-        Self { status, name, title, detail, refusal: None }
+        // What is left of a body that is too long, or too late, is not read.
+        let is_last = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
+        Self { status, name, title, detail, refusal: None, is_last }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
+    }
+
+    /// What a head is refused with, before anybody has acted on it: whatever comes behind it is
+    /// not read, since nobody can tell where it begins.
+    pub(crate) fn refused_head(status: StatusCode, detail: String) -> Self {
+        let (name, title) = match status {
+            StatusCode::EXPECTATION_FAILED => ("expectation-failed", "Expectation failed"),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => ("head-too-large", "Head too large"),
+            StatusCode::NOT_IMPLEMENTED => ("unknown-transfer-coding", "Unknown transfer coding"),
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED => ("unknown-http-version", "Unknown version of HTTP"),
+            _ => ("malformed-request", "Malformed request"),
+        };
+        Self { is_last: true, ..Self::new(status, name, title, detail) }
     }
 
     pub(crate) fn empty_key() -> Self {
@@ -141,6 +158,12 @@ impl Problem {
         )
     }
 
+    pub(crate) fn content_encoding(given: &str) -> Self {
+        let given: String = given.chars().take(40).collect();
+        let detail = format!("a body encoded as {given:?} is not allowed: gzip is, once, and identity");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-encoding", "Unsupported encoding", detail)
+    }
+
     pub(crate) fn timeout(after: std::time::Duration) -> Self {
         let after = humantime::format_duration(after);
         Self::late(format!("the request was not complete after {after}"))
@@ -197,15 +220,13 @@ impl Problem {
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        whole(self.status, PROBLEM_JSON, body, |headers| match self.status {
-            StatusCode::SERVICE_UNAVAILABLE => {
+        whole(self.status, PROBLEM_JSON, body, |headers| {
+            if self.status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
-            // What is left of the body is not read.
-            StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE => {
+            if self.is_last {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            _ => {}
         })
     }
 }

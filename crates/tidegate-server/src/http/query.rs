@@ -3,6 +3,26 @@
 
 use super::problem::Problem;
 
+/// The parameters of a route.
+pub(super) trait FromQuery: Sized {
+    /// What they are called.
+    const NAMES: &'static [&'static str];
+
+    fn from_query(query: &Query) -> Result<Self, Problem>;
+}
+
+/// Those of a route that has none.
+#[derive(Debug)]
+pub(super) struct NoQuery;
+
+impl FromQuery for NoQuery {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn from_query(_: &Query) -> Result<Self, Problem> {
+        Ok(Self)
+    }
+}
+
 /// The parameters of a request, each at most once.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);

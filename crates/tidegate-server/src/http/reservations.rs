@@ -2,40 +2,32 @@
 //! be sent twice.
 
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use tidegate::Key;
 use tidegate::limit::{Reservation, ReservationState, Reserve};
 
-use super::App;
 use super::ask;
-use super::body;
+use super::extract::{Call, Sent};
 use super::limits::Answered;
 use super::metrics::Operation;
-use super::path::{Found, Named, decoded};
+use super::path::Named;
 use super::problem::Problem;
 use super::reply::json;
 use crate::answer;
 
-pub(super) async fn reserve(
-    State(app): State<App>,
-    path: Found<Named>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::Reservation);
-    let named = decoded(path)?;
-    let served = app.limit(&named.subject.limit)?;
+pub(super) async fn reserve(call: Call<Named>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::Reservation);
+    let named = &call.path;
+    let served = call.app.limit(&named.subject.limit)?;
     let key = named.subject.key()?;
-    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
-    let ask: ask::Reserve<'_> = body::parse(&bytes)?;
+    let ask: ask::Reserve<'_> = sent.parse()?;
     let cost = ask.cost();
     match served.limit.reserve(key, &named.id, cost, ask.lasting()?).await? {
         Reserve::Held(held) => {
             let status = if held.is_new { StatusCode::CREATED } else { StatusCode::OK };
-            Ok(told(status, &named, key, &held))
+            Ok(told(status, named, key, &held))
         }
         Reserve::Ended(ended) => Err(Problem::conflict(format!(
             "the reservation {:?} is {}: nothing is held; use another id",
@@ -46,41 +38,32 @@ pub(super) async fn reserve(
     }
 }
 
-pub(super) async fn get(State(app): State<App>, path: Found<Named>) -> Answered {
-    let _timed = app.metrics().timed(Operation::Reservation);
-    let named = decoded(path)?;
-    let limit = &app.limit(&named.subject.limit)?.limit;
+pub(super) async fn get(call: Call<Named>) -> Answered {
+    let _timed = call.timed(Operation::Reservation);
+    let named = &call.path;
+    let limit = &call.app.limit(&named.subject.limit)?.limit;
     let key = named.subject.key()?;
-    let found = limit.reservation(key, &named.id).await?.ok_or_else(|| unknown(&named, key))?;
-    Ok(told(StatusCode::OK, &named, key, &found))
+    let found = limit.reservation(key, &named.id).await?.ok_or_else(|| unknown(named, key))?;
+    Ok(told(StatusCode::OK, named, key, &found))
 }
 
-pub(super) async fn commit(
-    State(app): State<App>,
-    path: Found<Named>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::Reservation);
-    let named = decoded(path)?;
-    let limit = &app.limit(&named.subject.limit)?.limit;
+pub(super) async fn commit(call: Call<Named>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::Reservation);
+    let named = &call.path;
+    let limit = &call.app.limit(&named.subject.limit)?.limit;
     let key = named.subject.key()?;
-    // There is nothing to say; but who sends it must be allowed to.
-    let bytes = body::read(&headers, body, app.bounds.max_body_bytes).await?;
-    if !bytes.is_empty() {
-        body::parse::<ask::Nothing>(&bytes)?;
-    }
+    sent.check_empty()?;
     let found = limit.commit(key, &named.id).await?;
-    settled(&named, key, found, ReservationState::Committed)
+    settled(named, key, found, ReservationState::Committed)
 }
 
-pub(super) async fn release(State(app): State<App>, path: Found<Named>) -> Answered {
-    let _timed = app.metrics().timed(Operation::Reservation);
-    let named = decoded(path)?;
-    let limit = &app.limit(&named.subject.limit)?.limit;
+pub(super) async fn release(call: Call<Named>) -> Answered {
+    let _timed = call.timed(Operation::Reservation);
+    let named = &call.path;
+    let limit = &call.app.limit(&named.subject.limit)?.limit;
     let key = named.subject.key()?;
     let found = limit.release(key, &named.id).await?;
-    settled(&named, key, found, ReservationState::Released)
+    settled(named, key, found, ReservationState::Released)
 }
 
 /// As it was to be, or a conflict with what it is.

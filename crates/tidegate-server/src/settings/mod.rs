@@ -213,6 +213,10 @@ pub struct HttpSettings {
     pub max_connections: usize,
     /// How long requests in flight may take once the server is told to stop.
     pub shutdown_deadline: Duration,
+    /// Whether all who can reach the server may use it: without, it listens on loopback alone.
+    pub trusted_network: bool,
+    /// How many connections may wait to be accepted.
+    pub backlog: u32,
 }
 
 impl Default for HttpSettings {
@@ -225,6 +229,8 @@ impl Default for HttpSettings {
             max_body_bytes: 65_536,
             max_connections: 10_000,
             shutdown_deadline: Duration::from_secs(10),
+            trusted_network: false,
+            backlog: 1024,
         }
     }
 }

@@ -285,6 +285,10 @@ group!(RawHttp {
     max_connections: Leaf<NonZeroUsize>,
     /// how long requests in flight may take after SIGTERM (10s)
     shutdown_deadline: Leaf<Duration>,
+    /// listen on addresses that other machines reach: whoever does may do everything (false)
+    trusted_network: Leaf<bool>,
+    /// most connections that wait to be accepted, up to 65535; the system may have less (1024)
+    backlog: Leaf<NonZeroUsize>,
 });
 
 group!(RawLog {

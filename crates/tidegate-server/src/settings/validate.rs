@@ -78,6 +78,12 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
         },
         // Zero is a choice: whatever is in flight is cut.
         shutdown_deadline: between("http.shutdown_deadline", shutdown_deadline, Duration::ZERO, HOUR)?,
+        trusted_network: raw.trusted_network.or(default.trusted_network),
+        backlog: match raw.backlog.0 {
+            // At most sixteen bits.
+            Some(backlog) => at_most("http.backlog", backlog, 65_535)? as u32,
+            None => default.backlog,
+        },
     })
 }
 

@@ -130,7 +130,7 @@ async fn what_everyone_shares_is_nobodys_in_particular() {
         let f = serving(&[&format!("api.algorithm={algorithm}")]).await;
         let of = async |path: &str| f.get(path).await.json()["remaining"].as_u64().unwrap();
         let whole = of("/v1/limits/api/everyone").await;
-        for body in ["{}", r#"{"key":null}"#] {
+        for body in ["{}", r#"{"cost":1}"#] {
             let taken = f.take(body).await.json();
             assert_eq!((&taken["outcome"], &taken["key"]), (&json!("admitted"), &json!(null)), "{algorithm}");
         }

@@ -1,10 +1,12 @@
 //! Every way to ask wrongly is told what was wrong and what is allowed.
 
+use std::io::Write as _;
+
 use axum::body::Body;
 use axum::http::Request;
 use tidegate_server::http::router;
 
-use crate::support::{Answer, call, fixture, send};
+use crate::support::{Answer, Fixture, call, fixture, send};
 
 /// A problem of this status, type and detail.
 #[track_caller]
@@ -284,4 +286,166 @@ async fn a_body_has_a_bound_announced_or_not() {
     let request = Request::post("/v1/limits/api/take").header("content-length", "12");
     let announced = send(router(app), request.body(Body::empty()).unwrap()).await;
     assert_problem(&announced, 413, "body-too-large", detail);
+}
+
+/// Every route, with a method that it has.
+const ROUTES: [(&str, &str); 41] = [
+    ("GET", "/"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/limits"),
+    ("POST", "/v1/limits/take"),
+    ("POST", "/v1/limits/api/take"),
+    ("POST", "/v1/limits/api/refund"),
+    ("GET", "/v1/limits/api/keys/a"),
+    ("DELETE", "/v1/limits/api/keys/a"),
+    ("GET", "/v1/limits/api/everyone"),
+    ("DELETE", "/v1/limits/api/everyone"),
+    ("PUT", "/v1/limits/api/keys/a/override"),
+    ("GET", "/v1/limits/api/keys/a/override"),
+    ("DELETE", "/v1/limits/api/everyone/override"),
+    ("PUT", "/v1/limits/api/keys/a/reservations/r"),
+    ("GET", "/v1/limits/api/keys/a/reservations/r"),
+    ("DELETE", "/v1/limits/api/everyone/reservations/r"),
+    ("POST", "/v1/limits/api/keys/a/reservations/r/commit"),
+    ("GET", "/v1/hot"),
+    ("GET", "/v1/hot/pages"),
+    ("POST", "/v1/hot/pages/edits"),
+    ("GET", "/v1/hot/pages/pages/a"),
+    ("GET", "/v1/hot/pages/pages/a/window"),
+    ("GET", "/v1/hot/pages/events"),
+    ("POST", "/v1/hot/pages/cleanup"),
+    ("GET", "/v1/sessions"),
+    ("POST", "/v1/sessions/sessions"),
+    ("GET", "/v1/sessions/sessions"),
+    ("GET", "/v1/sessions/sessions/counts"),
+    ("GET", "/v1/sessions/sessions/dead"),
+    ("POST", "/v1/sessions/sessions/dead/67e55044-10b1-426f-9247-bb680e5fe0c8/retry"),
+    ("POST", "/v1/sessions/sessions/claims"),
+    ("POST", "/v1/sessions/sessions/acks"),
+    ("POST", "/v1/sessions/sessions/cleanup"),
+    ("GET", "/v1/sessions/sessions/broadcasters/b"),
+    ("GET", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8"),
+    ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8"),
+    ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/value"),
+    ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h"),
+    ("POST", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h/heartbeat"),
+];
+
+#[tokio::test]
+async fn an_unknown_parameter_is_refused_on_every_route() {
+    let f = fixture().await;
+    for (method, path) in ROUTES {
+        let answer = call(&f.app, method, &format!("{path}?nope=1"), "{}").await;
+        assert_problem(&answer, 400, "invalid-request", "unknown parameter \"nope\"; known are: ");
+    }
+}
+
+#[tokio::test]
+async fn a_percent_that_encodes_nothing_is_refused_in_every_path() {
+    let f = fixture().await;
+    let paths = ROUTES.iter().filter(|(_, path)| path.contains("/v1/") && path.matches('/').count() > 2);
+    let with_names = paths.map(|(method, path)| {
+        // In place of its last name, be it a word of ours or somebody's.
+        let (before, _) = path.rsplit_once('/').unwrap();
+        (*method, before)
+    });
+    for (method, before) in with_names {
+        for bad in ["%zz", "a%", "%4", "%%41", "%+4", "%a%20"] {
+            let answer = call(&f.app, method, &format!("{before}/{bad}"), "{}").await;
+            // Some methods have no such route; then that is what is said.
+            if answer.status != 405 {
+                assert_problem(&answer, 400, "invalid-request", "in the path is no percent-encoding");
+            }
+        }
+    }
+    let answer = call(&f.app, "GET", "/v1/limits/api/keys/%zz", "").await;
+    assert_problem(&answer, 400, "invalid-request", "\"%zz\" in the path is no percent-encoding");
+    let answer = call(&f.app, "POST", "/v1/hot/%zz/edits", "").await;
+    assert_problem(&answer, 400, "invalid-request", "\"%zz\" in the path is no percent-encoding");
+    let answer = call(&f.app, "GET", "/%zz", "").await;
+    assert_problem(&answer, 400, "invalid-request", "\"%zz\" in the path is no percent-encoding");
+    assert_eq!(f.get("/v1/limits/api/keys/%7A%c3%A4%25").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_key_that_is_null_is_nobodys() {
+    let f = fixture().await;
+    for (path, body) in [
+        ("/v1/limits/api/take", r#"{"key":null}"#),
+        ("/v1/limits/api/take", r#"{"cost":1,"key" : null }"#),
+        ("/v1/limits/take", r#"{"key":null,"limits":[{"limit":"api"}]}"#),
+        ("/v1/limits/api/refund", r#"{"key":null,"receipt":"1-0-1-5"}"#),
+    ] {
+        let answer = f.post(path, body).await;
+        let detail = "invalid type: null, expected a string, or no `key` at all for what everyone shares";
+        assert_problem(&answer, 400, "invalid-request", detail);
+    }
+    assert_eq!(f.get("/v1/limits/api/everyone").await.json()["remaining"], 300);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A body that was encoded, of this type.
+async fn encoded(f: &Fixture, path: &str, media_type: &str, encoding: &str, body: Vec<u8>) -> Answer {
+    let request = Request::post(path).header("content-type", media_type).header("content-encoding", encoding);
+    send(router(f.app.clone()), request.body(Body::from(body)).unwrap()).await
+}
+
+const TAKE: &str = "/v1/limits/api/take";
+const EDITS: &str = "/v1/hot/pages/edits";
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+#[tokio::test]
+async fn gzip_is_read_and_other_encodings_are_refused() {
+    let f = fixture().await;
+    let take = br#"{"key":"a"}"#;
+    for encoding in ["gzip", "GZip", "x-gzip", "identity, gzip"] {
+        assert_eq!(encoded(&f, TAKE, JSON, encoding, gzip(take)).await.status, 200, "{encoding}");
+    }
+    assert_eq!(encoded(&f, TAKE, JSON, "identity", take.to_vec()).await.status, 200);
+    // In two members, which is what is left when files are put behind each other.
+    let two = [gzip(&take[..5]), gzip(&take[5..])].concat();
+    assert_eq!(encoded(&f, TAKE, JSON, "gzip", two).await.status, 200);
+    assert_eq!(f.get("/v1/limits/api/keys/a").await.json()["remaining"], 294);
+
+    let edits: String = (0..2000).map(|id| format!("{{\"page\":\"p\",\"id\":\"{id}\"}}\n")).collect();
+    let answer = encoded(&f, EDITS, NDJSON, "gzip", gzip(edits.as_bytes())).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["good"]), (200, &2000.into()), "{}", answer.body);
+    let one = br#"{"page":"p","id":"x"}"#;
+    assert_eq!(encoded(&f, EDITS, JSON, "gzip", gzip(one)).await.status, 200);
+
+    for (path, media_type) in [(TAKE, JSON), (EDITS, JSON), (EDITS, NDJSON)] {
+        for encoding in ["br", "deflate", "zstd", "gzip, gzip", "gzip, br", "\u{e9}"] {
+            let answer = encoded(&f, path, media_type, encoding, take.to_vec()).await;
+            let detail = "is not allowed: gzip is, once, and identity";
+            assert_problem(&answer, 415, "unsupported-encoding", detail);
+        }
+        for broken in [take.to_vec(), gzip(take)[..20].to_vec(), [gzip(take), b"x".to_vec()].concat()] {
+            let answer = encoded(&f, path, media_type, "gzip", broken).await;
+            assert_problem(&answer, 400, "invalid-request", "the body is not gzip: ");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_small_on_its_way_is_bounded_when_decoded() {
+    let f = fixture().await;
+    let large = format!(r#"{{"key":"{}"}}"#, "x".repeat(70_000));
+    let answer = encoded(&f, TAKE, JSON, "gzip", gzip(large.as_bytes())).await;
+    assert_problem(&answer, 413, "body-too-large", "at most 65536 bytes are allowed");
+    // A thousand times as large as it comes: it is stopped long before it is decoded.
+    let bomb = gzip(&vec![b' '; 64 << 20]);
+    assert!(bomb.len() <= 65_536, "{}", bomb.len());
+    let answer = encoded(&f, TAKE, JSON, "gzip", bomb.clone()).await;
+    assert_problem(&answer, 413, "body-too-large", "at most 65536 bytes are allowed");
+    // Lines have no bound on their number, and each has its own.
+    let answer = encoded(&f, EDITS, NDJSON, "gzip", bomb).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["bad"]), (200, &1.into()), "{}", answer.body);
 }

@@ -39,7 +39,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
+        Self::start_on("127.0.0.1:0", args)
+    }
+
+    fn start_on(address: &str, args: &[&str]) -> Self {
+        let mut command = tidegate(&["serve", "--listen", address]);
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -520,6 +524,25 @@ fn an_address_in_use_is_an_error() {
     let (code, out, err) = run(tidegate(&["--listen", &address]));
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains(&format!("cannot listen on {address}: ")), "{err}");
+}
+
+/// An address of documents: nobody has it, so nothing is ever opened here.
+#[test]
+fn a_server_that_others_could_reach_is_refused_unless_they_are_trusted() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+        let (code, out, err) = run(tidegate(&["serve", "--listen", address]));
+        assert_eq!((code, out.as_str()), (2, ""), "{address}: {err}");
+        let why = format!("cannot listen on {address}: it can be reached from other machines");
+        assert!(err.contains(&why) && err.contains("`http.trusted_network: true`"), "{err}");
+    }
+    let trusted = ["serve", "--listen", "192.0.2.1:0", "--set", "http.trusted_network=true"];
+    let (code, _, err) = run(tidegate(&trusted));
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot listen on 192.0.2.1:0: ") && !err.contains("other machines"), "{err}");
+    for loopback in ["127.0.0.2:0", "localhost:0"] {
+        let server = Server::start_on(loopback, &[]);
+        assert!(server.get("/healthz").starts_with("HTTP/1.1 200 OK"), "{loopback}");
+    }
 }
 
 /// A share of less than one permit refuses everything while the store is away: the log says

@@ -111,6 +111,8 @@ const SAMPLES: &[Sample] = &[
     ("http.max_body_bytes", "100", None),
     ("http.max_connections", "7", None),
     ("http.shutdown_deadline", "0s", None),
+    ("http.trusted_network", "true", None),
+    ("http.backlog", "7", None),
     ("log.level", "debug", None),
     ("log.format", "json", None),
 ];
@@ -398,6 +400,8 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ("limits.api.max_reservations", "0", "\"0\" is not allowed: whole numbers from 1 to"),
         ("limits.api.lease", "yes", "\"yes\" is not allowed: true and false are"),
         ("limits.api.prefix", "", "a prefix must not be empty"),
+        ("http.trusted_network", "yes", "\"yes\" is not allowed: true and false are"),
+        ("http.backlog", "0", "\"0\" is not allowed: whole numbers from 1 to"),
         ("limits.api.max_keys", "0", "\"0\" is not allowed: whole numbers from 1 to"),
         ("hot.pages.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 to"),
         ("hot.pages.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 to"),
@@ -639,6 +643,21 @@ fn the_files_to_start_from_are_right() {
         let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
         assert_eq!(load(&sources).limits.len(), limits, "{name}");
+    }
+}
+
+/// Who reaches a server may do everything: one that others reach says that it is meant.
+#[test]
+fn only_the_file_that_listens_for_others_trusts_the_network() {
+    for (name, listens, trusts) in [
+        ("dev", "127.0.0.1:8080", false),
+        ("prod", "0.0.0.0:8080", true),
+        ("minimal", "127.0.0.1:8080", false),
+    ] {
+        let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
+        let settings = load(&sources);
+        assert_eq!((settings.listen.as_str(), settings.http.trusted_network), (listens, trusts), "{name}");
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
 use crate::lifecycle::{Client, Running, start_with};
-use crate::support::{fixture, soon};
+use crate::support::{call, fixture, soon};
 
 const TAKE: &str = "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\n";
 const JSON: &str = "content-type: application/json\r\n";
@@ -83,6 +83,15 @@ fn requests() -> Vec<String> {
         "connection: upgrade\r\nupgrade: websocket\r\n",
         "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
         "expect: something\r\n",
+        "expect: 100-continue, something\r\n",
+        "expect:\r\n",
+        "host: t\r\n",
+        "host: u\r\n",
+        "content-encoding: gzip\r\n",
+        "content-encoding: identity\r\n",
+        "content-encoding: br\r\n",
+        "transfer-encoding: chunked\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
         "te: trailers\r\n",
         "transfer-encoding: identity\r\n",
         "content-length: 11\r\n",
@@ -111,6 +120,8 @@ fn requests() -> Vec<String> {
         "POST /v1/limits/%61pi/take HTTP/1.1",
         "POST /v1/limits/a%2Fb/take HTTP/1.1",
         "POST /v1/limits/%FF/take HTTP/1.1",
+        "POST /v1/limits/%zz/take HTTP/1.1",
+        "POST /v1/limits/api/take?nope=1 HTTP/1.1",
         "POST /v1/limits/api/take/../take HTTP/1.1",
         "POST http://t/v1/limits/api/take HTTP/1.1",
         "POST v1/limits/api/take HTTP/1.1",
@@ -146,9 +157,25 @@ fn requests() -> Vec<String> {
         format!(
             "POST /v1/limits/api/take HTTP/1.0\r\nconnection: keep-alive\r\ncontent-length: 11\r\n\r\n{BODY}"
         ),
-        // Without a host, and with lines that end as some end them.
-        format!("POST /v1/limits/api/take HTTP/1.1\r\ncontent-length: 11\r\n\r\n{BODY}"),
+        // Without a host, with two, with one that is none; and with lines that end as some end them.
+        plain(BODY).replace("host: t\r\n", ""),
+        plain(BODY).replace("host: t\r\n", "").replace("HTTP/1.1", "HTTP/1.0"),
+        plain(BODY).replace("host: t\r\n", "Host: t\r\nhOST: t\r\n"),
+        plain(BODY).replace("host: t\r\n", "host:\r\n"),
+        plain(BODY).replace("host: t\r\n", "host: [::1]:8080\r\n"),
+        plain(BODY).replace("host: t\r\n", "host: t/x\r\n"),
+        plain(BODY).replace("host: t\r\n", "host: t:x\r\n"),
+        plain(BODY).replace("host: t\r\n", "host: me@t\r\n"),
         plain(BODY).replace("\r\n", "\n"),
+        plain(BODY).replacen("\r\n", "\n", 1),
+        plain(BODY).replace("\r\n\r\n", "\r\n\n"),
+        format!("\n{}", plain(BODY)),
+        // Behind others that are answered first.
+        [plain(BODY), plain(BODY).replace("host: t\r\n", "")].concat(),
+        [asked("GET /healthz HTTP/1.1"), plain(BODY).replace("\r\n", "\n"), plain(BODY)].concat(),
+        format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\nnonsense\r\n\r\n"),
+        format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb;x=y\r\n{BODY}\r\n0\r\n\r\n{}", plain(BODY)),
+        format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb\n{BODY}\r\n0\r\n\r\n"),
         // One after another, and others in between.
         plain(BODY).repeat(3),
         plain(BODY).repeat(100),
@@ -226,72 +253,185 @@ async fn counts(client: &mut Client) -> Vec<String> {
     counts
 }
 
-/// Two servers, each with limits of its own that start out alike.
-struct Both {
-    ours: Running,
+/// What the server refuses by a request's head. hyper takes some of them, and answers others with
+/// nothing but a status.
+const REFUSALS: [&str; 5] = [
+    "malformed-request",
+    "expectation-failed",
+    "head-too-large",
+    "unknown-transfer-coding",
+    "unknown-http-version",
+];
+
+/// Servers, each with limits of its own that start out alike.
+struct Ways {
+    /// Asked as it comes, so that takes are answered past hyper and the router.
+    fast: Running,
+    /// Asked on connections that have asked something else before, so that nothing is.
+    ordinary: Running,
+    /// Asked only what is not refused by its head, and so is hyper with nothing in front of it.
+    allowed: Running,
     routed: Routed,
 }
 
-impl Both {
+impl Ways {
     async fn start() -> Self {
-        let ours = start_with(HttpSettings::default(), fixture().await.app).await;
-        Self { ours, routed: Routed::new(fixture().await.app).await }
+        let start = async || start_with(HttpSettings::default(), fixture().await.app).await;
+        let (fast, ordinary, allowed) = (start().await, start().await, start().await);
+        Self { fast, ordinary, allowed, routed: Routed::new(fixture().await.app).await }
     }
 
     async fn assert_alike(&self, request: &str) {
-        let (mut ours, mut theirs) = (self.ours.connect().await, self.routed.connect().await);
-        for client in [&mut ours, &mut theirs] {
-            client.try_send(request).await;
-            if !request.ends_with(LAST) {
-                client.send_no_more().await;
-            }
-        }
-        let (ours, theirs) = (answers(&mut ours).await, answers(&mut theirs).await);
         let shown: String = request.chars().take(300).collect();
-        assert_eq!(ours, theirs, "to {shown:?}");
+        let (mut fast, mut ordinary) = (self.fast.connect().await, self.ordinary.connect().await);
+        ordinary.healthz().await;
+        let fast = ask(&mut fast, request).await;
+        assert_eq!(fast, ask(&mut ordinary, request).await, "to {shown:?}");
+        if is_refused(&fast, &shown) {
+            return;
+        }
+        let (mut ours, mut theirs) = (self.allowed.connect().await, self.routed.connect().await);
+        assert_eq!(ask(&mut ours, request).await, ask(&mut theirs, request).await, "to {shown:?}");
     }
 
     /// Ends them; what was counted must be alike too.
     async fn stop(self) {
-        let ours = counts(&mut self.ours.connect().await).await;
-        let theirs = counts(&mut self.routed.connect().await).await;
-        assert_eq!(ours, theirs);
-        assert!(ours.iter().any(|line| line.contains("operation=\"take\"")), "{ours:?}");
-        self.ours.stop().await;
+        for (mut one, mut other) in [
+            (self.fast.connect().await, self.ordinary.connect().await),
+            (self.allowed.connect().await, self.routed.connect().await),
+        ] {
+            let counted = counts(&mut one).await;
+            assert_eq!(counted, counts(&mut other).await);
+            assert!(counted.iter().any(|line| line.contains("operation=\"take\"")), "{counted:?}");
+        }
+        for running in [self.fast, self.ordinary, self.allowed] {
+            running.stop().await;
+        }
     }
+}
+
+async fn ask(client: &mut Client, request: &str) -> String {
+    client.try_send(request).await;
+    if !request.ends_with(LAST) {
+        client.send_no_more().await;
+    }
+    answers(client).await
+}
+
+/// Whether the last answer is a refusal by a head: whole, and the end of the connection.
+fn is_refused(answers: &str, shown: &str) -> bool {
+    let is_refused =
+        REFUSALS.iter().any(|name| answers.contains(&format!("\"urn:tidegate:problem:{name}\"")));
+    if is_refused {
+        let starts = ["HTTP/1.1 4", "HTTP/1.1 5"].map(|start| answers.rfind(start));
+        let last = &answers[starts.into_iter().flatten().max().unwrap()..];
+        assert!(last.contains("\r\ncontent-type: application/problem+json\r\n"), "{last} to {shown:?}");
+        assert!(last.contains("\r\nconnection: close\r\n"), "{last} to {shown:?}");
+    }
+    is_refused
 }
 
 #[tokio::test]
 async fn every_request_is_answered_as_the_router_answers_it() {
-    let both = Both::start().await;
+    let ways = Ways::start().await;
     for request in requests() {
-        both.assert_alike(&format!("{request}{LAST}")).await;
+        ways.assert_alike(&format!("{request}{LAST}")).await;
     }
-    both.stop().await;
+    ways.stop().await;
 }
 
 #[tokio::test]
 async fn every_wrong_byte_is_answered_as_hyper_answers_it() {
-    let both = Both::start().await;
+    let ways = Ways::start().await;
     let request = take("connection: keep-alive\r\ncontent-type: application/json\r\n", BODY);
     for at in 0..request.len() {
         // No digit: who announces more than it sends is waited for.
         for wrong in ["", "\r", "\n", " ", "\t", ":", "/", "%", "x", "\"", "\0", "\u{e9}", "\r\n"] {
             let (before, after) = (&request[..at], &request[at + 1..]);
-            both.assert_alike(&format!("{before}{wrong}{after}{LAST}")).await;
+            ways.assert_alike(&format!("{before}{wrong}{after}{LAST}")).await;
         }
     }
-    both.stop().await;
+    ways.stop().await;
 }
 
 #[tokio::test]
 async fn who_leaves_in_the_middle_is_answered_as_hyper_answers_it() {
-    let both = Both::start().await;
+    let ways = Ways::start().await;
     let request = plain(BODY);
     for length in 0..request.len() {
-        both.assert_alike(&request[..length]).await;
+        ways.assert_alike(&request[..length]).await;
     }
-    both.stop().await;
+    ways.stop().await;
+}
+
+/// What a head is refused with, alone and behind a take, on both ways.
+#[tokio::test]
+async fn what_a_server_must_refuse_is_refused_on_both_ways() {
+    let host = |host: &str| plain(BODY).replace("host: t\r\n", host);
+    for (request, status, detail) in [
+        (host(""), "400 Bad Request", "the Host field is missing: HTTP/1.1 needs one"),
+        (host("host: t\r\nHost: t\r\n"), "400 Bad Request", "there are 2 Host fields: one is allowed"),
+        (host("host: a b\r\n"), "400 Bad Request", r#"\"a b\" is not a host"#),
+        (plain(BODY).replace("\r\n", "\n"), "400 Bad Request", "ends in LF alone: CR LF ends one"),
+        (plain(BODY).replacen("\r\n", "\n", 1), "400 Bad Request", "ends in LF alone: CR LF ends one"),
+        (
+            take("transfer-encoding: chunked\r\n", BODY),
+            "400 Bad Request",
+            "Content-Length and Transfer-Encoding tell two lengths",
+        ),
+        (take("content-length: 12\r\n", BODY), "400 Bad Request", "two Content-Length fields differ"),
+        (
+            take("expect: a-miracle\r\n", BODY),
+            "417 Expectation Failed",
+            r#"\"a-miracle\" is not an expectation that can be met: 100-continue is"#,
+        ),
+        (
+            format!("{TAKE}transfer-encoding: gzip, chunked\r\n\r\n"),
+            "501 Not Implemented",
+            r#"the transfer coding \"gzip, chunked\" is not known: chunked is"#,
+        ),
+        (asked("POST /v1/limits/api/take HTTP/2.0"), "505 HTTP Version Not Supported", "1.1 and 1.0 are"),
+        (asked("POST /a b HTTP/1.1"), "505 HTTP Version Not Supported", "1.1 and 1.0 are"),
+        (asked("PO(ST /v1/limits/api/take HTTP/1.1"), "400 Bad Request", "the request's head is malformed"),
+        (take("no colon\r\n", BODY), "400 Bad Request", "the name of a field has a character"),
+        (
+            take(&"x: y\r\n".repeat(101), BODY),
+            "431 Request Header Fields Too Large",
+            "at most 16384 bytes and 100 fields are allowed",
+        ),
+        (
+            take(&format!("x: {}\r\n", "y".repeat(20_000)), BODY),
+            "431 Request Header Fields Too Large",
+            "at most 16384 bytes and 100 fields are allowed",
+        ),
+    ] {
+        let app = fixture().await.app;
+        let running = start_with(HttpSettings::default(), app.clone()).await;
+        let (mut fast, mut behind, mut ordinary) =
+            (running.connect().await, running.connect().await, running.connect().await);
+        ordinary.healthz().await;
+        let alone = ask(&mut fast, &format!("{request}{LAST}")).await;
+        assert_eq!(alone, ask(&mut ordinary, &format!("{request}{LAST}")).await, "to {request:?}");
+        assert!(alone.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{alone} to {request:?}");
+        assert!(alone.contains(detail), "{alone} to {request:?}");
+        assert!(is_refused(&alone, &request), "{alone} to {request:?}");
+        let two = ask(&mut behind, &format!("{}{request}{LAST}", plain(BODY))).await;
+        assert!(two.starts_with("HTTP/1.1 200 OK\r\n") && two.ends_with(&alone), "{two} to {request:?}");
+        let peeked = call(&app, "GET", "/v1/limits/api/keys/a", "").await.json();
+        assert_eq!(peeked["remaining"], 299, "only the take in front of it counts: {request:?}");
+        running.stop().await;
+    }
+}
+
+/// An answer to HEAD has no body, be it a refusal.
+#[tokio::test]
+async fn a_refusal_of_head_has_no_body() {
+    let running = start_with(HttpSettings::default(), fixture().await.app).await;
+    let mut client = running.connect().await;
+    client.send("HEAD /healthz HTTP/1.1\r\n\r\n").await;
+    let answer = client.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    running.stop().await;
 }
 
 /// After this, what was sent before has been read: all is on one thread.

@@ -157,6 +157,34 @@ async fn a_slow_head_is_cut_and_so_is_a_silent_connection() {
 }
 
 #[tokio::test]
+async fn half_a_head_behind_a_request_is_cut_like_any_slow_one() {
+    let settings = HttpSettings {
+        header_timeout: Duration::from_millis(200),
+        idle_timeout: Duration::from_secs(3600),
+        ..HttpSettings::default()
+    };
+    let running = start(settings).await;
+    let body = r#"{"key":"a"}"#;
+    let take = format!(
+        "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let chunked = format!(
+        "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\nb\r\n{body}\r\n0\r\n\r\n"
+    );
+    let get = "GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n";
+    for first in [take.as_str(), &chunked, get, &take.repeat(3), &get.repeat(3)] {
+        for half in ["G", "GET /healthz HTTP/1.1\r\n", "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\n"] {
+            let mut client = running.connect().await;
+            client.send(&format!("{first}{half}")).await;
+            let answers = client.read_to_end().await;
+            assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"), "{answers} to {first:?} and {half:?}");
+        }
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn an_idle_connection_is_kept_for_longer_than_a_slow_one() {
     let (head, idle) = (Duration::from_millis(200), Duration::from_millis(600));
     let settings = HttpSettings { header_timeout: head, idle_timeout: idle, ..HttpSettings::default() };

@@ -16,6 +16,7 @@ use tidegate::hot::{Hot, Recorded};
 
 use super::ask::AskedEdit;
 use crate::http::App;
+use crate::http::encoding::broken;
 use crate::http::problem::Problem;
 use crate::lines::{Line, Lines};
 use crate::outcomes::Outcomes;
@@ -72,9 +73,9 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
         let frame = match tokio::time::timeout(patience(app, until), body.frame()).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) => {
+            Ok(Some(Err(error))) => {
                 tally.flush(hot).await?;
-                return Err(Problem::invalid(format!("the body ended early, {}", tally.so_far())));
+                return Err(Problem::invalid(format!("{}, {}", broken(&error), tally.so_far())));
             }
             Err(_) => {
                 tally.flush(hot).await?;

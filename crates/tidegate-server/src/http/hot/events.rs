@@ -7,19 +7,18 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use tidegate::Result;
 use tidegate::hot::{Event, Watch};
 
 use super::told::Happened;
+use crate::http::Stopping;
+use crate::http::extract::Call;
 use crate::http::limits::Answered;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
-use crate::http::{App, Stopping};
+use crate::http::query::{FromQuery, Query};
 
 /// How often a line says that we are still there: well below what proxies allow.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -28,21 +27,27 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Endless;
 
-pub(super) async fn watch(
-    State(app): State<App>,
-    path: Found<String>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Answered {
-    let space = decoded(path)?;
-    let hot = app.space(&space)?;
-    let query = Query::parse(uri.query(), &["after"])?;
+/// Where to begin.
+#[derive(Debug)]
+pub(super) struct After(Option<String>);
+
+impl FromQuery for After {
+    const NAMES: &'static [&'static str] = &["after"];
+
+    fn from_query(query: &Query) -> std::result::Result<Self, Problem> {
+        Ok(Self(query.get("after").map(str::to_owned)))
+    }
+}
+
+pub(super) async fn watch(call: Call<String, After>, headers: HeaderMap) -> Answered {
+    let hot = call.app.space(&call.path)?;
     // The header is what a browser has seen since, the parameter where it began.
     let seen = headers.get("last-event-id").map(|id| ("Last-Event-ID", id.to_str().unwrap_or("?")));
-    let after = seen.or(query.get("after").map(|after| ("after", after)));
+    let after = seen.or(call.query.0.as_deref().map(|after| ("after", after)));
     let after = after.map(|(what, text)| position(what, text, hot.options().partitions)).transpose()?;
     let watch = hot.watch(after).await?;
-    Ok(response(Stream { space, is_begun: false, watch, stopping: app.stopping().clone() }))
+    let stopping = call.app.stopping().clone();
+    Ok(response(Stream { space: call.path, is_begun: false, watch, stopping }))
 }
 
 /// One `time-number` for each partition.

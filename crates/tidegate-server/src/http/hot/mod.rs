@@ -9,15 +9,14 @@ mod pages;
 mod told;
 
 use axum::Router;
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
 
 pub(crate) use self::bulk::is_bulk;
 pub(crate) use self::events::Endless;
 use super::App;
+use super::extract::Call;
 use super::limits::Answered;
-use super::path::{Found, decoded};
 use super::problem::Problem;
 use super::reply::json;
 
@@ -36,11 +35,11 @@ pub(super) fn routes(router: Router<App>) -> Router<App> {
         .route("/v1/hot/{space}/pages//window", get(no_page))
 }
 
-async fn spaces(State(app): State<App>) -> Response {
-    json(axum::http::StatusCode::OK, &told::Spaces::of(app.spaces()))
+async fn spaces(call: Call) -> Response {
+    json(axum::http::StatusCode::OK, &told::Spaces::of(call.app.spaces()))
 }
 
-async fn no_page(State(app): State<App>, path: Found<String>) -> Answered {
-    app.space(&decoded(path)?)?;
+async fn no_page(call: Call<String>) -> Answered {
+    call.app.space(&call.path)?;
     Err(Problem::empty("a page"))
 }

@@ -1,22 +1,18 @@
 //! What is asked of hot pages: the hottest, one of them, its window; and a cleanup.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use serde::Deserialize;
 use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 
 use super::told;
-use crate::http::App;
+use crate::http::extract::{Call, Sent};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
+use crate::http::query::{FromQuery, Query};
 use crate::http::reply::json;
-use crate::http::{ask, body};
 use crate::moment;
 
 /// How many are told unless asked otherwise.
@@ -41,19 +37,34 @@ impl Page {
     }
 }
 
-pub(super) async fn list(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::HotList);
-    let space = decoded(path)?;
-    let hot = app.space(&space)?;
-    let query = Query::parse(uri.query(), &["limit", "stats"])?;
-    let with_stats = query.flag("stats")?;
-    let most = if with_stats { MAX_STATS } else { MAX_LIMIT };
-    let limit = query.read("limit", |text| {
-        let limit = text.parse().ok().filter(|limit| *limit <= most);
-        let beside = if with_stats { " beside stats" } else { "" };
-        limit.ok_or_else(|| format!("{text:?} is not allowed{beside}: whole numbers from 0 to {most} are"))
-    })?;
-    let hottest = hot.list(limit.unwrap_or(LIMIT)).await?;
+/// How many, and whether with their stats.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListQuery {
+    limit: usize,
+    with_stats: bool,
+}
+
+impl FromQuery for ListQuery {
+    const NAMES: &'static [&'static str] = &["limit", "stats"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let with_stats = query.flag("stats")?;
+        let most = if with_stats { MAX_STATS } else { MAX_LIMIT };
+        let limit = query.read("limit", |text| {
+            let limit = text.parse().ok().filter(|limit| *limit <= most);
+            let beside = if with_stats { " beside stats" } else { "" };
+            limit
+                .ok_or_else(|| format!("{text:?} is not allowed{beside}: whole numbers from 0 to {most} are"))
+        })?;
+        Ok(Self { limit: limit.unwrap_or(LIMIT), with_stats })
+    }
+}
+
+pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
+    let _timed = call.timed(Operation::HotList);
+    let (space, ListQuery { limit, with_stats }) = (&call.path, call.query);
+    let hot = call.app.space(space)?;
+    let hottest = hot.list(limit).await?;
     let mut pages = Vec::with_capacity(hottest.len());
     if with_stats {
         // Asked at once, they travel together.
@@ -64,51 +75,52 @@ pub(super) async fn list(State(app): State<App>, path: Found<String>, uri: Uri) 
         pages.extend(hottest.into_iter().map(|page| told::Ranked::new(page, None)));
     }
     let count = hot.count().await?;
-    Ok(json(StatusCode::OK, &told::Hottest { space: &space, count, window_ms: told::window_ms(hot), pages }))
+    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms: told::window_ms(hot), pages }))
 }
 
-pub(super) async fn stats(State(app): State<App>, path: Found<Page>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::HotStats);
-    let asked = decoded(path)?;
-    let hot = app.space(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
-    let stats = hot.stats(asked.key()?).await?;
+pub(super) async fn stats(call: Call<Page>) -> Answered {
+    let _timed = call.timed(Operation::HotStats);
+    let asked = &call.path;
+    let stats = call.app.space(&asked.space)?.stats(asked.key()?).await?;
     let told = told::OnePage { space: &asked.space, page: &asked.page, stats: (&stats).into() };
     Ok(json(StatusCode::OK, &told))
 }
 
-pub(super) async fn window(State(app): State<App>, path: Found<Page>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::HotWindow);
-    let asked = decoded(path)?;
-    let hot = app.space(&asked.space)?;
-    let query = Query::parse(uri.query(), &["from", "to"])?;
-    let from = query.read("from", moment::parse)?.unwrap_or(Timestamp::from_millis(0));
-    let to = query.read("to", moment::parse)?.unwrap_or(Timestamp::from_millis(MAX_COUNT));
-    if from > to {
-        return Err(Problem::invalid(format!(
-            "`from` is {} ms after `to`: it must not be",
-            from.as_millis() - to.as_millis()
-        )));
+/// From when to when, both included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl FromQuery for Span {
+    const NAMES: &'static [&'static str] = &["from", "to"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let from = query.read("from", moment::parse)?.unwrap_or(Timestamp::from_millis(0));
+        let to = query.read("to", moment::parse)?.unwrap_or(Timestamp::from_millis(MAX_COUNT));
+        if from > to {
+            return Err(Problem::invalid(format!(
+                "`from` is {} ms after `to`: it must not be",
+                from.as_millis() - to.as_millis()
+            )));
+        }
+        Ok(Self { from, to })
     }
-    let edits = hot.window(asked.key()?, from..=to).await?;
+}
+
+pub(super) async fn window(call: Call<Page, Span>) -> Answered {
+    let _timed = call.timed(Operation::HotWindow);
+    let (asked, Span { from, to }) = (&call.path, call.query);
+    let edits = call.app.space(&asked.space)?.window(asked.key()?, from..=to).await?;
     let edits = edits.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &told::Window { space: &asked.space, page: &asked.page, edits }))
 }
 
-pub(super) async fn cleanup(
-    State(app): State<App>,
-    path: Found<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::HotCleanup);
-    let space = decoded(path)?;
-    let hot = app.space(&space)?;
-    // There is nothing to say; but who sends it must be allowed to.
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    if !bytes.is_empty() {
-        body::parse::<ask::Nothing>(&bytes)?;
-    }
+pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::HotCleanup);
+    let hot = call.app.space(&call.path)?;
+    sent.check_empty()?;
     let expired = hot.cleanup().await?;
-    Ok(json(StatusCode::OK, &told::Cleaned { space: &space, expired }))
+    Ok(json(StatusCode::OK, &told::Cleaned { space: &call.path, expired }))
 }

@@ -2,64 +2,89 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::Uri;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State as Stand};
 
 use super::ask::MAX_LIMIT;
 use super::{ok, told};
-use crate::http::App;
+use crate::http::extract::Call;
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
+use crate::http::query::{FromQuery, Query};
 
 /// How many are told unless asked otherwise.
 const LIMIT: usize = 100;
 
 const STATES: [Stand; 5] = [Stand::Active, Stand::Disconnected, Stand::Orphan, Stand::Claimed, Stand::Dead];
 
-pub(super) async fn list(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionList);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    let query = Query::parse(uri.query(), &["state", "max_age", "limit", "after"])?;
-    let (state, age) = (query.read("state", state)?, query.read("max_age", age)?);
-    let (limit, after) = (limit(&query)?, query.read("after", after)?);
-    let (state, found) = match (state, age) {
-        (Some(_), Some(_)) => {
-            let why =
-                "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
-            return Err(Problem::invalid(why.to_owned()));
-        }
-        (None, Some(age)) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
-        (state, None) => {
-            let state = state.unwrap_or(Stand::Disconnected);
-            (state, sessions.list_after(state, after, limit).await?)
-        }
+/// A page of a list: how many, and behind which.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PageQuery {
+    limit: usize,
+    after: Option<Listed>,
+}
+
+impl FromQuery for PageQuery {
+    const NAMES: &'static [&'static str] = &["limit", "after"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        Ok(Self { limit: limit(query)?, after: query.read("after", after)? })
+    }
+}
+
+/// The same, of those in a state or of an age.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListQuery {
+    which: Which,
+    page: PageQuery,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    InState(Stand),
+    OfAge(Duration),
+}
+
+impl FromQuery for ListQuery {
+    const NAMES: &'static [&'static str] = &["state", "max_age", "limit", "after"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let which = match (query.read("state", state)?, query.read("max_age", age)?) {
+            (Some(_), Some(_)) => {
+                let why = "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
+                return Err(Problem::invalid(why.to_owned()));
+            }
+            (None, Some(age)) => Which::OfAge(age),
+            (state, None) => Which::InState(state.unwrap_or(Stand::Disconnected)),
+        };
+        Ok(Self { which, page: PageQuery::from_query(query)? })
+    }
+}
+
+pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
+    let _timed = call.timed(Operation::SessionList);
+    let sessions = call.app.sessions(&call.path)?;
+    let ListQuery { which, page: PageQuery { limit, after } } = call.query;
+    let (state, found) = match which {
+        Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
+        Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
-    Ok(ok(&told::Page::new(&space, state.as_str(), &found, limit)))
+    Ok(ok(&told::Page::new(&call.path, state.as_str(), &found, limit)))
 }
 
-pub(super) async fn dead(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionList);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    let query = Query::parse(uri.query(), &["limit", "after"])?;
-    let (limit, after) = (limit(&query)?, query.read("after", after)?);
-    let found = sessions.list_after(Stand::Dead, after, limit).await?;
-    Ok(ok(&told::Page::new(&space, Stand::Dead.as_str(), &found, limit)))
+pub(super) async fn dead(call: Call<String, PageQuery>) -> Answered {
+    let _timed = call.timed(Operation::SessionList);
+    let PageQuery { limit, after } = call.query;
+    let found = call.app.sessions(&call.path)?.list_after(Stand::Dead, after, limit).await?;
+    Ok(ok(&told::Page::new(&call.path, Stand::Dead.as_str(), &found, limit)))
 }
 
-pub(super) async fn counts(State(app): State<App>, path: Found<String>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionList);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    Ok(ok(&told::Counted::new(&space, &sessions.counts().await?)))
+pub(super) async fn counts(call: Call<String>) -> Answered {
+    let _timed = call.timed(Operation::SessionList);
+    let counts = call.app.sessions(&call.path)?.counts().await?;
+    Ok(ok(&told::Counted::new(&call.path, &counts)))
 }
 
 fn limit(query: &Query) -> Result<usize, Problem> {

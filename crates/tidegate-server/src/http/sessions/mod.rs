@@ -12,8 +12,7 @@ mod told_reaped;
 mod told_spaces;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post, put};
 use tidegate::Result;
@@ -21,10 +20,9 @@ use tidegate::session::Answer;
 
 pub(super) use self::spaces::Spaces;
 use super::App;
+use super::extract::Call;
 use super::limits::Answered;
-use super::path::{Found, decoded};
 use super::problem::Problem;
-use super::query::Query;
 use super::reply::json;
 
 /// The routes. An id is a UUID, so none is called like one of the others.
@@ -51,18 +49,17 @@ pub(super) fn routes(router: Router<App>) -> Router<App> {
         .route("/v1/sessions/{space}/{id}/holders/", put(no_holder).delete(no_holder))
 }
 
-async fn spaces(State(app): State<App>, uri: Uri) -> Answered {
-    Query::parse(uri.query(), &[])?;
-    Ok(json(StatusCode::OK, &told_spaces::Spaces::of(app.sessions.all())))
+async fn spaces(call: Call) -> Answered {
+    Ok(json(StatusCode::OK, &told_spaces::Spaces::of(call.app.sessions.all())))
 }
 
-async fn no_broadcaster(State(app): State<App>, path: Found<String>) -> Answered {
-    app.sessions(&decoded(path)?)?;
+async fn no_broadcaster(call: Call<String>) -> Answered {
+    call.app.sessions(&call.path)?;
     Err(Problem::empty("a broadcaster"))
 }
 
-async fn no_holder(State(app): State<App>, path: Found<(String, String)>) -> Answered {
-    app.sessions(&decoded(path)?.0)?;
+async fn no_holder(call: Call<(String, String)>) -> Answered {
+    call.app.sessions(&call.path.0)?;
     Err(Problem::empty("a holder"))
 }
 

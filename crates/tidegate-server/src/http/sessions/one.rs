@@ -1,21 +1,17 @@
 //! One session: activated, asked for, updated, deleted.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use tidegate::session::{Found as Had, Refusal, Session, SessionId};
 
 use super::ask::{Activate, Update, key};
 use super::{granted, ok, told};
+use crate::http::extract::{Call, Sent};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
-use crate::http::path::{Found, decoded};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
 use crate::http::reply::json;
-use crate::http::{App, body};
 
 /// A session in a path.
 #[derive(Debug, Deserialize)]
@@ -30,42 +26,30 @@ impl Path {
     }
 }
 
-pub(super) async fn activate(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionActivate);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Activate<'_> = body::parse(&bytes)?;
+pub(super) async fn activate(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionActivate);
+    let sessions = call.app.sessions(&call.path)?;
+    let ask: Activate<'_> = sent.parse()?;
     let (broadcaster, config, holder) = (ask.broadcaster()?, ask.config()?, ask.holder()?);
     let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
     let status = match activated.found {
         Had::Nothing => StatusCode::CREATED,
         _ => StatusCode::OK,
     };
-    Ok(json(status, &told::Active::new(&space, &activated)))
+    Ok(json(status, &told::Active::new(&call.path, &activated)))
 }
 
-pub(super) async fn get(State(app): State<App>, path: Found<Path>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionGet);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
-    tell(&asked.space, sessions.get(asked.id()?).await?)
+pub(super) async fn get(call: Call<Path>) -> Answered {
+    let _timed = call.timed(Operation::SessionGet);
+    let sessions = call.app.sessions(&call.path.space)?;
+    tell(&call.path.space, sessions.get(call.path.id()?).await?)
 }
 
-pub(super) async fn find(State(app): State<App>, path: Found<(String, String)>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionGet);
-    let (space, broadcaster) = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    tell(&space, sessions.find(key("a broadcaster", &broadcaster)?).await?)
+pub(super) async fn find(call: Call<(String, String)>) -> Answered {
+    let _timed = call.timed(Operation::SessionGet);
+    let (space, broadcaster) = &call.path;
+    let sessions = call.app.sessions(space)?;
+    tell(space, sessions.find(key("a broadcaster", broadcaster)?).await?)
 }
 
 fn tell(space: &str, session: Option<Session>) -> Answered {
@@ -73,29 +57,19 @@ fn tell(space: &str, session: Option<Session>) -> Answered {
     Ok(ok(&told::One::new(space, &session)))
 }
 
-pub(super) async fn update(
-    State(app): State<App>,
-    path: Found<Path>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionUpdate);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
+pub(super) async fn update(call: Call<Path>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionUpdate);
+    let asked = &call.path;
+    let sessions = call.app.sessions(&asked.space)?;
     let id = asked.id()?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Update<'_> = body::parse(&bytes)?;
+    let ask: Update<'_> = sent.parse()?;
     let generation = granted(sessions.update(id, &ask.value()?, ask.generation()?).await)?.get();
     Ok(ok(&told::Updated { space: &asked.space, id: id.to_string(), generation }))
 }
 
-pub(super) async fn delete(State(app): State<App>, path: Found<Path>, uri: Uri) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionDelete);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
-    granted(sessions.delete(asked.id()?).await)?;
+pub(super) async fn delete(call: Call<Path>) -> Answered {
+    let _timed = call.timed(Operation::SessionDelete);
+    let sessions = call.app.sessions(&call.path.space)?;
+    granted(sessions.delete(call.path.id()?).await)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -1,83 +1,44 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
 use tidegate::session::State as Stand;
 
 use super::ask::{Acks, Claim};
-use super::holders::nothing;
 use super::one::Path;
 use super::{granted, ok, told_reaped as told};
+use crate::http::extract::{Call, Sent};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
-use crate::http::path::{Found, decoded};
-use crate::http::query::Query;
-use crate::http::{App, body};
 
-pub(super) async fn claim(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionClaim);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Claim = if bytes.is_empty() { Claim::default() } else { body::parse(&bytes)? };
+pub(super) async fn claim(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionClaim);
+    let sessions = call.app.sessions(&call.path)?;
+    let ask: Claim = sent.parse_if_any()?;
     let claims = sessions.claim(ask.limit(sessions.options().batch)?).await?;
-    Ok(ok(&told::Claimed::new(&space, &claims)))
+    Ok(ok(&told::Claimed::new(&call.path, &claims)))
 }
 
-pub(super) async fn ack(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionAck);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: Acks<'_> = body::parse(&bytes)?;
+pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionAck);
+    let sessions = call.app.sessions(&call.path)?;
+    let ask: Acks<'_> = sent.parse()?;
     let claims = ask.claims()?;
     let answers = sessions.ack_many(&claims).await?;
-    Ok(ok(&told::Acked::new(&space, &claims, &answers)))
+    Ok(ok(&told::Acked::new(&call.path, &claims, &answers)))
 }
 
-pub(super) async fn cleanup(
-    State(app): State<App>,
-    path: Found<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionCleanup);
-    let space = decoded(path)?;
-    let sessions = app.sessions(&space)?;
-    Query::parse(uri.query(), &[])?;
-    nothing(&app, &headers, body).await?;
-    Ok(ok(&told::Cleaned::new(&space, &sessions.cleanup().await?)))
+pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionCleanup);
+    let sessions = call.app.sessions(&call.path)?;
+    sent.check_empty()?;
+    Ok(ok(&told::Cleaned::new(&call.path, &sessions.cleanup().await?)))
 }
 
-pub(super) async fn retry(
-    State(app): State<App>,
-    path: Found<Path>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let _timed = app.metrics().timed(Operation::SessionRetry);
-    let asked = decoded(path)?;
-    let sessions = app.sessions(&asked.space)?;
-    Query::parse(uri.query(), &[])?;
+pub(super) async fn retry(call: Call<Path>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionRetry);
+    let asked = &call.path;
+    let sessions = call.app.sessions(&asked.space)?;
     let id = asked.id()?;
-    nothing(&app, &headers, body).await?;
+    sent.check_empty()?;
     granted(sessions.retry(id).await)?;
     Ok(ok(&told::Retried { space: &asked.space, id: id.to_string(), state: Stand::Claimed.as_str() }))
 }
