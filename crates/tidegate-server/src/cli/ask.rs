@@ -52,7 +52,12 @@ impl Asking {
         let is_shared = settings.store.url.scheme() != "memory";
         if is_shared {
             let declared = gate.declarations().await.map_err(|error| error.to_string())?;
-            settings.only_declared(&declared).map_err(|error| error.to_string())?;
+            // What a later version declares and this one cannot read matters to who asks for it.
+            let (wanted, others): (Vec<_>, Vec<_>) =
+                declared.into_iter().partition(|it| parts.contains(&(it.kind, it.name.as_str())));
+            let readable = others.into_iter().filter(Settings::can_read);
+            let known: Vec<_> = wanted.into_iter().chain(readable).collect();
+            settings.only_declared(&known).map_err(|error| error.to_string())?;
             settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
             for (kind, name) in parts {
                 if !settings.has(*kind, name) {

@@ -31,7 +31,8 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
     let gate = settings.store.open().await.map_err(|error| error.to_string())?;
     // One that is away now declares nothing; what is implied is by its defaults then.
     if let Ok(declared) = gate.declarations().await {
-        settings.adopt(&declared).map_err(|error| error.to_string())?;
+        let readable: Vec<_> = declared.into_iter().filter(Settings::can_read).collect();
+        settings.adopt(&readable).map_err(|error| error.to_string())?;
     }
     let limits = settings.limits.iter().map(|limit| limit.open(&gate));
     let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;

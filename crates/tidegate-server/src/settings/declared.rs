@@ -46,6 +46,16 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether this version knows all of what is declared.
+    pub fn can_read(declared: &Declaration) -> bool {
+        match declared.kind {
+            PartKind::Limit => limit_of(declared).is_ok(),
+            PartKind::Hot => hot_of(declared).is_ok(),
+            PartKind::Sessions => sessions_of(declared).is_ok(),
+            _ => false,
+        }
+    }
+
     /// What is written down, as it is declared.
     pub fn written(&self) -> Vec<Part> {
         let limits = self.limits.iter().filter(|it| !it.is_implied);

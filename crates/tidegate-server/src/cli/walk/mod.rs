@@ -52,9 +52,10 @@ impl<'a> Walk<'a> {
         gate.store().check().map_err(|error| error.to_string())?;
         let declared = gate.declarations().await.map_err(|error| error.to_string())?;
         // What nobody has declared goes by the defaults: the store may be an older program's.
-        match declared.iter().any(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space) {
-            true => settings.only_declared(&declared).map_err(told)?,
-            false => {}
+        if let Some(found) =
+            declared.into_iter().find(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space)
+        {
+            settings.only_declared(&[found]).map_err(told)?;
         }
         let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
         let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
