@@ -41,15 +41,16 @@ pub(crate) struct Connection {
     request_timeout: Duration,
     header_timeout: Duration,
     idle_timeout: Duration,
+    stall_timeout: Duration,
     /// What answers are dated by, whatever limits go by.
     pub(crate) clock: SystemClock,
 }
 
 impl Connection {
     pub(crate) fn new(app: App, settings: &HttpSettings) -> Self {
-        let HttpSettings { request_timeout, header_timeout, idle_timeout, .. } = *settings;
+        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, .. } = *settings;
         let (router, clock) = (router(app.clone()), SystemClock::new());
-        Self { router, app, request_timeout, header_timeout, idle_timeout, clock }
+        Self { router, app, request_timeout, header_timeout, idle_timeout, stall_timeout, clock }
     }
 
     /// Serves `stream` to its end.
@@ -57,7 +58,7 @@ impl Connection {
         // An answer is one small packet: it shall not wait for another.
         let _ = stream.set_nodelay(true);
         let _counted = self.app.metrics().connected();
-        let patience = Patience::new(self.header_timeout, self.idle_timeout);
+        let patience = Patience::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
         let stream = patience.watch(stream);
         let ended = match self.by_express(stream, &patience, stopping.clone()).await {
             Some(Left::Else(stream)) => self.by_hyper(stream, &patience, stopping).await,
@@ -158,9 +159,10 @@ impl Connection {
             Some(refusal) => whole(refusal.whole()),
             None => self.routed(request).await,
         };
-        // The client waits for us for as long as it likes, and then leaves.
-        if response.extensions().get::<Endless>().is_none() {
-            patience.answered(heads.is_begun());
+        // The client waits for us for as long as it likes, if it takes what comes.
+        match response.extensions().get::<Endless>() {
+            Some(Endless) => patience.streaming(),
+            None => patience.answered(heads.is_begun()),
         }
         self.app.metrics().responded(response.status());
         Ok(response)

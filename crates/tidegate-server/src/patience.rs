@@ -23,6 +23,7 @@ pub(crate) struct Patience {
     waiting: Arc<Mutex<Waiting>>,
     head: Duration,
     idle: Duration,
+    stall: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +34,15 @@ enum Waiting {
     ForHead { until: Instant },
     /// The client waits for us.
     Not,
+    /// For it to take some of a response without an end, if there is any that it has not.
+    ToTake { until: Option<Instant> },
 }
 
 impl Patience {
     /// With a new connection: its first head is due at once.
-    pub(crate) fn new(head: Duration, idle: Duration) -> Self {
+    pub(crate) fn new(head: Duration, idle: Duration, stall: Duration) -> Self {
         let waiting = Waiting::ForRequest { until: monotonic() + head };
-        Self { waiting: Arc::new(Mutex::new(waiting)), head, idle }
+        Self { waiting: Arc::new(Mutex::new(waiting)), head, idle, stall }
     }
 
     /// When it ends, if it does.
@@ -47,6 +50,7 @@ impl Patience {
         match *self.waiting.lock() {
             Waiting::ForRequest { until } | Waiting::ForHead { until } => Some(until),
             Waiting::Not => None,
+            Waiting::ToTake { until } => until,
         }
     }
 
@@ -62,6 +66,18 @@ impl Patience {
             true => Waiting::ForHead { until: now + self.head },
             false => Waiting::ForRequest { until: now + self.idle },
         };
+    }
+
+    /// It is being answered, without an end.
+    pub(crate) fn streaming(&self) {
+        *self.waiting.lock() = Waiting::ToTake { until: None };
+    }
+
+    /// Some of an answer was taken, or there was no room for any.
+    fn wrote(&self, is_taken: bool) {
+        if let Waiting::ToTake { until } = &mut *self.waiting.lock() {
+            *until = (!is_taken).then(|| until.unwrap_or_else(|| monotonic() + self.stall));
+        }
     }
 
     /// Bytes came.
@@ -118,7 +134,9 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.patience.wrote(wrote.is_ready());
+        wrote
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -134,10 +152,38 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.patience.wrote(wrote.is_ready());
+        wrote
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only who takes nothing while there is something is waited for, from then on.
+    #[test]
+    fn a_stream_is_waited_for_only_while_nothing_of_it_is_taken() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let patience = Patience::new(second, second, minute);
+        patience.wrote(false);
+        assert!(patience.until().is_some_and(|until| until <= monotonic() + second), "of the first head");
+        patience.streaming();
+        assert_eq!(patience.until(), None, "a quiet stream may be as long as it likes");
+        let before = monotonic();
+        patience.wrote(false);
+        let until = patience.until();
+        assert!(until.is_some_and(|until| until >= before + minute && until <= monotonic() + minute));
+        patience.wrote(false);
+        assert_eq!(patience.until(), until, "since the first time");
+        patience.received();
+        assert_eq!(patience.until(), until, "what it sends does not count");
+        patience.wrote(true);
+        assert_eq!(patience.until(), None);
     }
 }

@@ -49,6 +49,7 @@ mod query;
 mod reply;
 mod reservations;
 mod sessions;
+mod sse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,11 +65,12 @@ use tidegate::session::Sessions;
 use tokio::sync::watch;
 
 pub(crate) use self::body::is_type_allowed;
-pub(crate) use self::hot::{Endless, is_bulk};
+pub(crate) use self::hot::is_bulk;
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::Problem;
 pub(crate) use self::reply::Served;
 use self::sessions::Spaces;
+pub(crate) use self::sse::Endless;
 use crate::settings::{HttpSettings, SessionSettings, SettingsError};
 
 /// An open store with what is served from it. Clones share it.

@@ -207,6 +207,8 @@ pub struct HttpSettings {
     pub request_timeout: Duration,
     /// How long edits sent in bulk may take, however many.
     pub bulk_timeout: Duration,
+    /// How long a client of events may take nothing of what waits for it.
+    pub stall_timeout: Duration,
     /// The longest body of a request other than that.
     pub max_body_bytes: usize,
     /// The most connections at a time; more wait to be accepted.
@@ -226,6 +228,7 @@ impl Default for HttpSettings {
             idle_timeout: Duration::from_secs(75),
             request_timeout: Duration::from_secs(10),
             bulk_timeout: Duration::from_secs(600),
+            stall_timeout: Duration::from_secs(60),
             max_body_bytes: 65_536,
             max_connections: 10_000,
             shutdown_deadline: Duration::from_secs(10),

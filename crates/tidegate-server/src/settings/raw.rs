@@ -279,6 +279,8 @@ group!(RawHttp {
     request_timeout: Leaf<Duration>,
     /// how long edits sent in bulk may take, however many (10m)
     bulk_timeout: Leaf<Duration>,
+    /// how long a client of events may take nothing of what waits for it (1m)
+    stall_timeout: Leaf<Duration>,
     /// longest request body, other than of edits in bulk (65536)
     max_body_bytes: Leaf<NonZeroUsize>,
     /// most connections at a time; more wait to be accepted (10000)

@@ -62,12 +62,14 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
     let idle_timeout = raw.idle_timeout.or(default.idle_timeout);
     let request_timeout = raw.request_timeout.or(default.request_timeout);
     let bulk_timeout = raw.bulk_timeout.or(default.bulk_timeout);
+    let stall_timeout = raw.stall_timeout.or(default.stall_timeout);
     let shutdown_deadline = raw.shutdown_deadline.or(default.shutdown_deadline);
     Ok(HttpSettings {
         header_timeout: between("http.header_timeout", header_timeout, MILLISECOND, HOUR)?,
         idle_timeout: between("http.idle_timeout", idle_timeout, MILLISECOND, HOUR)?,
         request_timeout: between("http.request_timeout", request_timeout, MILLISECOND, HOUR)?,
         bulk_timeout: between("http.bulk_timeout", bulk_timeout, MILLISECOND, 24 * HOUR)?,
+        stall_timeout: between("http.stall_timeout", stall_timeout, MILLISECOND, HOUR)?,
         max_body_bytes: match raw.max_body_bytes.0 {
             Some(bytes) => at_most("http.max_body_bytes", bytes, 16 << 20)?,
             None => default.max_body_bytes,

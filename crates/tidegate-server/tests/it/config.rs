@@ -108,6 +108,7 @@ const SAMPLES: &[Sample] = &[
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
     ("http.bulk_timeout", "1s", None),
+    ("http.stall_timeout", "1s", None),
     ("http.max_body_bytes", "100", None),
     ("http.max_connections", "7", None),
     ("http.shutdown_deadline", "0s", None),

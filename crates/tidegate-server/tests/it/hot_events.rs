@@ -13,7 +13,7 @@ use tidegate_server::settings::HttpSettings;
 use tower_service::Service as _;
 
 use crate::lifecycle::{Client, Running, start_with};
-use crate::support::{Fixture, START, serving_hot, soon};
+use crate::support::{Fixture, START, send, serving_hot, soon};
 
 const PATH: &str = "/v1/hot/pages/events";
 
@@ -89,9 +89,9 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
     running.stop().await;
 }
 
-/// What was in the process is gone, and what comes after it is not taken for old.
+/// What was in the process is gone: who comes back is told so, and sees what comes after it.
 #[tokio::test]
-async fn a_position_from_before_a_restart_misses_nothing_after_it() {
+async fn a_position_from_before_a_restart_is_told_what_it_missed() {
     let f = serving_hot(&[]).await;
     for page in 0..5 {
         edits(&f, &format!("p{page}"), 0, 2).await;
@@ -110,9 +110,34 @@ async fn a_position_from_before_a_restart_misses_nothing_after_it() {
     edits(&again, "after", 0, 2).await;
     let running = start_with(HttpSettings::default(), again.app.clone()).await;
     let mut client = watching(&running, "", &format!("last-event-id: {last}\r\n")).await;
+    let (id, name, data) = next(&mut client).await;
+    assert_eq!((name.as_str(), &data["page"], &data["cursor"]), ("missed", &json!(""), &json!(id)));
     assert_eq!(next(&mut client).await.2["page"], "after");
     drop(client);
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_position_that_cannot_be_is_a_bad_request() {
+    let f = serving_hot(&[]).await;
+    edits(&f, "a", 0, 2).await;
+    // The test's clock says 2027.
+    let ahead = "4102444800000-0";
+    for (path, header, told) in [
+        (PATH, Some(ahead), "`Last-Event-ID`: the position 4102444800000-0 is ahead of the store's clock"),
+        (PATH, Some("x"), "`Last-Event-ID`: \"x\" is not a position among these events"),
+        (&format!("{PATH}?after={ahead}"), None, "`after`: the position 4102444800000-0 is ahead"),
+        (&format!("{PATH}?after=0-0"), Some(ahead), "`Last-Event-ID`: the position"),
+        (&format!("{PATH}?after="), None, "`after`: \"\" is not a position"),
+    ] {
+        let mut request = Request::get(path);
+        if let Some(header) = header {
+            request = request.header("last-event-id", header);
+        }
+        let answer = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert!(answer.json()["detail"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+    }
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ pub struct Event {
     pub kind: EventKind,
     /// To which page.
     pub page: String,
-    /// Its edits in the window then.
+    /// Its edits in the window then; of `Missed`, how many events were, 0 if nobody knows.
     pub edits: u64,
     /// When, by the store's clock.
     pub at: Timestamp,

@@ -1,25 +1,46 @@
--- events: what happened after a cursor, or the latest cursor.
+-- events: what happened after a position, or the latest position.
 --
--- Own   cursor (empty: only tells the latest), how many at most
--- Answers  1 if some since the cursor are gone, the cursor to go on from, then id, kind, page, edits and when of each
+-- Own   the position and its life (empty: only tells the latest), how many at most
+-- Answers  the life of these events, what the position is (0 known, 1 some since are gone, 2 it
+--          is ahead of the clock), the position that they come after, then id, kind, page,
+--          edits and when of each
+local AHEAD_MS = 1000
+
+local function parts(id)
+  local ms, number = string.match(id, '(%d+)-(%d+)')
+  return tonumber(ms), tonumber(number)
+end
+
 local function is_before(one, other)
-  local ms, number = string.match(one, '(%d+)-(%d+)')
-  local other_ms, other_number = string.match(other, '(%d+)-(%d+)')
-  ms, other_ms = tonumber(ms), tonumber(other_ms)
-  return ms < other_ms or ms == other_ms and tonumber(number) < tonumber(other_number)
+  local ms, number = parts(one)
+  local other_ms, other_number = parts(other)
+  return ms < other_ms or ms == other_ms and number < other_number
 end
 
 return each(function(_, at)
-  local cursor, limit = ARGV[at + 1], ARGV[at + 2]
-  if cursor == '' then
-    local last = call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)
-    return { '0', last[1] and last[1][1] or '0-0' }
+  local position, of_life, limit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local life = life_of_events()
+  local last = call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)[1]
+  last = last and last[1] or '0-0'
+  if position == '' then return { life, '0', last } end
+  local answer = { life, '0', position }
+  local is_ahead = is_before(last, position)
+  if is_ahead and parts(position) > math.max(tonumber(call('TIME')[1]) * 1000 + 999, (parts(last))) + AHEAD_MS then
+    return { life, '2', last }
   end
-  local answer = { is_before(cursor, call('HGET', STATE, 'forgotten') or '0-0') and '1' or '0', cursor }
-  for _, event in ipairs(call('XRANGE', EVENTS, '(' .. cursor, '+', 'COUNT', limit)) do
+  if position ~= '0-0' or of_life ~= '0' then
+    local forgotten = call('HGET', STATE, 'forgotten') or '0-0'
+    if of_life ~= life or is_before(position, forgotten) then
+      answer[2], answer[3] = '1', forgotten
+    elseif is_ahead then
+      -- Those that it came after were lost.
+      answer[2], answer[3] = '1', last
+    end
+  end
+  if answer[3] == last then return answer end
+  for _, event in ipairs(call('XRANGE', EVENTS, '(' .. answer[3], '+', 'COUNT', limit)) do
     local fields = event[2]
-    answer[2] = event[1]
     for _, text in ipairs({ event[1], fields[2], fields[4], fields[6], fields[8] }) do answer[#answer + 1] = text end
   end
   return answer
-end, KEYS_OF_ITEM, 2, COMMON)
+end, KEYS_OF_ITEM, 3, COMMON)

@@ -4,8 +4,9 @@
 --       then of each item: the activity of a page
 --   state       a hash: `now` the latest moment that anything was done at (ms), `seq`
 --               a counter, `renewed` when these five were last given their time to live,
---               `forgotten` the last event that is not kept any more, `due_base` what the
---               scores of `due` are ahead of the oldest edits (ms)
+--               `forgotten` the last event that is not kept any more, `life` which events
+--               these are: it ends when the store forgets; `due_base` what the scores of `due`
+--               are ahead of the oldest edits (ms)
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
@@ -99,13 +100,33 @@ local function live_for(key, ttl)
   if call('PTTL', key) < ttl then call('PEXPIRE', key, ttl) end
 end
 
+local function index_ttl()
+  return math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
+end
+
+-- Which life of the events this is: who comes from another has missed some.
+local life
+local function life_of_events()
+  life = life or call('HGET', STATE, 'life')
+  if not life then
+    local time = call('TIME')
+    life = time[1] .. string.format('%06d', time[2])
+    -- What is left of another was for those who knew it.
+    call('UNLINK', EVENTS)
+    call('HDEL', STATE, 'forgotten')
+    call('HSET', STATE, 'life', life)
+    if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
+  end
+  return life
+end
+
 -- Notes what this call has done. An index lives longer than what it lists: all are
 -- renewed once in a while, and at once when one was made anew.
 local function finish(replies)
   flush_pages()
   flush(ACTIVITIES, activities)
   local renewed = tonumber(state[3])
-  local ttl = math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
+  local ttl = index_ttl()
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
     call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
@@ -119,6 +140,7 @@ local function finish(replies)
 end
 
 local function tell(kind, page, edits)
+  life_of_events()
   call('XADD', EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end

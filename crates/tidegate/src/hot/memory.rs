@@ -49,6 +49,8 @@ pub(super) struct Partition {
     activities: Activities,
     pages: Pages,
     events: Events,
+    /// What the clock said last.
+    clock_ms: u64,
     /// The latest moment that anything was done at.
     stamp_ms: u64,
     /// Without the events.
@@ -72,7 +74,8 @@ impl Partition {
             table: HashTable::new(),
             activities: Activities::new(),
             pages: Pages::default(),
-            events: Events::default(),
+            events: Events::new(),
+            clock_ms: 0,
             stamp_ms: 0,
             bytes: 0,
         }
@@ -82,6 +85,7 @@ impl Partition {
     /// behind it and not by an absurd amount.
     #[inline]
     fn advance(&mut self, now_ms: u64) -> u64 {
+        self.clock_ms = now_ms;
         if self.stamp_ms > now_ms + absurd_ms(self.bounds.window_ms) {
             self.pages.index_all(self.bounds.window_ms);
             self.stamp_ms = now_ms;
@@ -174,7 +178,7 @@ impl Partition {
         }
         for (kind, is_new) in [EventKind::Trending, EventKind::Spiking].into_iter().zip(news) {
             if is_new {
-                self.events.tell(now_ms, kind, page.name.clone(), count);
+                self.events.tell(self.clock_ms, now_ms, kind, page.name.clone(), count);
             }
         }
     }
@@ -269,7 +273,7 @@ impl Partition {
         let at = self.pages.insert(page, bounds.window_ms);
         self.enter(Place::new(hash, At::Hot(at)));
         effects.promoted += 1;
-        self.events.tell(now_ms, EventKind::Promoted, name, edits);
+        self.events.tell(self.clock_ms, now_ms, EventKind::Promoted, name, edits);
         self.judge(now_ms, at);
         Recorded::Promoted { replaced }
     }
@@ -319,7 +323,7 @@ impl Partition {
         self.pages.refresh(self.bounds.window_ms);
         let (_, at) = self.pages.coldest()?;
         let page = self.drop_page(at)?;
-        self.events.tell(now_ms, EventKind::Replaced, page.name.clone(), page.count());
+        self.events.tell(self.clock_ms, now_ms, EventKind::Replaced, page.name.clone(), page.count());
         Some(page.name)
     }
 
@@ -343,7 +347,7 @@ impl Partition {
         let Some(page) = self.pages.get_mut(at) else { return false };
         if page.last_ms() > ahead_ms || page.last_ms() + window_ms <= now_ms {
             if let Some(page) = self.drop_page(at) {
-                self.events.tell(now_ms, EventKind::Cooled, page.name, 0);
+                self.events.tell(self.clock_ms, now_ms, EventKind::Cooled, page.name, 0);
             }
             return true;
         }

@@ -27,23 +27,27 @@
 //! ```
 
 mod edit;
+mod feed;
 mod memory;
 mod options;
+mod position;
 mod redis;
 mod watch;
 
 use std::hash::Hasher as _;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher24;
 
 pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
+use self::feed::Feed;
 use self::memory::{Effects, Partition};
 pub use self::options::{HotOptions, WhenFull};
 use self::options::{MAX_TRACKED, longest_window_ms};
+use self::position::{News, Position};
 use self::redis::{Cleaned, MAX_EDITS, OnRedis};
 pub use self::watch::Watch;
 use crate::Background;
@@ -68,6 +72,8 @@ struct Core {
     options: HotOptions,
     backend: Backend,
     metrics: HotMetrics,
+    /// Reads events while somebody watches.
+    feed: Mutex<Weak<Feed>>,
 }
 
 #[derive(Debug)]
@@ -96,7 +102,7 @@ impl Hot {
                 Backend::Redis { partitions: (0..of).map(one).collect(), is_pinned: AtomicBool::new(false) }
             }
         };
-        let core = Core { space, options: options.clone(), backend, metrics };
+        let core = Core { space, options: options.clone(), backend, metrics, feed: Mutex::default() };
         Ok(Self { core: Arc::new(core), _background: None })
     }
 
@@ -322,7 +328,8 @@ impl Hot {
         Ok(cleaned.iter().map(|it| it.expired).sum())
     }
 
-    /// What happens from now on, or after `cursor`.
+    /// What happens from now on, or after `cursor`. However many watch, the store is read by
+    /// one.
     pub async fn watch(&self, cursor: Option<&str>) -> Result<Watch> {
         Watch::new(self.clone(), cursor).await
     }
@@ -397,15 +404,27 @@ impl Hot {
         }
     }
 
-    async fn events(
-        &self,
-        number: usize,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<Event>, String, bool)> {
+    /// What happened in a partition after a position, or the latest position.
+    async fn events(&self, number: usize, after: Option<Position>, limit: usize) -> Result<News> {
         match &self.core.backend {
-            Backend::Memory { partitions, .. } => Ok(partitions[number].lock().events(cursor, limit)),
-            Backend::Redis { .. } => self.on_redis(number).await?.events(cursor, limit).await,
+            Backend::Memory { clock, partitions } => {
+                Ok(partitions[number].lock().events(clock.now().as_millis(), after, limit))
+            }
+            Backend::Redis { .. } => self.on_redis(number).await?.events(after, limit).await,
+        }
+    }
+
+    /// What reads events for all who watch.
+    fn feed(&self) -> Arc<Feed> {
+        let mut current = self.core.feed.lock();
+        match current.upgrade().filter(|feed| feed.is_alive()) {
+            Some(feed) => feed,
+            None => {
+                // It keeps nothing alive that would end otherwise.
+                let feed = Arc::new(Feed::start(&Self { core: self.core.clone(), _background: None }));
+                *current = Arc::downgrade(&feed);
+                feed
+            }
         }
     }
 

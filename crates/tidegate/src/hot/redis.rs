@@ -7,9 +7,10 @@ use compact_str::{CompactString, ToCompactString as _};
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
-use super::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
+use super::edit::{Edit, EditRef, EventKind, HotPage, Recorded, Stats};
 use super::memory::Effects;
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
+use super::position::{Happened, News, Position, Standing};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
@@ -327,18 +328,31 @@ impl OnRedis {
         }
     }
 
-    pub(super) async fn events(
-        &self,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<Event>, String, bool)> {
-        let own = vec![cursor.unwrap_or_default().into(), limit.to_compact_string()];
+    pub(super) async fn events(&self, after: Option<Position>, limit: usize) -> Result<News> {
+        let (position, life) = match after {
+            Some(Position { life, ms, number }) => {
+                (compact_str::format_compact!("{ms}-{number}"), life.to_compact_string())
+            }
+            None => Default::default(),
+        };
+        let own = vec![position, life, limit.to_compact_string()];
         let value = self.call(&self.scripts().events, "", own).await?;
         let texts = texts(&value)?;
-        let [is_missing, cursor, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
-        let event = |fields: &[String]| match fields {
-            [id, kind, page, edits, at] => Ok(Event {
-                cursor: id.clone(),
+        let [life, standing, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
+        let life = number(life, &value)?;
+        let position = |id: &str| {
+            let position = Position::parse(id).ok_or_else(|| unexpected(&value))?;
+            Ok::<_, Error>(Position { life, ..position })
+        };
+        let standing = match standing.as_str() {
+            "0" => Standing::Known,
+            "1" => Standing::Missed,
+            "2" => Standing::Impossible,
+            _ => return Err(unexpected(&value)),
+        };
+        let happened = |fields: &[String]| match fields {
+            [id, kind, page, edits, at] => Ok(Happened {
+                position: position(id)?,
                 kind: EventKind::named(kind).ok_or_else(|| unexpected(&value))?,
                 page: page.clone(),
                 edits: number(edits, &value)?,
@@ -346,7 +360,8 @@ impl OnRedis {
             }),
             _ => Err(unexpected(&value)),
         };
-        Ok((fields.chunks(5).map(event).collect::<Result<_>>()?, cursor.clone(), is_missing == "1"))
+        let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
+        Ok(News { standing, from: position(from)?, events })
     }
 }
 

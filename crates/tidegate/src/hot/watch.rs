@@ -2,94 +2,140 @@
 //! it is there once however many servers look.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::{Event, EventKind, Hot};
-use crate::clock::Timestamp;
-use crate::error::Result;
+use tokio::sync::watch::Receiver;
 
-/// How often a store is asked for news.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Events asked for at a time.
-const BATCH: usize = 100;
+use super::feed::{BATCH, Feed, Next, PAUSE, Place};
+use super::position::{Happened, News, Position, Standing};
+use super::{Event, Hot};
+use crate::error::{Error, Result};
 
 /// A position among the events of a space.
 #[derive(Debug)]
 pub struct Watch {
     hot: Hot,
-    /// By partition.
-    cursors: Vec<String>,
-    news: VecDeque<Event>,
-    /// After the last event that was told.
-    told: String,
+    feed: Arc<Feed>,
+    changes: Receiver<()>,
+    /// By partition, what has been read.
+    places: Vec<Place>,
+    /// By partition, what has been told.
+    told: Vec<Position>,
+    /// Read from the store and not told yet.
+    news: VecDeque<(usize, Arc<Happened>)>,
+    /// The partition that is asked first.
+    turn: usize,
 }
 
 impl Watch {
     pub(super) async fn new(hot: Hot, cursor: Option<&str>) -> Result<Self> {
         let partitions = hot.options().partitions as usize;
-        let given: Vec<&str> = cursor.map(|it| it.split(',').collect()).unwrap_or_default();
-        let mut cursors = Vec::with_capacity(partitions);
-        for number in 0..partitions {
-            cursors.push(match given.get(number).filter(|it| is_cursor(it) && given.len() == partitions) {
-                Some(cursor) => (*cursor).to_owned(),
-                None => hot.events(number, None, 0).await?.1,
-            });
+        let given = cursor.map(|cursor| positions(cursor, partitions)).transpose()?;
+        // First this, then what has been until now: nothing falls in between.
+        let feed = hot.feed();
+        let changes = feed.changes();
+        let first = |number: usize| {
+            let (hot, feed, given) = (&hot, &feed, given.as_ref().map(|given| given[number]));
+            async move {
+                match given {
+                    Some(position) if feed.covers(number, position) => Ok((position, None)),
+                    Some(position) => {
+                        let news = hot.events(number, Some(position), BATCH).await?;
+                        if news.standing == Standing::Impossible {
+                            return Err(Error::invalid(format!(
+                                "the position {position} is ahead of the store's clock: the id of an event is never"
+                            )));
+                        }
+                        Ok((position, Some(news)))
+                    }
+                    None => Ok((hot.events(number, None, 0).await?.from, None)),
+                }
+            }
+        };
+        let found = futures_util::future::join_all((0..partitions).map(first)).await;
+        let found = found.into_iter().collect::<Result<Vec<_>>>()?;
+        let told: Vec<_> = found.iter().map(|(position, _)| *position).collect();
+        let places = told.iter().copied().map(Place::at).collect();
+        let mut watch = Self { hot, feed, changes, places, told, news: VecDeque::new(), turn: 0 };
+        for (number, (_, news)) in found.into_iter().enumerate() {
+            let Some(news) = news else { continue };
+            if news.standing == Standing::Known && news.events.is_empty() {
+                // The same place, of this life.
+                watch.told[number] = news.from;
+            }
+            watch.keep(number, news);
         }
-        let told = cursors.join(",");
-        Ok(Self { hot, cursors, news: VecDeque::new(), told })
+        Ok(watch)
     }
 
     /// Where it stands: to go on from, also before the first event has come.
     pub fn cursor(&self) -> String {
-        self.told.clone()
+        let parts: Vec<_> = self.told.iter().map(Position::to_string).collect();
+        parts.join(",")
     }
 
     /// The next event, whenever it happens. While the store is away it waits.
     pub async fn next(&mut self) -> Result<Event> {
         loop {
-            if let Some(event) = self.news.pop_front() {
-                self.told.clone_from(&event.cursor);
-                return Ok(event);
+            self.changes.borrow_and_update();
+            if let Some((number, happened)) = self.news.pop_front() {
+                return Ok(self.tell(number, &happened));
             }
-            match self.fetch().await {
-                Err(error) if !error.is_transient() => return Err(error),
-                _ => {}
+            let (partitions, mut behind) = (self.places.len(), None);
+            for turn in 0..partitions {
+                let number = (self.turn + turn) % partitions;
+                match self.feed.next(number, &mut self.places[number])? {
+                    Next::Event(happened) => {
+                        self.turn = (number + 1) % partitions;
+                        return Ok(self.tell(number, &happened));
+                    }
+                    Next::Behind => behind = Some(number),
+                    Next::Nothing => {}
+                }
             }
-            if self.news.is_empty() {
-                tokio::time::sleep(PAUSE).await;
+            match behind {
+                None => drop(self.changes.changed().await),
+                Some(number) if self.catch_up(number).await? => {}
+                // The store is away, or the reader has yet to begin.
+                Some(_) => drop(tokio::time::timeout(PAUSE, self.changes.changed()).await),
             }
         }
     }
 
-    /// Asks for news, once; whether there are any.
-    async fn fetch(&mut self) -> Result<bool> {
-        for number in 0..self.cursors.len() {
-            let (news, cursor, is_missing) =
-                self.hot.events(number, Some(&self.cursors[number]), BATCH).await?;
-            // Who begins with the oldest misses nothing.
-            if is_missing && self.cursors[number] != "0-0" {
-                self.news.push_back(Event {
-                    cursor: self.cursors.join(","),
-                    kind: EventKind::Missed,
-                    page: String::new(),
-                    edits: 0,
-                    at: news.first().map_or(Timestamp::default(), |first| first.at),
-                });
+    /// Asks the store for what comes next in a partition; whether there is anything.
+    async fn catch_up(&mut self, number: usize) -> Result<bool> {
+        match self.hot.events(number, Some(self.places[number].position), BATCH).await {
+            Ok(news) => {
+                self.keep(number, news);
+                Ok(!self.news.is_empty())
             }
-            self.cursors[number] = cursor;
-            for event in news {
-                // One that takes up here needs the positions of all partitions.
-                let mut at = self.cursors.clone();
-                at[number].clone_from(&event.cursor);
-                self.news.push_back(Event { cursor: at.join(","), ..event });
-            }
+            Err(error) if error.is_transient() => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(!self.news.is_empty())
+    }
+
+    fn keep(&mut self, number: usize, news: News) {
+        self.places[number] = Place::at(news.end());
+        let gap = news.gap();
+        let happened = gap.into_iter().chain(news.events).map(|it| (number, Arc::new(it)));
+        self.news.extend(happened);
+    }
+
+    fn tell(&mut self, number: usize, happened: &Happened) -> Event {
+        self.told[number] = happened.position;
+        let Happened { kind, page, edits, at, .. } = happened;
+        Event { cursor: self.cursor(), kind: *kind, page: page.clone(), edits: *edits, at: *at }
     }
 }
 
-fn is_cursor(text: &str) -> bool {
-    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok();
-    text.split_once('-').is_some_and(|(time, number)| is_number(time) && is_number(number))
+/// One for each partition.
+fn positions(cursor: &str, partitions: usize) -> Result<Vec<Position>> {
+    let positions: Option<Vec<_>> = cursor.split(',').map(Position::parse).collect();
+    positions.filter(|it| it.len() == partitions).ok_or_else(|| {
+        let shown: String = cursor.chars().take(60).collect();
+        let oldest = vec![Position::OLDEST.to_string(); partitions].join(",");
+        Error::invalid(format!(
+            "{shown:?} is not a position among these events: the id of one is, and {oldest}"
+        ))
+    })
 }

@@ -353,31 +353,8 @@ async fn a_watch_goes_on_from_any_cursor_without_gap_or_repeat() {
             for watch in [&mut fresh, &mut resumed] {
                 assert_eq!(events(watch, 1).await[0].page, "new", "{on}");
             }
-            // What is no cursor is none, and no error later on.
-            for odd in ["", "x", "1", "99999999999999999999-0", "1-2-3", "-", "0-0,0-0"] {
-                let mut watch = space.hot.watch(Some(odd)).await.unwrap();
-                let page = format!("odd {odd}");
-                space.fill(std::slice::from_ref(&page), 2).await;
-                assert_eq!(events(&mut watch, 1).await[0].page, page, "{on}");
-            }
         }
     }
-}
-
-/// A process that is new knows nothing of the events of the last one, and its own come
-/// after them: a client that was there before misses none.
-#[tokio::test]
-async fn a_cursor_from_before_a_restart_misses_nothing() {
-    let before = Space::memory(|_| {}).await;
-    let pages: Vec<_> = (0..50).map(|i| format!("p{i}")).collect();
-    before.fill(&pages, 2).await;
-    let mut watch = before.hot.watch(Some("0-0")).await.unwrap();
-    let cursor = events(&mut watch, 50).await.pop().unwrap().cursor;
-    let after = Space::memory(|_| {}).await;
-    after.clock.advance_ms(1000);
-    let mut watch = after.hot.watch(Some(&cursor)).await.unwrap();
-    after.fill(&["new".to_owned()], 2).await;
-    assert_eq!(events(&mut watch, 1).await[0].page, "new");
 }
 
 /// More happens than is kept: who was away for it is told so, once, and goes on with the

@@ -12,6 +12,7 @@ mod hot;
 mod hot_audit;
 mod hot_bounds;
 mod hot_differential;
+mod hot_events;
 mod hot_flaws;
 mod hot_memory;
 mod hot_outage;

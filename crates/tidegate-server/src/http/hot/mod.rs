@@ -13,7 +13,6 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 pub(crate) use self::bulk::is_bulk;
-pub(crate) use self::events::Endless;
 use super::App;
 use super::extract::Call;
 use super::limits::Answered;

@@ -1,15 +1,19 @@
 //! What happened, in a ring.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use super::page::NAME;
 use super::{ALLOCATION, MAX_EVENTS};
 use crate::clock::Timestamp;
-use crate::hot::edit::{Event, EventKind};
+use crate::hot::edit::EventKind;
+use crate::hot::position::{AHEAD_MS, Happened, News, Position, Standing};
 
 #[derive(Debug)]
 struct Told {
+    /// Of the position.
+    ms: u64,
     number: u64,
     kind: EventKind,
     page: Arc<str>,
@@ -17,12 +21,15 @@ struct Told {
     at_ms: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Events {
     ring: VecDeque<Told>,
-    number: u64,
+    /// A process that is started again has another.
+    life: u64,
+    /// Of the latest position.
+    last: (u64, u64),
     /// The latest that is no longer there.
-    forgotten: u64,
+    forgotten: (u64, u64),
     bytes: usize,
 }
 
@@ -31,47 +38,64 @@ fn bytes_of(page: &str) -> usize {
 }
 
 impl Events {
-    pub(super) fn tell(&mut self, now_ms: u64, kind: EventKind, page: Arc<str>, edits: u64) {
-        // By the time, so that a process that is started again goes on from there.
-        self.number = now_ms.max(self.number + 1);
+    pub(super) fn new() -> Self {
+        // Never 0, which is the life of none.
+        let life = RandomState::new().hash_one("events") >> 16 | 1;
+        Self { ring: VecDeque::new(), life, last: (0, 0), forgotten: (0, 0), bytes: 0 }
+    }
+
+    /// Notes what happened at `now_ms`, the time that decides, while the clock says `clock_ms`.
+    /// Positions go by the clock, so that none is ahead of it, whatever the rate.
+    pub(super) fn tell(&mut self, clock_ms: u64, now_ms: u64, kind: EventKind, page: Arc<str>, edits: u64) {
+        self.last = if clock_ms > self.last.0 { (clock_ms, 0) } else { (self.last.0, self.last.1 + 1) };
         if self.ring.len() >= MAX_EVENTS
             && let Some(oldest) = self.ring.pop_front()
         {
-            self.forgotten = oldest.number;
+            self.forgotten = (oldest.ms, oldest.number);
             self.bytes -= bytes_of(&oldest.page);
         }
         self.bytes += bytes_of(&page);
-        self.ring.push_back(Told { number: self.number, kind, page, edits, at_ms: now_ms });
+        let (ms, number) = self.last;
+        self.ring.push_back(Told { ms, number, kind, page, edits, at_ms: now_ms });
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Events after `cursor`, or none and the latest cursor if it is not given; and
-    /// whether some between are gone.
-    pub(super) fn after(&self, cursor: Option<&str>, limit: usize) -> (Vec<Event>, String, bool) {
-        let Some(cursor) = cursor else { return (Vec::new(), named(self.number), false) };
-        let after = cursor.split('-').next().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let start = self.ring.partition_point(|it| it.number <= after);
-        let event = |it: &Told| Event {
-            cursor: named(it.number),
+    fn position(&self, (ms, number): (u64, u64)) -> Position {
+        Position { life: self.life, ms, number }
+    }
+
+    /// What happened after a position, or none of it and the latest position.
+    pub(super) fn after(&self, clock_ms: u64, position: Option<Position>, limit: usize) -> News {
+        let Some(given) = position else {
+            return News { standing: Standing::Known, from: self.position(self.last), events: Vec::new() };
+        };
+        let (standing, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS
+        {
+            (Standing::Impossible, self.last)
+        } else if given == Position::OLDEST {
+            (Standing::Known, given.order())
+        } else if given.life != self.life || given.order() < self.forgotten {
+            (Standing::Missed, self.forgotten)
+        } else {
+            (Standing::Known, given.order())
+        };
+        let start = self.ring.partition_point(|it| (it.ms, it.number) <= from);
+        let happened = |it: &Told| Happened {
+            position: self.position((it.ms, it.number)),
             kind: it.kind,
             page: it.page.to_string(),
             edits: it.edits,
             at: Timestamp::from_millis(it.at_ms),
         };
-        let news: Vec<_> = self.ring.range(start..).take(limit).map(event).collect();
-        let last = news.last().map_or_else(|| named(after), |event| event.cursor.clone());
-        (news, last, after < self.forgotten)
+        let events = self.ring.range(start..).take(limit).map(happened).collect();
+        News { standing, from: self.position(from), events }
     }
 
     #[cfg(test)]
     pub(super) fn recount(&self) -> usize {
         self.ring.iter().map(|it| bytes_of(&it.page)).sum()
     }
-}
-
-fn named(number: u64) -> String {
-    format!("{number}-0")
 }

@@ -6,8 +6,9 @@ use super::Partition;
 use super::member::Member;
 use super::page::{Page, rank};
 use crate::clock::Timestamp;
-use crate::hot::edit::{EditRef, Event, HotPage, Stats};
+use crate::hot::edit::{EditRef, HotPage, Stats};
 use crate::hot::options::{HOUR_MS, SPIKE_MS};
+use crate::hot::position::{News, Position};
 
 impl Partition {
     /// Pages there are, of which some may be over.
@@ -117,9 +118,8 @@ impl Partition {
         page.members().iter().filter(asked).map(reference).collect()
     }
 
-    /// Events after `cursor`, or none and the latest cursor if it is not given; and
-    /// whether some between are gone.
-    pub(in crate::hot) fn events(&self, cursor: Option<&str>, limit: usize) -> (Vec<Event>, String, bool) {
-        self.events.after(cursor, limit)
+    /// What happened after a position, or the latest position.
+    pub(in crate::hot) fn events(&self, clock_ms: u64, after: Option<Position>, limit: usize) -> News {
+        self.events.after(clock_ms, after, limit)
     }
 }
