@@ -1,7 +1,7 @@
 //! A decision as JSON: the same for one limit and for several.
 
 use serde::{Serialize, Serializer};
-use tidegate::limit::{AllDecision, Decision, Receipt, headers};
+use tidegate::limit::{AllDecision, Decision, Limit, ReceiptText, headers};
 use tidegate::{Cost, Key};
 
 /// What a take or a peek answers.
@@ -25,7 +25,7 @@ pub struct Answer<'a> {
     #[serde(flatten)]
     chance: Option<Chance>,
     #[serde(serialize_with = "as_text")]
-    receipt: Option<Receipt>,
+    receipt: Option<ReceiptText>,
     source: &'static str,
 }
 
@@ -47,7 +47,7 @@ struct Chance {
     is_allowed: bool,
 }
 
-fn as_text<S: Serializer>(receipt: &Option<Receipt>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(receipt: &Option<ReceiptText>, serializer: S) -> Result<S::Ok, S::Error> {
     match receipt {
         Some(receipt) => serializer.collect_str(receipt),
         None => serializer.serialize_none(),
@@ -68,7 +68,7 @@ impl<'a> Problem<'a> {
 
 impl<'a> Answer<'a> {
     /// The answer to a peek, or to a take that was admitted.
-    pub fn plain(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
+    pub fn plain(limit: &'a Limit, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
         let quota = decision.quota();
         let wait = decision.wait();
         let (outcome, rejected, chance) = match decision {
@@ -82,7 +82,7 @@ impl<'a> Answer<'a> {
         Self {
             problem: None,
             outcome,
-            limit,
+            limit: limit.name().as_str(),
             key: subject(key),
             cost: cost.get(),
             capacity: quota.capacity,
@@ -92,17 +92,18 @@ impl<'a> Answer<'a> {
             retry_after_ms: rejected.then(|| wait.map(|wait| wait.retry_after_ms)),
             remaining_after_waiting: rejected.then(|| wait.map(|wait| wait.remaining_after_waiting)),
             chance,
-            receipt: decision.receipt(),
+            receipt: decision.receipt().and_then(|receipt| limit.receipt_text(key, receipt)),
             source: decision.source().as_str(),
         }
     }
 
     /// The answer to a take: a problem if it was refused.
-    pub fn to_take(limit: &'a str, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
+    pub fn to_take(limit: &'a Limit, key: Key<'a>, cost: Cost, decision: &Decision) -> Self {
         let plain = Self::plain(limit, key, cost, decision);
         if decision.is_admitted() {
             return plain;
         }
+        let limit = limit.name().as_str();
         let detail = headers::detail(limit, cost.get(), decision);
         Self { problem: Some(Problem::quota_exceeded(detail, vec![limit])), ..plain }
     }
@@ -131,13 +132,14 @@ pub struct AllAnswer<'a> {
 }
 
 impl<'a> AllAnswer<'a> {
-    /// The answer: a problem if one refused. `cost` tells what was asked of a limit.
-    pub fn new(key: Key<'a>, decision: &'a AllDecision, cost: impl Fn(&str) -> Cost) -> Self {
+    /// The answer: a problem if one refused. `asked` is what was asked of each limit.
+    pub fn new(key: Key<'a>, decision: &'a AllDecision, asked: &[(&'a Limit, Cost)]) -> Self {
+        let of = |name: &str| asked.iter().find(|(limit, _)| limit.name().as_str() == name);
+        let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);
         let said = |(name, decision): (&'a tidegate::Name, &Decision)| {
-            let name = name.as_str();
-            Answer::plain(name, key, cost(name), decision)
+            of(name.as_str()).map(|(limit, cost)| Answer::plain(limit, key, *cost, decision))
         };
-        let limits = decision.decisions().map(said).collect();
+        let limits = decision.decisions().filter_map(said).collect();
         let plain =
             Self { problem: None, outcome: "admitted", key: subject(key), retry_after_ms: None, limits };
         if decision.is_admitted() {

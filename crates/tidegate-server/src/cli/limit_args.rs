@@ -137,12 +137,41 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// See the keys that have a rate of their own, the first to end first
+    #[command(after_help = OVERRIDES_EXAMPLES)]
+    Overrides {
+        #[command(flatten)]
+        page: PageOf,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// See what is held and neither committed nor released, the first to end first
+    #[command(after_help = RESERVATIONS_EXAMPLES)]
+    Reservations {
+        #[command(flatten)]
+        page: PageOf,
+        #[command(flatten)]
+        target: Target,
+    },
     /// See the limits and their numbers
     #[command(after_help = LIST_EXAMPLES)]
     List {
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// A limit, and a part of a list.
+#[derive(Debug, Args)]
+pub(super) struct PageOf {
+    /// The limit's name
+    pub(super) limit: String,
+    /// How many at most
+    #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
+    pub(super) count: usize,
+    /// Where to go on, as the page before told it
+    #[arg(long)]
+    pub(super) cursor: Option<String>,
 }
 
 /// A limit and whose.
@@ -217,6 +246,8 @@ impl LimitCommand {
             | Self::Commit { target, .. }
             | Self::Release { target, .. }
             | Self::Reservation { target, .. }
+            | Self::Overrides { target, .. }
+            | Self::Reservations { target, .. }
             | Self::List { target } => target,
         }
     }
@@ -243,7 +274,7 @@ Example:
 
 const REFUND_EXAMPLES: &str = "\
 Example:
-  tidegate limit refund api user_123 191439518785-0-1-1993543933";
+  tidegate limit refund api user_123 191439518785-0-1-5f0c8d21b7e3a94c";
 
 const RESET_EXAMPLES: &str = "\
 Example:
@@ -286,6 +317,14 @@ Exit codes: 0 there is one, 1 there is none, 2 wrong usage or no answer.
 
 Example:
   tidegate limit reservation api user_123 order-4711 --json";
+
+const OVERRIDES_EXAMPLES: &str = "\
+Example:
+  tidegate limit overrides api --limit 20";
+
+const RESERVATIONS_EXAMPLES: &str = "\
+Example:
+  tidegate limit reservations api --json";
 
 const LIST_EXAMPLES: &str = "\
 Example:

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::limit_args::{LimitCommand, Subject, Whose};
+use super::limit_args::{LimitCommand, PageOf, Subject, Whose};
 
 /// A request, to a server or to a router of our own.
 pub(super) struct Asked {
@@ -52,6 +52,8 @@ impl Asked {
             }
             LimitCommand::Release { subject, id, .. } => (Method::DELETE, reservation_of(subject, id), None),
             LimitCommand::Reservation { subject, id, .. } => (Method::GET, reservation_of(subject, id), None),
+            LimitCommand::Overrides { page, .. } => (Method::GET, page_of(page, "overrides"), None),
+            LimitCommand::Reservations { page, .. } => (Method::GET, page_of(page, "reservations"), None),
             LimitCommand::List { .. } => (Method::GET, "/v1/limits".to_owned(), None),
         };
         Self::new(method, path, body)
@@ -80,6 +82,11 @@ fn path_of(Subject { limit, whose }: &Subject) -> String {
         Some(key) => format!("/v1/limits/{limit}/keys/{}", encoded(key)),
         None => format!("/v1/limits/{limit}/everyone"),
     }
+}
+
+fn page_of(PageOf { limit, count, cursor }: &PageOf, what: &str) -> String {
+    let cursor = cursor.as_ref().map(|cursor| format!("&cursor={}", encoded(cursor))).unwrap_or_default();
+    format!("/v1/limits/{}/{what}?limit={count}{cursor}", encoded(limit))
 }
 
 fn override_of(subject: &Subject) -> String {

@@ -41,6 +41,13 @@ struct Members {
     window_size_seconds: Option<u64>,
     #[serde(default)]
     limits: Vec<Members>,
+    key: Option<String>,
+    id: Option<String>,
+    #[serde(default)]
+    overrides: Vec<Members>,
+    #[serde(default)]
+    reservations: Vec<Members>,
+    next: Option<String>,
 }
 
 impl Told {
@@ -93,6 +100,13 @@ impl Told {
         let told = self.members()?;
         Ok(match command {
             LimitCommand::List { .. } => told.limits.iter().map(row).collect::<Vec<_>>().join("\n"),
+            LimitCommand::Overrides { .. } => page(&told, "overrides", &told.overrides, |row| {
+                format!("{} for another {}", row.rate.as_deref().unwrap_or_default(), time(row.lasting_ms))
+            }),
+            LimitCommand::Reservations { .. } => page(&told, "reservations", &told.reservations, |row| {
+                let (id, cost) = (row.id.as_deref().unwrap_or_default(), row.cost.unwrap_or_default());
+                format!("{id}, {cost} for another {}", time(row.expires_in_ms))
+            }),
             LimitCommand::Refund { .. } => match told.refunded.unwrap_or_default() {
                 0 => "nothing was given back: the charge no longer counts".to_owned(),
                 refunded => format!("{refunded} given back"),
@@ -162,6 +176,18 @@ fn reservation(state: &str, told: &Members) -> String {
         text += &format!(", for another {}", time(told.expires_in_ms));
     }
     text
+}
+
+/// A line for each, by its key, and where it goes on.
+fn page(told: &Members, what: &str, rows: &[Members], row: impl Fn(&Members) -> String) -> String {
+    let line = |it: &Members| format!("{}: {}", it.key.as_deref().unwrap_or("(everyone)"), row(it));
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    match &told.next {
+        Some(next) => lines.push(format!("more: --cursor {next}")),
+        None if lines.is_empty() => lines.push(format!("no {what}")),
+        None => {}
+    }
+    lines.join("\n")
 }
 
 fn row(told: &Members) -> String {

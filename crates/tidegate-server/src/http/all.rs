@@ -2,7 +2,7 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use tidegate::limit::AllDecision;
+use tidegate::limit::{AllDecision, Limit};
 use tidegate::{Cost, Key};
 
 use super::ask::TakeAll;
@@ -21,15 +21,11 @@ pub(super) async fn take_all(call: Call, sent: Sent) -> Answered {
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let key = ask.key()?;
     let decision = app.gate().take_all(key, &limits).await?;
-    let cost = |name: &str| {
-        let asked = limits.iter().find(|(limit, _)| limit.name().as_str() == name);
-        asked.map_or(Cost::ONE, |(_, cost)| *cost)
-    };
-    Ok(answer(key, &decision, cost))
+    Ok(answer(key, &decision, &limits))
 }
 
-fn answer(key: Key<'_>, decision: &AllDecision, cost: impl Fn(&str) -> Cost) -> Response {
-    let body = AllAnswer::new(key, decision, cost).to_json();
+fn answer(key: Key<'_>, decision: &AllDecision, limits: &[(&Limit, Cost)]) -> Response {
+    let body = AllAnswer::new(key, decision, limits).to_json();
     let (status, media_type) = match decision.is_admitted() {
         true => (StatusCode::OK, JSON),
         false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use tidegate::bounds::MAX_COUNT;
-use tidegate::limit::Receipt;
 use tidegate::{Cost, Key, Rate};
 
 use super::problem::Problem;
@@ -122,8 +121,8 @@ impl Refund<'_> {
         self.key.key()
     }
 
-    pub(crate) fn receipt(&self) -> Result<Receipt, Problem> {
-        Ok(self.receipt.parse()?)
+    pub(crate) fn receipt(&self) -> &str {
+        &self.receipt
     }
 }
 

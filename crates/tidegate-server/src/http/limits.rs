@@ -89,7 +89,8 @@ pub(super) async fn refund(call: Call<String>, sent: Sent) -> Answered {
     let _timed = call.timed(Operation::Refund);
     let served = call.app.limit(&call.path)?;
     let ask: Refund<'_> = sent.parse()?;
-    let (receipt, key) = (ask.receipt()?, ask.key()?);
+    let key = ask.key()?;
+    let receipt = served.limit.read_receipt(key, ask.receipt())?;
     let refunded = served.limit.refund(key, receipt).await?;
     Ok(json(StatusCode::OK, &Refunded { refunded }))
 }

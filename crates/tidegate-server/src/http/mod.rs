@@ -10,6 +10,7 @@
 //! | `PUT`, `GET`, `DELETE …/keys/{key}/override` | a key's own rate, for a while |
 //! | `PUT`, `GET …/keys/{key}/reservations/{id}` | `{"cost":3,"lasting_ms":30000}`: 201 held, 429 not |
 //! | `POST …/reservations/{id}/commit`, `DELETE …/{id}` | spends it, or gives it back |
+//! | `GET /v1/limits/{limit}/overrides`, `…/reservations` | those of all keys, page by page |
 //! | `GET /v1/limits` | the limits and their numbers |
 //! | `POST /v1/hot/{space}/edits` | one edit as JSON, or one per line as NDJSON |
 //! | `GET /v1/hot/{space}?limit=20` | the hottest pages |
@@ -40,6 +41,7 @@ mod extract;
 mod hot;
 mod limits;
 mod list;
+mod listing;
 mod metrics;
 mod overrides;
 mod path;
@@ -201,6 +203,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/limits/take", post(all::take_all))
         // No router matches an empty key; it deserves a better answer than 404.
         .route("/v1/limits/{limit}/keys/", get(limits::no_key).delete(limits::no_key))
+        .route("/v1/limits/{limit}/overrides", get(listing::overrides))
+        .route("/v1/limits/{limit}/reservations", get(listing::reservations))
         .route("/v1/limits", get(list::list))
         .route("/metrics", get(probes::metrics))
         .route("/healthz", get(probes::healthz))

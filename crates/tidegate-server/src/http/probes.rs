@@ -23,6 +23,8 @@ PUT    /v1/limits/{limit}/keys/{key}/reservations/{id}     {\"cost\":3,\"lasting
 GET    /v1/limits/{limit}/keys/{key}/reservations/{id}
 POST   /v1/limits/{limit}/keys/{key}/reservations/{id}/commit
 DELETE /v1/limits/{limit}/keys/{key}/reservations/{id}
+GET    /v1/limits/{limit}/overrides?limit=100
+GET    /v1/limits/{limit}/reservations?limit=100
 GET    /v1/limits
 POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
 GET    /v1/hot/{space}?limit=20

@@ -31,7 +31,7 @@ impl Served {
 
     /// To a take: 200 or 429.
     pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
-        let answer = Answer::to_take(self.limit.name().as_str(), key, cost, decision);
+        let answer = Answer::to_take(&self.limit, key, cost, decision);
         let (status, media_type) = match decision.is_admitted() {
             true => (StatusCode::OK, JSON),
             false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
@@ -46,7 +46,7 @@ impl Served {
 
     /// To a peek: it has been answered, whatever the outcome.
     pub(super) fn to_peek(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
-        let answer = Answer::plain(self.limit.name().as_str(), key, cost, decision);
+        let answer = Answer::plain(&self.limit, key, cost, decision);
         let mut response = respond(StatusCode::OK, JSON, answer.to_json());
         self.fields(response.headers_mut(), decision);
         response

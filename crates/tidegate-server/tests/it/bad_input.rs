@@ -68,7 +68,10 @@ async fn refunds_are_checked() {
     let f = fixture().await;
     for (body, detail) in [
         (r#"{"key":"a"}"#, "missing field `receipt`"),
-        (r#"{"key":"a","receipt":"x"}"#, "\"x\" is not a receipt: send back the one a take answered"),
+        (
+            r#"{"key":"a","receipt":"x"}"#,
+            "\"x\" is not a receipt of this key and limit: send back the one a take answered",
+        ),
         (r#"{"key":"","receipt":"1-0-1-5"}"#, "a key must not be empty"),
         (r#"{"key":"a","receipt":"1-0-1-5","cost":1}"#, "unknown field `cost`"),
     ] {

@@ -101,7 +101,8 @@ impl Server {
         run(command)
     }
 
-    fn limit(&self, args: &[&str]) -> (i32, String, String) {
+    /// `tidegate limit`, against it.
+    pub(crate) fn limit(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = tidegate(&["limit"]);
         command.args(args).args(["--server", &self.url]);
         run(command)
@@ -401,7 +402,9 @@ fn a_store_can_be_asked_directly() {
     assert_eq!(direct(&["take", "api", "u", "--cost", "301", "--rate", "10/s"]).0, 0);
     assert_eq!(direct(&["peek", "api", "u"]).1, "admitted: 300 of 300 left\n");
     assert_eq!(direct(&["reset", "api", "u"]).1, "reset\n");
-    assert_eq!(direct(&["refund", "api", "u", "1-0-1-5"]).0, 0);
+    let (code, _, err) = direct(&["refund", "api", "u", "1-0-1-5"]);
+    assert_eq!(code, 2);
+    assert!(err.starts_with("tidegate: \"1-0-1-5\" is not a receipt of this key and limit"), "{err}");
     assert_eq!(
         direct(&["take", "nope", "u"]),
         (2, "".into(), "tidegate: there is no limit \"nope\"; known are: api\n".into())

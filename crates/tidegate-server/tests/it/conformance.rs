@@ -7,12 +7,12 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
 use tidegate::limit::{
-    Admitted, Algorithm, Decision, LimitOptions, Override, Quota, Receipt, Rejected, Source, Suppression,
-    Wait,
+    Admitted, Algorithm, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected, Source,
+    Suppression, Wait,
 };
 use tidegate::random::Random;
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit};
+use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit, key_of};
 use tidegate::{Error, Key, Rate, Result, Tidegate, limit_conformance};
 use tidegate_server::http::App;
 
@@ -32,18 +32,19 @@ impl Kit for OverHttp {
             gate.limit(name, *algorithm, LimitOptions::default()).unwrap()
         };
         let limits: Vec<_> = limits.iter().map(open).collect();
-        Server(App::new(gate, limits))
+        Server(App::new(gate, limits.clone()), limits)
     }
 }
 
 #[derive(Clone)]
-struct Server(App);
+struct Server(App, Vec<Limit>);
 
 impl Gate for Server {
     type Face = Client;
 
     fn limit(&self, name: &str) -> Client {
-        Client { app: self.0.clone(), limit: name.to_owned() }
+        let limit = self.1.iter().find(|limit| limit.name().as_str() == name).unwrap().clone();
+        Client { app: self.0.clone(), name: name.to_owned(), limit }
     }
 
     async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
@@ -56,7 +57,10 @@ impl Gate for Server {
             .as_array()
             .unwrap()
             .iter()
-            .map(|said| (said["limit"].as_str().unwrap().to_owned(), decision(said)))
+            .map(|said| {
+                let name = said["limit"].as_str().unwrap();
+                (name.to_owned(), decision(said, &Gate::limit(self, name).limit, key))
+            })
             .collect();
         let members = |of: fn(&str, &Quota) -> String| {
             let members = said.iter().map(|(limit, decision)| of(limit, decision.quota()));
@@ -79,26 +83,28 @@ impl Gate for Server {
 #[derive(Clone)]
 struct Client {
     app: App,
-    limit: String,
+    name: String,
+    /// What reads and writes receipts.
+    limit: Limit,
 }
 
 impl Client {
     async fn post(&self, what: &str, body: Value) -> Answer {
-        call(&self.app, "POST", &format!("/v1/limits/{}/{what}", self.limit), &body.to_string()).await
+        call(&self.app, "POST", &format!("/v1/limits/{}/{what}", self.name), &body.to_string()).await
     }
 
     async fn with_key(&self, method: &str, key: &str, what: &str, body: &str) -> Answer {
         let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let subject = if key == EVERYONE { "everyone".to_owned() } else { format!("keys/{encoded}") };
-        call(&self.app, method, &format!("/v1/limits/{}/{subject}{what}", self.limit), body).await
+        call(&self.app, method, &format!("/v1/limits/{}/{subject}{what}", self.name), body).await
     }
 
     /// The decision in an answer, and its header fields.
-    fn decision(&self, answer: &Answer) -> Result<Decision> {
-        let decision = decision(&checked(answer)?);
+    fn decision(&self, answer: &Answer, key: &str) -> Result<Decision> {
+        let decision = decision(&checked(answer)?, &self.limit, key);
         let quota = decision.quota();
-        assert_eq!(answer.header("ratelimit"), Some(&*ratelimit(&self.limit, quota)));
-        assert_eq!(answer.header("ratelimit-policy"), Some(&*policy(&self.limit, quota)));
+        assert_eq!(answer.header("ratelimit"), Some(&*ratelimit(&self.name, quota)));
+        assert_eq!(answer.header("ratelimit-policy"), Some(&*policy(&self.name, quota)));
         Ok(decision)
     }
 }
@@ -110,7 +116,7 @@ impl Face for Client {
             body["rate"] = rate.to_string().into();
         }
         let answer = self.post("take", body).await;
-        let decision = self.decision(&answer)?;
+        let decision = self.decision(&answer, key)?;
         assert_eq!(answer.status, status(decision.is_admitted()));
         let seconds = decision.wait().map(|wait| wait.retry_after_ms.div_ceil(1000).to_string());
         assert_eq!(answer.header("retry-after"), seconds.as_deref());
@@ -121,13 +127,16 @@ impl Face for Client {
         // One is what is meant without it.
         let cost = if cost == 1 { String::new() } else { format!("?cost={cost}") };
         let answer = self.with_key("GET", key, &cost, "").await;
-        let decision = self.decision(&answer)?;
+        let decision = self.decision(&answer, key)?;
         assert_eq!(answer.status, StatusCode::OK);
         Ok(decision)
     }
 
     async fn refund(&self, key: &str, receipt: Receipt) -> Result<u64> {
-        let answer = self.post("refund", with_subject(key, json!({"receipt": receipt.to_string()}))).await;
+        // Nobody can ask for what is of another key.
+        let Some(text) = self.limit.receipt_text(key_of(key)?, receipt) else { return Ok(0) };
+        let text = text.to_string();
+        let answer = self.post("refund", with_subject(key, json!({"receipt": text}))).await;
         Ok(checked(&answer)?["refunded"].as_u64().unwrap())
     }
 
@@ -202,7 +211,7 @@ fn any_error() -> Error {
     Key::new("").unwrap_err()
 }
 
-fn decision(body: &Value) -> Decision {
+fn decision(body: &Value, limit: &Limit, key: &str) -> Decision {
     let number = |field: &str| body[field].as_u64();
     let quota = Quota {
         capacity: number("capacity").unwrap(),
@@ -214,7 +223,8 @@ fn decision(body: &Value) -> Decision {
     let source = Source::Store;
     match body["outcome"].as_str().unwrap() {
         "admitted" => {
-            let receipt = body["receipt"].as_str().map(|text| text.parse().unwrap());
+            let read = |text| limit.read_receipt(key_of(key).unwrap(), text).unwrap();
+            let receipt = body["receipt"].as_str().map(read);
             Decision::Admitted(Admitted { receipt, quota, source, read_at: None })
         }
         "rejected" => {

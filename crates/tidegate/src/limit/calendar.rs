@@ -7,7 +7,7 @@
 use compact_str::{CompactString, format_compact};
 
 use super::algorithm::{Ask, Terms};
-use super::decision::Receipt;
+use super::receipt::Receipt;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, Rate, Window};

@@ -1,10 +1,8 @@
 //! What a limit answers.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use super::receipt::Receipt;
 
 /// The answer to a take or a peek.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -160,78 +158,6 @@ impl Decision {
         match self {
             Self::Admitted(_) | Self::Suppressed(_) => None,
             Self::Rejected(rejected) => rejected.wait,
-        }
-    }
-}
-
-/// Proof of one charge to one key: refunding it gives back that charge, once,
-/// and never another. As text it is opaque: keep it, send it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Receipt {
-    /// The bucket, and which of the key's lives it was charged in.
-    pub(super) bucket: u64,
-    /// How much had been charged to the bucket before: no two charges share it.
-    pub(super) offset: u64,
-    pub(super) cost: u64,
-    /// A hash of whom it was charged to.
-    pub(super) subject: u32,
-}
-
-impl Receipt {
-    /// What was charged.
-    pub fn cost(&self) -> u64 {
-        self.cost
-    }
-}
-
-impl fmt::Display for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}-{}", self.bucket, self.offset, self.cost, self.subject)
-    }
-}
-
-impl FromStr for Receipt {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parse = || {
-            let mut numbers = text.split('-').map(|part| {
-                let plain = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-                part.parse::<u64>().ok().filter(|n| plain && *n <= crate::bounds::MAX_COUNT)
-            });
-            let receipt = Self {
-                bucket: numbers.next()??,
-                offset: numbers.next()??,
-                cost: numbers.next()??,
-                subject: u32::try_from(numbers.next()??).ok()?,
-            };
-            (numbers.next().is_none() && receipt.cost > 0).then_some(receipt)
-        };
-        parse().ok_or_else(|| {
-            Error::invalid(format!("{text:?} is not a receipt: send back the one a take answered"))
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn receipts_survive_being_text() {
-        let receipt = Receipt { bucket: 12, offset: 0, cost: 7, subject: u32::MAX };
-        assert_eq!(receipt.to_string().parse::<Receipt>().unwrap(), receipt);
-        for bad in [
-            "",
-            "1-2-3",
-            "1-2-0-4",
-            "1-2-3-4-5",
-            "+1-2-3-4",
-            "1-2-9007199254740992-4",
-            "1-2-3-4294967296",
-            "a-b-c-d",
-        ] {
-            assert!(bad.parse::<Receipt>().is_err(), "{bad}");
         }
     }
 }

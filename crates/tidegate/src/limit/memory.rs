@@ -6,23 +6,25 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::WhenFull;
 use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
-use super::hold::At;
+use super::decision::{Decision, Quota, Rejected, Source, Wait};
+use super::listing::Index;
 use super::overrides::{Overridden, Override};
-use super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
+use super::receipt::{Receipt, ReceiptText};
+use super::reservation::Book;
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
 use super::token::Token;
 use super::verdict::Verdict;
-use super::{LimitOptions, WhenFull, no_reservations};
 use crate::bounds::{Cost, Rate};
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
+use crate::store::Secret;
 use crate::store::memory::{Lookup, Swept, Table, Tally};
 
 /// A limit in this process. Clones share their state.
@@ -53,9 +55,13 @@ pub(super) struct Shared {
     when_full: WhenFull,
     engine: Engine,
     overrides: Table<Overridden>,
+    overrides_by_end: Index,
     reservations: Table<Book>,
+    pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
     beyond: Beyond,
+    /// What receipts in text are checked by.
+    secret: Secret,
 }
 
 /// What counts, by algorithm: a closed enum, so that nothing is boxed.
@@ -129,6 +135,13 @@ macro_rules! with {
     };
 }
 
+// Behind the macro, which they use.
+mod all;
+mod listing;
+mod reservations;
+
+pub(super) use self::all::{Part, take_all};
+
 impl InProcess {
     /// How many keys are kept unless something else is asked for.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -169,8 +182,11 @@ impl InProcess {
                 when_full,
                 engine,
                 overrides,
+                overrides_by_end: Index::default(),
                 reservations,
+                pending_by_deadline: Index::default(),
                 beyond,
+                secret: Secret::random(),
             }),
         }
     }
@@ -306,6 +322,25 @@ impl InProcess {
         })
     }
 
+    /// A receipt of `key` as text, to be read by this limit; none if it is not of this key.
+    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        let is_of_key = receipt.subject == self.subject(key);
+        is_of_key.then(|| receipt.to_text(self.shared.secret, "", key.as_str()))
+    }
+
+    /// The receipt of `key` that a text is; an error if it is none, or was made up.
+    pub fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        ReceiptText::read(text, self.shared.secret, "", key.as_str(), self.subject(key))
+    }
+
+    /// What receipts of a key have of it.
+    fn subject(&self, key: Key<'_>) -> u32 {
+        let now_ms = self.shared.clock.now().as_millis();
+        with!(&self.shared.engine, counted => {
+            counted.table.subject(&counted.rule.entry(key.as_str(), now_ms))
+        })
+    }
+
     /// Forgets what `key` has used; receipts and reservations from before are void.
     pub fn reset(&self, key: Key<'_>) -> Result<()> {
         let Shared { clock, engine, reservations, .. } = &*self.shared;
@@ -333,11 +368,14 @@ impl InProcess {
 
     /// Judges `key` by `rate` instead of the configured one for a while.
     pub fn set_override(&self, key: Key<'_>, rate: Rate, lasting: Duration) -> Result<Override> {
-        let Shared { algorithm, clock, overrides, .. } = &*self.shared;
+        let Shared { algorithm, clock, overrides, overrides_by_end, .. } = &*self.shared;
         let new = Override::new(rate, lasting)?;
         let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
+        overrides_by_end.sweep(now.as_millis());
         let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+            let before_ms = found.until_ms();
             *found = Overridden::from_now(now, terms, new);
+            overrides_by_end.moved(key.as_str(), before_ms, found.until_ms());
             ((), true)
         };
         match overrides.upsert(key.as_str(), now, &(), set) {
@@ -354,7 +392,11 @@ impl InProcess {
 
     /// Ends the override of `key`.
     pub fn clear_override(&self, key: Key<'_>) -> Result<()> {
-        self.shared.overrides.get(key.as_str(), |found| *found = Overridden::default());
+        let Shared { overrides, overrides_by_end, .. } = &*self.shared;
+        overrides.get(key.as_str(), |found| {
+            overrides_by_end.moved(key.as_str(), found.until_ms(), 0);
+            *found = Overridden::default();
+        });
         Ok(())
     }
 
@@ -365,74 +407,6 @@ impl InProcess {
 
     pub(super) fn clock(&self) -> &Clock {
         &self.shared.clock
-    }
-
-    /// Does something with the reservations of a key.
-    fn booked<T>(
-        &self,
-        key: Key<'_>,
-        options: &LimitOptions,
-        act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
-    ) -> Result<T> {
-        let Shared { algorithm, clock, engine, reservations, .. } = &*self.shared;
-        let now = clock.now();
-        let ask = self.by_override(key, now, self.plain(1));
-        let LimitOptions { on_lapse, max_reservations, .. } = *options;
-        let terms = reservation::Terms {
-            now_ms: now.as_millis(),
-            remembered_ms: reservation::remembered_ms(algorithm.holding_ms()?),
-            max: max_reservations,
-            on_lapse,
-        };
-        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
-            let done = match engine {
-                Engine::Sliding(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
-                }
-                Engine::Calendar(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
-                }
-                // It has been asked above how long they hold.
-                Engine::Suppressed(_) | Engine::Token(_) => return (None, false),
-            };
-            (Some(done), !book.is_empty())
-        });
-        match found {
-            Lookup::Found(Some(done)) => Ok(done),
-            Lookup::Found(None) => Err(no_reservations(algorithm)),
-            Lookup::Full => {
-                Err(Error::unavailable("there are as many keys with reservations as are allowed"))
-            }
-        }
-    }
-
-    pub(super) fn reserve(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        cost: Cost,
-        lasting: Duration,
-        options: &LimitOptions,
-    ) -> Result<Reserve> {
-        let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
-        self.booked(key, options, |book, holder, terms| {
-            book.reserve(holder, terms, id, cost.get(), lasting_ms)
-        })?
-    }
-
-    pub(super) fn settle(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        what: Settle,
-        options: &LimitOptions,
-    ) -> Result<Option<Reservation>> {
-        reservation::check_id(id)?;
-        self.booked(key, options, |book, holder, terms| match what {
-            Settle::Commit => book.commit(holder, terms, id),
-            Settle::Release => book.release(holder, terms, id),
-            Settle::See => book.see(terms.now_ms, id),
-        })
     }
 
     pub(super) fn window_size_seconds(&self) -> u64 {
@@ -456,6 +430,8 @@ impl InProcess {
         let keys = with!(&self.shared.engine, counted => counted.table.sweep(now, limit, &counted.rule));
         let overrides = self.shared.overrides.sweep(now, limit, &());
         let reservations = self.shared.reservations.sweep(now, limit, &());
+        self.shared.overrides_by_end.sweep(now.as_millis());
+        self.shared.pending_by_deadline.sweep(now.as_millis());
         let looked_at = keys.looked_at.max(overrides.looked_at).max(reservations.looked_at);
         Swept { looked_at, dropped: keys.dropped }
     }
@@ -519,76 +495,4 @@ impl InProcess {
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
     }
-}
-
-/// One limit of a take from several.
-pub(super) struct Part<'a> {
-    pub(super) limit: &'a InProcess,
-    pub(super) ask: Ask,
-}
-
-/// Charges `key` under all of `parts`, or under none; the decision of each, in
-/// order. All states are locked at once, in an order that all callers keep.
-pub(super) fn take_all(parts: &[Part<'_>], key: Key<'_>, now: Timestamp) -> Vec<Decision> {
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
-    let mut decisions = vec![None; parts.len()];
-    descend(parts, &order, key, now, true, &mut decisions);
-    decisions.into_iter().flatten().collect()
-}
-
-/// Judges the first limit of `order`, then the rest with its state still locked;
-/// charges it if all of them fit. Whether they do.
-fn descend(
-    parts: &[Part<'_>],
-    order: &[usize],
-    key: Key<'_>,
-    now: Timestamp,
-    fits_so_far: bool,
-    decisions: &mut [Option<Decision>],
-) -> bool {
-    let Some((index, rest)) = order.split_first() else { return fits_so_far };
-    let Part { limit, ask } = &parts[*index];
-    let ask = limit.by_override(key, now, *ask);
-    with!(&limit.shared.engine, counted => {
-        let Counted { rule, table, overflow } = counted;
-        let now_ms = now.as_millis();
-        let seconds = limit.window_seconds_of(ask.terms);
-        let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
-            // By chance and refused: recorded all the same.
-            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))
-        };
-        let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
-        let entry = rule.entry(key.as_str(), now_ms);
-        let found = table.upsert(&entry, now, rule, |state, subject, tally| {
-            let judged = rule.peek(state, now_ms, ask);
-            let all_fit = go_on(judged.is_admitted());
-            let charged = charge(state, judged.is_admitted(), all_fit);
-            *tally.admitted += u64::from(all_fit);
-            *tally.rejected += u64::from(!all_fit);
-            ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
-        });
-        let (decision, all_fit) = match found {
-            Lookup::Found((verdict, subject, all_fit)) => (verdict.dress(ask.cost, subject, seconds), all_fit),
-            Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
-                go_on(false);
-                limit.count_beyond(false);
-                (limit.no_room(counted, now, ask), false)
-            }
-            Lookup::Full => {
-                let mut state = overflow.lock();
-                let judged = rule.peek(&state, now_ms, ask);
-                let all_fit = go_on(judged.is_admitted());
-                let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
-                limit.count_beyond(all_fit);
-                (verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy), all_fit)
-            }
-        };
-        decisions[*index] = Some(decision);
-        all_fit
-    })
-}
-
-fn records_all<R: Rule>(_: &R) -> bool {
-    R::RECORDS_ALL
 }

@@ -39,10 +39,12 @@ mod hold;
 #[cfg(feature = "tower")]
 pub mod layer;
 mod lease;
+mod listing;
 mod memory;
 mod overrides;
 #[cfg(feature = "tower")]
 mod problem;
+mod receipt;
 mod redis;
 mod reservation;
 mod rule;
@@ -61,13 +63,15 @@ use self::algorithm::Ask;
 pub use self::all::AllDecision;
 pub(crate) use self::all::take_all;
 pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Suppression, Wait};
+pub use self::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease::LeaseOptions;
 use self::lease::{Leases, Taken};
+pub use self::listing::{Cursor, KeyOverride, KeyReservation, MAX_PAGE, Page};
 pub use self::memory::InProcess;
 pub use self::overrides::Override;
+pub use self::receipt::{Receipt, ReceiptText};
 use self::redis::{Hold, OnRedis};
 use self::reservation::Settle;
 pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
@@ -355,6 +359,24 @@ impl Limit {
         }
     }
 
+    /// The overrides of all keys, the first to end first: up to `limit` of them, at most
+    /// [`MAX_PAGE`], from behind `after` on.
+    pub async fn overrides(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyOverride>> {
+        match &self.core.backend {
+            Backend::Memory(in_process) => in_process.overrides(after, limit),
+            Backend::Redis(on_redis) => on_redis.overrides(after, limit).await,
+        }
+    }
+
+    /// The pending reservations of all keys, the first to reach its deadline first: up to
+    /// `limit` of them, at most [`MAX_PAGE`], from behind `after` on.
+    pub async fn reservations(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<KeyReservation>> {
+        match &self.core.backend {
+            Backend::Memory(in_process) => in_process.reservations(after, limit),
+            Backend::Redis(on_redis) => on_redis.reservations(after, limit).await,
+        }
+    }
+
     /// Holds `cost` for `key` under the caller's own `id`, to be
     /// [committed](Self::commit) or [released](Self::release) within `lasting`, which
     /// is at most a window. Sent twice it is held once; the same id with another cost
@@ -432,6 +454,24 @@ impl Limit {
                 self.refresh(key);
                 refunded
             }
+        }
+    }
+
+    /// A receipt of `key` as text, to be read by [`read_receipt`](Self::read_receipt) of
+    /// whoever shares the store. None if it is not of this key, or if this process has never
+    /// reached the store's first partition, which knows what texts are checked by.
+    pub fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.receipt_text(key, receipt),
+            Backend::Redis(limit) => limit.receipt_text(key, receipt),
+        }
+    }
+
+    /// The receipt of `key` that a text is; an error if it is none, or was made up.
+    pub fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        match &self.core.backend {
+            Backend::Memory(limit) => limit.read_receipt(key, text),
+            Backend::Redis(limit) => limit.read_receipt(key, text),
         }
     }
 

@@ -54,6 +54,11 @@ impl Overridden {
         Self { until_ms: now.as_millis() + new.lasting_ms(), terms, rate: Some(new.rate) }
     }
 
+    /// When it ends; 0 for none.
+    pub(super) fn until_ms(&self) -> u64 {
+        self.until_ms
+    }
+
     pub(super) fn terms_at(&self, now: Timestamp) -> Option<Terms> {
         (self.until_ms > now.as_millis()).then_some(self.terms)
     }

@@ -1,5 +1,9 @@
 //! The limit on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
+mod all;
+mod listing;
+mod reply;
+
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,16 +14,19 @@ use parking_lot::RwLock;
 use redis::Value;
 use siphasher::sip::SipHasher24;
 
+pub(super) use self::all::{Part, take_all};
+use self::reply::{Booked, Reply, asks_again, booked, reply};
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
-use super::decision::{Decision, Quota, Receipt, Rejected, Source, Wait};
+use super::decision::{Decision, Quota, Rejected, Source, Wait};
 use super::declared::Longest;
 use super::lease::{Grant, Report};
+use super::listing::member;
 use super::overrides::Override;
-use super::reservation::{self, OnLapse, Reservation, ReservationState, Reserve, Settle};
+use super::receipt::{Receipt, ReceiptText};
+use super::reservation::{self, OnLapse, Reservation, Reserve, Settle};
 use super::token::MAX_TICKS;
 use super::usage::MAX_REFUNDS;
-use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, Rate};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -33,6 +40,10 @@ const SLIDING_LUA: &str = include_str!("sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("suppressed.lua");
 const TOKEN_LUA: &str = include_str!("token.lua");
 const CALENDAR_LUA: &str = include_str!("calendar.lua");
+
+/// The index of a limit's overrides, and that of its pending reservations.
+const OVERRIDES_BY_END: &str = "overrides";
+const PENDING: &str = "pending";
 
 /// The scripts of one algorithm.
 struct Scripts {
@@ -64,10 +75,6 @@ static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed
 static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
 static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
 static OVERRIDE: LazyLock<Script> = LazyLock::new(|| Script::new(&[RATE, include_str!("override.lua")]));
-static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    let algorithms = [RATE, SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA, RULES];
-    Script::new(&[&algorithms[..], &[include_str!("take_all.lua")]].concat())
-});
 
 /// A limit on Redis.
 #[derive(Debug)]
@@ -115,18 +122,6 @@ impl Told {
 /// as permits may be spent that were set aside before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold(pub(super) Option<Duration>);
-
-/// What a script says of one item.
-enum Reply {
-    /// What was decided, and the window in seconds if it is not the limit's own.
-    Verdict(Verdict, Option<u64>),
-    /// Refused after a loss, for so long.
-    Held(u64),
-    /// The store's time: ours is off.
-    Elsewhere(u64),
-    /// Send the override's key along.
-    WantsOverride,
-}
 
 impl OnRedis {
     pub(super) fn new(
@@ -202,6 +197,11 @@ impl OnRedis {
         (keys, first)
     }
 
+    /// An index of the limit in a partition.
+    fn index(&self, prefix: &str, index: &str) -> String {
+        format!("{prefix}{}{index}", self.root)
+    }
+
     /// The store's time, as far as we know it.
     fn now_ms(&self) -> u64 {
         let ours = self.store.client_clock().now().as_millis();
@@ -226,15 +226,16 @@ impl OnRedis {
         key: Key<'_>,
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
-        self.run_with(script, key, &[], own).await
+        self.run_with(script, key, &[], None, own).await
     }
 
-    /// The same, with more keys: those of these families.
+    /// The same, with more keys: those of these families, and an index of the limit's.
     async fn run_with(
         &self,
         script: &'static Script,
         key: Key<'_>,
         families: &[&str],
+        index: Option<&str>,
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
         let mut attempts = 0;
@@ -249,7 +250,7 @@ impl OnRedis {
                 script,
                 shared: self.told.read().shared[usize::from(with_override)].clone(),
                 key: keys.swap_remove(0),
-                common: Arc::default(),
+                common: index.map(|index| self.index(&place.prefix, index)).into_iter().collect(),
                 items: 1,
                 more_keys,
                 own: own(first),
@@ -312,10 +313,23 @@ impl OnRedis {
         }
     }
 
+    pub(super) fn receipt_text(&self, key: Key<'_>, receipt: Receipt) -> Option<ReceiptText> {
+        let is_of_key = receipt.subject == self.subject(key);
+        let secret = self.store.secret().filter(|_| is_of_key)?;
+        Some(receipt.to_text(secret, &self.root, key.as_str()))
+    }
+
+    pub(super) fn read_receipt(&self, key: Key<'_>, text: &str) -> Result<Receipt> {
+        let secret = self.store.secret().ok_or_else(|| {
+            Error::unavailable("the store's first partition, which knows receipts, was never reached")
+        })?;
+        ReceiptText::read(text, secret, &self.root, key.as_str(), self.subject(key))
+    }
+
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
         let families = ["reservations", "reservations_due", "leases"];
         let own = |first: u64| vec![first.to_compact_string()];
-        match self.run_with(&self.scripts().reset, key, &families, own).await? {
+        match self.run_with(&self.scripts().reset, key, &families, None, own).await? {
             Value::Int(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -331,7 +345,7 @@ impl OnRedis {
     ) -> Result<Reserve> {
         let lasting_ms = reservation::check(id, lasting, self.algorithm.holding_ms()?)?;
         let max = options.max_reservations;
-        let value = self.reservations(key, id, "reserve", cost.get(), lasting_ms, options).await?;
+        let value = self.reservation_call(key, id, "reserve", cost.get(), lasting_ms, options).await?;
         match booked(&value)? {
             Booked::Reservation(reservation) => Ok(reservation.into()),
             Booked::OtherCost(other) => Err(reservation::conflict(id, cost.get(), other)),
@@ -353,7 +367,7 @@ impl OnRedis {
     ) -> Result<Option<Reservation>> {
         reservation::check_id(id)?;
         self.algorithm.holding_ms()?;
-        let value = self.reservations(key, id, what.as_str(), 0, 0, options).await?;
+        let value = self.reservation_call(key, id, what.as_str(), 0, 0, options).await?;
         match booked(&value)? {
             Booked::Reservation(reservation) => Ok(Some(reservation)),
             Booked::Unknown => Ok(None),
@@ -365,7 +379,7 @@ impl OnRedis {
         }
     }
 
-    async fn reservations(
+    async fn reservation_call(
         &self,
         key: Key<'_>,
         id: &str,
@@ -380,9 +394,11 @@ impl OnRedis {
             let numbers =
                 [first, cost, lasting_ms, gives_back, options.max_reservations as u64, remembered_ms];
             let texts = [CompactString::from(what), CompactString::from(id)];
-            texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).collect()
+            let member = [member(key, id)];
+            texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).chain(member).collect()
         };
-        self.run_with(&self.scripts().reserve, key, &["reservations", "reservations_due"], own).await
+        let families = ["reservations", "reservations_due"];
+        self.run_with(&self.scripts().reserve, key, &families, Some(PENDING), own).await
     }
 
     /// The clock that a lease ends by: a test's own, if it set one.
@@ -415,7 +431,7 @@ impl OnRedis {
             }
             own
         };
-        let value = self.run_with(&self.scripts().lease, key, &["leases"], own).await?;
+        let value = self.run_with(&self.scripts().lease, key, &["leases"], None, own).await?;
         if let Ok(Reply::Held(held_ms)) = reply(&value) {
             let capacity = self.algorithm.capacity();
             let (granted, lasting_ms, free) = (0, 0, 0);
@@ -439,14 +455,15 @@ impl OnRedis {
     /// Sets, ends or tells an override: `new` is how long and what, none to tell.
     async fn override_call(&self, key: Key<'_>, own: [CompactString; 4]) -> Result<Option<Override>> {
         let place = self.store.place(key.as_str());
+        let own = own.into_iter().chain([key.as_str().to_compact_string()]);
         let call = Call {
             script: &OVERRIDE,
             shared: self.override_shared.clone(),
             key: format!("{}{}override:{}", place.prefix, self.root, key.as_str()),
-            common: Arc::default(),
+            common: Arc::new([self.index(&place.prefix, OVERRIDES_BY_END)]),
             items: 1,
             more_keys: Vec::new(),
-            own: own.to_vec(),
+            own: own.collect(),
             now_ms: self.store.set_time_ms(),
         };
         let value = self.store.call(place.partition, call).await?;
@@ -515,164 +532,6 @@ fn describe(algorithm: &Algorithm, root: &str, hold: Hold, longest: Option<Longe
     let longest = longest.map(|it| [it.window_ms, it.capacity]);
     let numbers = terms.iter().chain(numbers).chain(longest.iter().flatten()).map(|n| n.to_compact_string());
     [hold, root.to_compact_string()].into_iter().chain(numbers).collect()
-}
-
-/// One limit of a take from several.
-pub(super) struct Part<'a> {
-    pub(super) limit: &'a OnRedis,
-    pub(super) ask: Ask,
-}
-
-/// What a script is told of several limits.
-fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) -> Arc<[CompactString]> {
-    let common = [store.clock().slack_ms(), MARKER_TTL.as_millis() as u64, u64::from(with_overrides)];
-    let common = common.into_iter().chain([parts.len() as u64]).map(|n| n.to_compact_string());
-    let limits = parts.iter().flat_map(|Part { limit, .. }| {
-        let name = match limit.algorithm {
-            Algorithm::Suppressed(_) => "suppressed",
-            other => other.name(),
-        };
-        let longest = limit.told.read().longest;
-        let described = describe(&limit.algorithm, &limit.root, limit.hold, longest);
-        // Beside its numbers it is described by four more.
-        [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
-    });
-    common.chain(limits).collect()
-}
-
-/// Charges `key` under all of `parts`, or under none; the decisions by their place,
-/// or only that of one that refuses for all.
-pub(super) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Result<Vec<(usize, Decision)>> {
-    let Some(Part { limit: one, .. }) = parts.first() else { return Ok(Vec::new()) };
-    let mut attempts = 0;
-    loop {
-        let place = one.store.place(key.as_str());
-        let with_override = parts.iter().any(|part| part.limit.has_overrides.load(Ordering::Relaxed));
-        let (mut keys, mut own) = (Vec::new(), Vec::new());
-        for Part { limit, ask } in parts {
-            let (its, first) = limit.keys(&place.prefix, key, with_override);
-            keys.extend(its);
-            let [a, b] = if ask.remember { ask.terms } else { [0; 2] };
-            own.extend([ask.cost, a, b].map(|n| n.to_compact_string()));
-            own.push(if limit.algorithm.draws() { exact(ask.draw) } else { first.to_compact_string() });
-        }
-        let more_keys = keys.split_off(1);
-        let call = Call {
-            script: &TAKE_ALL,
-            shared: describe_all(parts, &one.store, with_override),
-            key: keys.swap_remove(0),
-            common: Arc::default(),
-            items: 1,
-            more_keys,
-            own,
-            now_ms: one.store.set_time_ms(),
-        };
-        let value = one.store.call(place.partition, call).await?;
-        attempts += 1;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let Some((Value::Int(head), answers)) = items.split_first() else { return Err(unexpected(&value)) };
-        match (head, answers) {
-            // All were judged.
-            (-2 | -1, answers) if answers.len() == parts.len() => {
-                let decide = |(index, (part, it)): (usize, (&Part<'_>, &Value))| {
-                    Ok((index, part.limit.decision(reply(it)?, key, &part.ask)?))
-                };
-                return parts.iter().zip(answers).enumerate().map(decide).collect();
-            }
-            // One refuses everything after a loss; the others were not asked.
-            (index @ 1.., [held]) => {
-                let index = *index as usize - 1;
-                let part = parts.get(index).ok_or_else(|| unexpected(&value))?;
-                return Ok(vec![(index, part.limit.decision(reply(held)?, key, &part.ask)?)]);
-            }
-            (0, [other]) if attempts < 4 => match reply(other)? {
-                Reply::Elsewhere(store_ms) => {
-                    parts.iter().for_each(|part| part.limit.learn_skew(store_ms));
-                }
-                _ => parts.iter().for_each(|part| part.limit.has_overrides.store(true, Ordering::Relaxed)),
-            },
-            _ => return Err(unexpected(&value)),
-        }
-    }
-}
-
-/// What a script says of a reservation.
-enum Booked {
-    Reservation(Reservation),
-    /// The id was used for this cost.
-    OtherCost(u64),
-    TooMany,
-    Unknown,
-    Other(Reply),
-}
-
-fn booked(value: &Value) -> Result<Booked> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let number = |at: usize| match items.get(at) {
-        Some(Value::Int(number)) => Ok(*number as u64),
-        _ => Err(unexpected(value)),
-    };
-    match (number(0)?, items.len()) {
-        (6, 5) => {
-            let state = match number(2)? {
-                0 => ReservationState::Pending,
-                1 => ReservationState::Committed,
-                2 => ReservationState::Released,
-                3 => ReservationState::Lapsed,
-                _ => return Err(unexpected(value)),
-            };
-            let (cost, expires_in_ms, is_new) = (number(1)?, number(3)?, number(4)? == 1);
-            Ok(Booked::Reservation(Reservation { cost, state, expires_in_ms, is_new }))
-        }
-        (7, 2) => Ok(Booked::OtherCost(number(1)?)),
-        (8, 1) => Ok(Booked::TooMany),
-        (9, 1) => Ok(Booked::Unknown),
-        _ => reply(value).map(Booked::Other),
-    }
-}
-
-/// Whether a script has done nothing, for want of other keys.
-fn asks_again(value: &Value) -> Option<Reply> {
-    let Value::Array(items) = value else { return None };
-    match items[..] {
-        [Value::Int(3), Value::Int(store_ms)] => Some(Reply::Elsewhere(store_ms as u64)),
-        [Value::Int(4)] => Some(Reply::WantsOverride),
-        _ => None,
-    }
-}
-
-fn reply(value: &Value) -> Result<Reply> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let mut numbers = [0_u64; 7];
-    if items.len() > numbers.len() {
-        return Err(unexpected(value));
-    }
-    for (number, item) in numbers.iter_mut().zip(items) {
-        *number = match item {
-            Value::Int(it) => *it as u64,
-            // The one number that is not whole, as it is in memory.
-            Value::BulkString(packed) => {
-                let bits = packed.first_chunk().filter(|_| packed.len() == 8);
-                u64::from_le_bytes(*bits.ok_or_else(|| unexpected(value))?)
-            }
-            _ => return Err(unexpected(value)),
-        };
-    }
-    let [code, capacity, remaining, reset_after_ms, a, b, _] = numbers;
-    let seconds = matches!(items.len(), 5 | 7).then(|| numbers[items.len() - 1]);
-    let verdict =
-        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }, seconds));
-    match (code, items.len()) {
-        (1, 6 | 7) => verdict(Outcome::Admitted),
-        (1, 4 | 5) => verdict(Outcome::Fits),
-        (0, 6 | 7) if a as i64 == -1 => verdict(Outcome::NeverFits),
-        (0, 6 | 7) => verdict(Outcome::Rejected),
-        (2, 2) => Ok(Reply::Held(capacity)),
-        (3, 2) => Ok(Reply::Elsewhere(capacity)),
-        (4, 1) => Ok(Reply::WantsOverride),
-        (5, 6) => verdict(if b == 1 { Outcome::LetThrough } else { Outcome::HeldBack }),
-        _ => Err(unexpected(value)),
-    }
 }
 
 /// A number as text from which the same number is read again.

@@ -226,6 +226,12 @@ impl Book {
         self.records.is_empty()
     }
 
+    /// The deadline of one that was neither committed nor released, 0 for none.
+    pub(super) fn pending_until_ms(&self, id: &str) -> u64 {
+        let pending = self.records.get(id).filter(|it| it.state == ReservationState::Pending);
+        pending.map_or(0, |record| record.held.deadline_ms)
+    }
+
     pub(super) fn reserve(
         &mut self,
         holder: &dyn Holder,

@@ -1,10 +1,12 @@
 -- reserve, commit, release and see a reservation: a charge that is held first, by
 -- an id of the caller's. Each may be sent twice and charges once.
 --
--- KEYS  of an item after the limit's: a hash of records by id, and a time index of
+-- KEYS  after the marker, the index of the limit's pending reservations by deadline;
+--       of an item after the limit's: a hash of records by id, and a time index of
 --       the ids by when they are forgotten
 -- Own   what to do, id, extra, cost, lasting_ms, gives_back (1: at the deadline it
---       is given back, 0: it counts as spent), max (ids of a key), remembered_ms
+--       is given back, 0: it counts as spent), max (ids of a key), remembered_ms,
+--       what it is called among the pending ones of all keys
 -- A record is seven doubles: cost, state (0 pending, 1 committed, 2 released, 3
 --       lapsed), deadline_ms, forget_ms, where it is held (a bucket, or the first
 --       window), 1 if it is held in the next window too, gives_back
@@ -15,7 +17,7 @@
 --       9: there is no such id
 local rule = rule_at(algorithm, 4)
 local RECORD, LOOKED_AT = '<ddddddd', 16
-local is_calendar = rule.window ~= nil
+local is_calendar, pending = rule.window ~= nil, KEYS[2]
 
 local function load(ids, id)
   local stored = redis.call('HGET', ids, id)
@@ -150,6 +152,8 @@ return each(function(k, at)
     r = { cost = cost, state = 0, deadline = now_ms + lasting_ms, forget = now_ms + lasting_ms + remembered_ms,
       at = place.at, spans = place.spans, gives_back = gives_back }
     save(ids, index, id, r)
+    index_drop_due(pending, now_ms)
+    index_put(pending, r.deadline, ARGV[at + 9], lasting_ms + slack_ms)
     return seen(r, true)
   end
 
@@ -175,6 +179,7 @@ return each(function(k, at)
   if operation ~= 'see' and r.state == 0 then
     r.state, r.forget = state, now_ms + remembered_ms
     save(ids, index, id, r)
+    if state ~= 0 then redis.call('ZREM', pending, ARGV[at + 9]) end
   end
   return seen(r, false)
-end, rule.stride + 2, 8)
+end, rule.stride + 2, 9, 1)

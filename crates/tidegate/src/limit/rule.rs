@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use super::algorithm::{Ask, Terms};
 use super::calendar::{Calendar, Count};
-use super::decision::Receipt;
+use super::receipt::Receipt;
 use super::sliding::Sliding;
 use super::suppressed::{Offered, Suppressed};
 use super::token::{Level, Token};

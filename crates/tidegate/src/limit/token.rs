@@ -6,8 +6,8 @@
 //! those of `token.lua`, step by step.
 
 use super::algorithm::{Ask, Terms};
-use super::decision::Receipt;
 use super::divisor::Divisor;
+use super::receipt::Receipt;
 use super::usage::{LIVES, MAX_REFUNDS};
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, MAX_COUNT, Rate};

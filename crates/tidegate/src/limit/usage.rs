@@ -6,7 +6,7 @@
 //! stepping back finds the same on every store.
 
 use super::algorithm::{Ask, Terms};
-use super::decision::Receipt;
+use super::receipt::Receipt;
 use super::sliding::Grid;
 use super::verdict::{Outcome, Verdict};
 

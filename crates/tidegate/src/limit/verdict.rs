@@ -1,6 +1,7 @@
 //! An answer before it is dressed as a decision.
 
-use super::decision::{Admitted, Decision, Quota, Receipt, Rejected, Source, Suppression, Wait};
+use super::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
+use super::receipt::Receipt;
 use crate::error::Result;
 
 /// Flat, so that it stays in registers.

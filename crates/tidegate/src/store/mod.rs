@@ -8,6 +8,7 @@ pub(crate) mod declarer;
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod secret;
 mod time_index;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub use self::declaration::{
 };
 pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::redis::RedisStore;
+pub(crate) use self::secret::Secret;
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;
 use crate::error::{Error, Result};

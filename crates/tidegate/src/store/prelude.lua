@@ -48,6 +48,12 @@ local function index_put(index, due_ms, id, ttl_ms)
   if redis.call('PTTL', index) < ttl_ms then redis.call('PEXPIRE', index, int(ttl_ms)) end
 end
 
+-- Drops some that are due: more than one addition adds.
+local function index_drop_due(index, now_ms)
+  local due = redis.call('ZRANGEBYSCORE', index, '-inf', int(now_ms), 'LIMIT', 0, 16)
+  if #due > 0 then redis.call('ZREM', index, unpack(due)) end
+end
+
 -- Up to `limit` ids that are due, the first first.
 local function index_due(index, now_ms, limit)
   return redis.call('ZRANGEBYSCORE', index, '-inf', int(now_ms), 'LIMIT', 0, limit)

@@ -22,6 +22,7 @@ mod keys;
 mod kit;
 mod layer;
 mod lease;
+mod listing;
 mod loss;
 mod outage;
 mod override_rates;

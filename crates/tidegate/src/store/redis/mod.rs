@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use redis::{ServerErrorKind, Value};
 use tokio::sync::oneshot;
 
@@ -24,6 +24,7 @@ use self::lane::Lane;
 use self::link::{Link, Links, is_cluster};
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
+use super::secret::Secret;
 use super::{Declarations, StoreOptions};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
@@ -55,6 +56,8 @@ struct Shared {
     declarations: Declarations,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
+    /// What the marker of the first partition has for all who share the store.
+    secret: RwLock<Option<Secret>>,
     random: RandomState,
     metrics: StoreMetrics,
 }
@@ -83,6 +86,7 @@ impl RedisStore {
         let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
             markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
+            secret: RwLock::default(),
             keyspace,
             links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
             clock: options.clock.clone(),
@@ -176,6 +180,11 @@ impl RedisStore {
     /// Whether both are clones of one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// What all who share the store make checks with, if it was ever reached.
+    pub(crate) fn secret(&self) -> Option<Secret> {
+        *self.shared.secret.read()
     }
 
     pub(crate) fn metrics(&self) -> &StoreMetrics {
@@ -272,15 +281,24 @@ impl Shared {
         let known = if seen.read_on > 0 { "1" } else { "0" };
         let ttl = MARKER_TTL.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
-        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl];
+        // One that was known before a loss is restored, so that what it checked stays good.
+        let secret = match partition {
+            0 => self.secret.read().unwrap_or_else(Secret::random).to_text(),
+            _ => String::new(),
+        };
+        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
-        let (stored, stored_hash, lost): (String, String, u8) = redis::from_redis_value(answer)
-            .map_err(|error| Error::internal(format!("the marker: {error}")))?;
+        let (stored, stored_hash, lost, secret): (String, String, u8, String) =
+            redis::from_redis_value(answer)
+                .map_err(|error| Error::internal(format!("the marker: {error}")))?;
         if stored != partitions || stored_hash != hash {
             return Err(Error::config(format!(
                 "the data was written with {stored} partitions (hash {stored_hash}), this is set to {partitions} \
                  (hash {hash}): use the same, or another namespace"
             )));
+        }
+        if let Some(secret) = Secret::read(&secret) {
+            *self.secret.write() = Some(secret);
         }
         *self.markers[partition as usize].lock() = Marker { read_on: link.number, run };
         if lost == 1 {

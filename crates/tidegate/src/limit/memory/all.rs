@@ -1,0 +1,85 @@
+//! Several limits at once, in this process.
+
+use std::sync::Arc;
+
+use super::super::WhenFull;
+use super::super::algorithm::Ask;
+use super::super::decision::{Decision, Source};
+use super::super::rule::Rule;
+use super::super::verdict::Verdict;
+use super::{Counted, Engine, InProcess};
+use crate::clock::Timestamp;
+use crate::key::Key;
+use crate::store::memory::Lookup;
+
+/// One limit of a take from several.
+pub(in crate::limit) struct Part<'a> {
+    pub(in crate::limit) limit: &'a InProcess,
+    pub(in crate::limit) ask: Ask,
+}
+
+/// Charges `key` under all of `parts`, or under none; the decision of each, in
+/// order. All states are locked at once, in an order that all callers keep.
+pub(in crate::limit) fn take_all(parts: &[Part<'_>], key: Key<'_>, now: Timestamp) -> Vec<Decision> {
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
+    let mut decisions = vec![None; parts.len()];
+    descend(parts, &order, key, now, true, &mut decisions);
+    decisions.into_iter().flatten().collect()
+}
+
+/// Judges the first limit of `order`, then the rest with its state still locked;
+/// charges it if all of them fit. Whether they do.
+fn descend(
+    parts: &[Part<'_>],
+    order: &[usize],
+    key: Key<'_>,
+    now: Timestamp,
+    fits_so_far: bool,
+    decisions: &mut [Option<Decision>],
+) -> bool {
+    let Some((index, rest)) = order.split_first() else { return fits_so_far };
+    let Part { limit, ask } = &parts[*index];
+    let ask = limit.by_override(key, now, *ask);
+    with!(&limit.shared.engine, counted => {
+        let Counted { rule, table, overflow } = counted;
+        let now_ms = now.as_millis();
+        let seconds = limit.window_seconds_of(ask.terms);
+        let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
+            // By chance and refused: recorded all the same.
+            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))
+        };
+        let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
+        let entry = rule.entry(key.as_str(), now_ms);
+        let found = table.upsert(&entry, now, rule, |state, subject, tally| {
+            let judged = rule.peek(state, now_ms, ask);
+            let all_fit = go_on(judged.is_admitted());
+            let charged = charge(state, judged.is_admitted(), all_fit);
+            *tally.admitted += u64::from(all_fit);
+            *tally.rejected += u64::from(!all_fit);
+            ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
+        });
+        let (decision, all_fit) = match found {
+            Lookup::Found((verdict, subject, all_fit)) => (verdict.dress(ask.cost, subject, seconds), all_fit),
+            Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
+                go_on(false);
+                limit.count_beyond(false);
+                (limit.no_room(counted, now, ask), false)
+            }
+            Lookup::Full => {
+                let mut state = overflow.lock();
+                let judged = rule.peek(&state, now_ms, ask);
+                let all_fit = go_on(judged.is_admitted());
+                let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
+                limit.count_beyond(all_fit);
+                (verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy), all_fit)
+            }
+        };
+        decisions[*index] = Some(decision);
+        all_fit
+    })
+}
+
+fn records_all<R: Rule>(_: &R) -> bool {
+    R::RECORDS_ALL
+}

@@ -1,0 +1,87 @@
+//! Reservations in this process.
+
+use std::time::Duration;
+
+use super::super::hold::At;
+use super::super::listing::member;
+use super::super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
+use super::super::{LimitOptions, no_reservations};
+use super::{Engine, InProcess, Shared};
+use crate::bounds::Cost;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::store::memory::Lookup;
+
+impl InProcess {
+    /// Does something with the reservations of a key.
+    fn booked<T>(
+        &self,
+        key: Key<'_>,
+        id: &str,
+        options: &LimitOptions,
+        act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
+    ) -> Result<T> {
+        let Shared { algorithm, clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
+        let now = clock.now();
+        pending_by_deadline.sweep(now.as_millis());
+        let ask = self.by_override(key, now, self.plain(1));
+        let LimitOptions { on_lapse, max_reservations, .. } = *options;
+        let terms = reservation::Terms {
+            now_ms: now.as_millis(),
+            remembered_ms: reservation::remembered_ms(algorithm.holding_ms()?),
+            max: max_reservations,
+            on_lapse,
+        };
+        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
+            let before_ms = book.pending_until_ms(id);
+            let done = match engine {
+                Engine::Sliding(counted) => {
+                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                }
+                Engine::Calendar(counted) => {
+                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                }
+                // It has been asked above how long they hold.
+                Engine::Suppressed(_) | Engine::Token(_) => return (None, false),
+            };
+            pending_by_deadline.moved(&member(key, id), before_ms, book.pending_until_ms(id));
+            (Some(done), !book.is_empty())
+        });
+        match found {
+            Lookup::Found(Some(done)) => Ok(done),
+            Lookup::Found(None) => Err(no_reservations(algorithm)),
+            Lookup::Full => {
+                Err(Error::unavailable("there are as many keys with reservations as are allowed"))
+            }
+        }
+    }
+
+    pub(in crate::limit) fn reserve(
+        &self,
+        key: Key<'_>,
+        id: &str,
+        cost: Cost,
+        lasting: Duration,
+        options: &LimitOptions,
+    ) -> Result<Reserve> {
+        let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
+        self.booked(key, id, options, |book, holder, terms| {
+            book.reserve(holder, terms, id, cost.get(), lasting_ms)
+        })?
+    }
+
+    pub(in crate::limit) fn settle(
+        &self,
+        key: Key<'_>,
+        id: &str,
+        what: Settle,
+        options: &LimitOptions,
+    ) -> Result<Option<Reservation>> {
+        reservation::check_id(id)?;
+        self.booked(key, id, options, |book, holder, terms| match what {
+            Settle::Commit => book.commit(holder, terms, id),
+            Settle::Release => book.release(holder, terms, id),
+            Settle::See => book.see(terms.now_ms, id),
+        })
+    }
+}
