@@ -227,6 +227,7 @@ impl LimitCommand {
             | Self::Release { subject, .. }
             | Self::Reservation { subject, .. } => vec![&subject.limit],
             Self::TakeAll { limits, .. } => limits.0.iter().map(|(limit, _)| limit.as_str()).collect(),
+            Self::Overrides { page, .. } | Self::Reservations { page, .. } => vec![&page.limit],
             Self::List { .. } => Vec::new(),
         };
         names.into_iter().map(|name| (PartKind::Limit, name)).collect()
