@@ -240,7 +240,15 @@ impl Tidegate {
                 async move { sessions.reconcile().await }
             }
         });
-        self.background.reapers.lock().extend([reaper, mender]);
+        let rhythm = Rhythm { interval: sessions.stamp_interval(), batch: NonZeroUsize::MIN };
+        let stamper = Reaper::start(rhythm, self.inner.metrics.reaper("session_stamp"), {
+            let sessions = sessions.clone();
+            move |_| {
+                let sessions = sessions.clone();
+                async move { sessions.keep_stamped().await }
+            }
+        });
+        self.background.reapers.lock().extend([reaper, mender, stamper]);
         if let Some(declarer) = &self.inner.declarer {
             declarer.add(options.declared(&name), options.grace + options.holder_lease, |_| {});
         }

@@ -149,6 +149,8 @@ struct SessionFamilies {
     buried: Spaced<Counter>,
     missing: Spaced<Counter>,
     invalid: Spaced<Counter>,
+    holds: Spaced<Counter>,
+    held_partitions: Spaced<Gauge>,
     unrecognised: Spaced<Counter>,
 }
 
@@ -167,6 +169,8 @@ impl SessionFamilies {
             buried: Family::default(),
             missing: Family::default(),
             invalid: Family::default(),
+            holds: Family::default(),
+            held_partitions: Family::default(),
             unrecognised: Family::default(),
         }
     }
@@ -221,6 +225,16 @@ impl SessionFamilies {
             self.invalid.clone(),
         );
         registry.register(
+            "tidegate_session_holds",
+            "Times that reaping was held, since holders could not renew",
+            self.holds.clone(),
+        );
+        registry.register(
+            "tidegate_session_held_partitions",
+            "Partitions in which no lease ends and nothing is reaped now",
+            self.held_partitions.clone(),
+        );
+        registry.register(
             "tidegate_session_unrecognised_keys",
             "Keys of others under the names of sessions, met while reconciling and left alone",
             self.unrecognised.clone(),
@@ -243,6 +257,8 @@ pub(crate) struct SessionMetrics {
     pub(crate) buried: Counter,
     pub(crate) missing: Counter,
     pub(crate) invalid: Counter,
+    pub(crate) holds: Counter,
+    pub(crate) held_partitions: Gauge,
     pub(crate) unrecognised: Counter,
 }
 
@@ -384,6 +400,8 @@ impl Metrics {
             buried: families.buried.get_or_create(&label).clone(),
             missing: families.missing.get_or_create(&label).clone(),
             invalid: families.invalid.get_or_create(&label).clone(),
+            holds: families.holds.get_or_create(&label).clone(),
+            held_partitions: families.held_partitions.get_or_create(&label).clone(),
             unrecognised: families.unrecognised.get_or_create(&label).clone(),
         }
     }

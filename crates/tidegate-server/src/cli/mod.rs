@@ -16,6 +16,7 @@ mod request;
 mod serve;
 mod sessions;
 mod sessions_args;
+mod sessions_cleanup;
 mod sessions_told;
 mod told;
 mod top;

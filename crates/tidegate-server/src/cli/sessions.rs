@@ -14,7 +14,7 @@ use super::hot::print;
 use super::hot_told::detail;
 use super::request::{Asked, encoded};
 use super::sessions_args::{SessionSpace, SessionsCommand};
-use super::{REFUSED, sessions_told, walk};
+use super::{REFUSED, sessions_cleanup, sessions_told, walk};
 
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
@@ -22,9 +22,8 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Migrate { dry_run, walk } => walk::migrate(walk, *dry_run).await,
             SessionsCommand::Reconcile { walk } => walk::reconcile(walk).await,
             SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
-            SessionsCommand::Cleanup { of } => {
-                let asked = Asked::new(Method::POST, format!("{}/cleanup", path_of(of)), None);
-                one(&of.target, Some(&of.space), asked, sessions_told::cleaned).await
+            SessionsCommand::Cleanup { no_wait, of } => {
+                sessions_cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
             }
             SessionsCommand::Counts { of } => {
                 one(

@@ -35,6 +35,9 @@ pub(super) enum SessionsCommand {
     /// Delete all orphans now, without side effects
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup {
+        /// Do not wait for the end of a hold: exit with 1
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         of: SessionSpace,
     },
@@ -171,6 +174,10 @@ Example:
   tidegate sessions compare --store redis://127.0.0.1:6379 --max-age 30s";
 
 const CLEANUP_EXAMPLES: &str = "\
+If nobody has looked after the space for half a holder_lease, holders could not renew: they get
+the length of one to do so before anything is deleted, and this waits for it.
+Exit codes: 0 done, 1 not all of it since a hold runs (--no-wait), 2 wrong usage or no answer.
+
 Example:
   tidegate sessions cleanup --store redis://127.0.0.1:6379";
 

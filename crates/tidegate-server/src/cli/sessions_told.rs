@@ -80,36 +80,21 @@ pub(super) fn counted(answer: &[u8]) -> Result<String, String> {
         claimed: u64,
         dead: u64,
         lag_ms: u64,
+        #[serde(default)]
+        held_until_ms: Option<u64>,
     }
     let it: Counts = read(answer)?;
+    let hold = it.held_until_ms.map(|at| format!("\nno lease ends before {}: a hold runs", moment(at)));
     let lag = if it.orphans > 0 { format!(", the first due for {}", time(it.lag_ms)) } else { String::new() };
     Ok(format!(
-        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead",
-        it.active, it.disconnected, it.orphans, it.claimed, it.dead
+        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead{}",
+        it.active,
+        it.disconnected,
+        it.orphans,
+        it.claimed,
+        it.dead,
+        hold.unwrap_or_default()
     ))
-}
-
-pub(super) fn cleaned(answer: &[u8]) -> Result<String, String> {
-    #[derive(Deserialize)]
-    struct Cleaned {
-        deleted: u64,
-        lapsed: u64,
-        buried: u64,
-        missing: u64,
-        invalid: u64,
-    }
-    let it: Cleaned = read(answer)?;
-    let mut text = format!("{} deleted", plural(it.deleted, "session"));
-    for (count, what) in [
-        (it.lapsed, "found silent"),
-        (it.buried, "put aside as dead"),
-        (it.missing + it.invalid, "dropped from the index"),
-    ] {
-        if count > 0 {
-            text += &format!(", {count} {what}");
-        }
-    }
-    Ok(text)
 }
 
 pub(super) fn spaces(answer: &[u8]) -> Result<String, String> {

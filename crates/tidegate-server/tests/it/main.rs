@@ -32,6 +32,7 @@ mod session_checked;
 mod session_cli;
 mod session_conformance;
 mod session_redis;
+mod session_stall;
 mod session_walk;
 mod support;
 mod timing;

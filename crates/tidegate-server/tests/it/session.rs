@@ -49,13 +49,13 @@ async fn a_session_is_activated_found_and_resumed() {
     assert_eq!(f.get("/v1/sessions/sessions/broadcasters/channel%2F7").await.json(), expected);
     assert_eq!(f.get(&path(&id.to_uppercase(), "")).await.json()["id"], id, "however it is written");
 
-    f.clock.advance_ms(1000);
+    f.pass(1000).await;
     let again = r#"{"broadcaster":"channel/7","config":"dark \"mode\""}"#;
     let found = f.post("/v1/sessions/sessions", again).await;
     assert_eq!((found.status.as_u16(), &found.json()["found"]), (200, &json!("active")));
     assert_eq!(f.get(&path(id, "")).await.json()["config"], "dark \"mode\"", "a text is that text");
 
-    f.clock.advance_ms(45_000);
+    f.pass(45_000).await;
     let left = f.get(&path(id, "")).await.json();
     assert_eq!((&left["state"], &left["last_disconnect_ms"]), (&json!("disconnected"), &json!(NOW + 46_000)));
     let resumed = f.post("/v1/sessions/sessions", again).await.json();
@@ -79,10 +79,10 @@ async fn holders_come_stay_and_leave() {
     assert_eq!(f.put(&holder("c"), "{}").await.status, 200);
     assert_refused(&f.put(&holder("d"), "").await, 429, "too_many_holders");
     assert_eq!(f.get(&path(&id, "")).await.json()["ref_count"], 2);
-    f.clock.advance_ms(44_999);
+    f.pass(44_999).await;
     let beat = f.post(&holder("c/heartbeat"), "").await.json();
     assert_eq!(beat["until_ms"], NOW + 89_999);
-    f.clock.advance_ms(1);
+    f.pass(1).await;
     assert_refused(&f.post(&holder("a%2Fb/heartbeat"), "").await, 409, "lapsed");
     let left = f.delete(&holder("nobody")).await;
     assert_eq!((left.status.as_u16(), &left.json()["state"]), (200, &json!("active")));
@@ -134,7 +134,7 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     for number in 0..5 {
         let id = activate(&f, &format!("b{number}"), Some("h")).await;
         // Two at a time.
-        f.clock.advance_ms(if number % 2 == 0 { 0 } else { 1000 });
+        f.pass(if number % 2 == 0 { 0 } else { 1000 }).await;
         f.delete(&path(&id, "/holders/h")).await;
         ids.push(id);
     }
@@ -160,12 +160,12 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     assert_eq!(ids_of(&list("?state=orphan").await), 0);
     assert_eq!(ids_of(&list("?max_age=1s").await), 3, "left at {NOW} and a second later, of {now}");
     assert_eq!(list("?limit=0").await["sessions"], json!([]));
-    f.clock.advance_ms(30_000);
+    f.pass(30_000).await;
     assert_eq!(ids_of(&list("?state=orphan").await), 5);
     assert_eq!(
         f.get("/v1/sessions/sessions/counts").await.json(),
         json!({"space": "sessions", "active": 1, "disconnected": 5, "orphans": 5, "claimed": 0, "dead": 0,
-            "lag_ms": 2000})
+            "lag_ms": 2000, "held_until_ms": null})
     );
 }
 
@@ -173,7 +173,7 @@ async fn sessions_are_listed_page_by_page_and_counted() {
 async fn orphans_are_claimed_acknowledged_buried_and_retried() {
     let f = serving_sessions(&["sessions.reap=claims", "sessions.max_attempts=2"]).await;
     let (id, other) = (activate(&f, "b", None).await, activate(&f, "c", None).await);
-    f.clock.advance_ms(75_000);
+    f.pass(75_000).await;
     let claimed = f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await.json();
     let first = claimed["claims"][0]["id"].as_str().unwrap().to_owned();
     assert!(first == id || first == other);
@@ -182,7 +182,7 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
         claimed,
         json!({"space": "sessions", "claims": [{"id": first, "generation": 1, "broadcaster": broadcaster,
             "since_ms": NOW + 45_000, "attempt": 1}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
-            "lag_ms": 0, "is_more": true})
+            "lag_ms": 0, "is_more": true, "held_until_ms": null, "retry_after_ms": null})
     );
     assert_refused(&f.put(&path(&first, "/holders/h?resume=true"), "").await, 409, "reaping");
     assert_refused(&f.delete(&path(&first, "")).await, 409, "reaping");
@@ -208,7 +208,7 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
         assert_eq!(claimed["claims"][0]["attempt"], attempt);
         let stale = f.post("/v1/sessions/sessions/acks", &ack(&[(&second, 2)])).await.json();
         assert_eq!(stale["acks"][0]["outcome"], "stale");
-        f.clock.advance_ms(60_000);
+        f.pass(60_000).await;
     }
     assert_eq!(f.get("/v1/sessions/sessions/dead").await.json()["sessions"], json!([]));
     let buried = f.post("/v1/sessions/sessions/claims", "{}").await.json();
@@ -232,14 +232,51 @@ async fn a_cleanup_tells_what_it_did() {
     for broadcaster in ["a", "b"] {
         activate(&f, broadcaster, None).await;
     }
-    f.clock.advance_ms(75_001);
+    f.pass(75_001).await;
     let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await;
     assert_eq!(
         cleaned.json(),
         json!({"space": "sessions", "deleted": 2, "lapsed": 2, "buried": 0, "missing": 0, "invalid": 0,
-            "lag_ms": 1})
+            "lag_ms": 1, "held_until_ms": null, "retry_after_ms": null})
     );
     assert_eq!(f.post("/v1/sessions/sessions/cleanup", "{}").await.json()["deleted"], 0);
+}
+
+/// Nobody was there for longer than lease and grace: holders have the length of a lease to
+/// renew, and whoever asks is told so.
+#[tokio::test]
+async fn a_hold_is_told_and_no_lease_ends_in_it() {
+    let f = serving_sessions(&[]).await;
+    let id = activate(&f, "held", Some("h")).await;
+    let left = activate(&f, "left", Some("h")).await;
+    assert_eq!(f.delete(&path(&left, "/holders/h")).await.status, 200);
+    f.clock.advance_ms(80_000);
+    let held_until = NOW + 80_000 + 45_000;
+    let claimed = f.post("/v1/sessions/sessions/claims", "").await;
+    assert_eq!(claimed.status, 200);
+    assert_eq!(
+        claimed.json(),
+        json!({"space": "sessions", "claims": [], "lapsed": 0, "buried": 0, "missing": 0, "invalid": 0,
+            "lag_ms": 50_000, "is_more": false, "held_until_ms": held_until, "retry_after_ms": 45_000})
+    );
+    let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
+    assert_eq!((&cleaned["deleted"], &cleaned["held_until_ms"]), (&json!(0), &json!(held_until)));
+    let counts = f.get("/v1/sessions/sessions/counts").await.json();
+    assert_eq!((&counts["active"], &counts["held_until_ms"]), (&json!(1), &json!(held_until)));
+    assert_eq!(f.delete(&path(&id, "")).await.status, 409, "somebody may hold it");
+    let metrics = f.get("/metrics").await.body;
+    for line in ["holds_total{space=\"sessions\"} 1\n", "held_partitions{space=\"sessions\"} 1\n"] {
+        assert!(metrics.contains(&format!("tidegate_session_{line}")), "{metrics}");
+    }
+    let renewed = f.post(&path(&id, "/holders/h/heartbeat"), "").await;
+    assert_eq!((renewed.status.as_u16(), &renewed.json()["until_ms"]), (200, &json!(held_until)));
+    f.pass(44_999).await;
+    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["retry_after_ms"], 1);
+    f.pass(1).await;
+    let claimed = f.post("/v1/sessions/sessions/claims", "").await.json();
+    assert_eq!((&claimed["claims"][0]["id"], &claimed["held_until_ms"]), (&json!(left), &json!(null)));
+    let metrics = f.get("/metrics").await.body;
+    assert!(metrics.contains("tidegate_session_held_partitions{space=\"sessions\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]
@@ -273,9 +310,9 @@ async fn the_metrics_are_there_by_their_names() {
         activate(&f, broadcaster, None).await;
     }
     activate(&f, "held", Some("h")).await;
-    f.clock.advance_ms(44_999);
+    f.pass(44_999).await;
     f.post("/v1/sessions/sessions", r#"{"broadcaster":"held","config":{},"holder":"h"}"#).await;
-    f.clock.advance_ms(30_002);
+    f.pass(30_002).await;
     f.get("/v1/sessions/sessions/counts").await;
     let before = f.get("/metrics").await.body;
     for line in [
@@ -286,7 +323,7 @@ async fn the_metrics_are_there_by_their_names() {
         assert!(before.contains(&format!("\n{line}\n")), "{line}: {before}");
     }
     f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await;
-    f.clock.advance_ms(60_000);
+    f.pass(60_000).await;
     f.post("/v1/sessions/sessions/cleanup", "").await;
     f.get("/v1/sessions/sessions/counts").await;
     let after = f.get("/metrics").await.body;

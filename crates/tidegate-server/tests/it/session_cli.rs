@@ -88,9 +88,9 @@ async fn dead_sessions_can_be_claimed_again() {
     let f = Fixture::of(&redis.url(), &written, Clock::system().now()).await;
     let body = r#"{"broadcaster":"b","config":{}}"#;
     let id = f.post("/v1/sessions/sessions", body).await.json()["id"].as_str().unwrap().to_owned();
-    f.clock.advance_ms(75_000);
+    f.pass(75_000).await;
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["id"], json!(id));
-    f.clock.advance_ms(60_000);
+    f.pass(60_000).await;
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["buried"], 1);
     // The command goes by what is declared.
     f.app.gate().declare().await.unwrap();

@@ -184,16 +184,16 @@ impl Pair {
         let (now, told) = (self.now(), self.ask("GET", "/counts", "").await.json());
         let it = self.model.counts(now);
         let expected = json!({"space": "sessions", "active": it.active, "disconnected": it.disconnected,
-            "orphans": it.orphans, "claimed": it.claimed, "dead": it.dead, "lag_ms": it.lag_ms});
+            "orphans": it.orphans, "claimed": it.claimed, "dead": it.dead, "lag_ms": it.lag_ms,
+            "held_until_ms": it.held_until.map(Timestamp::as_millis)});
         prop_assert_eq!(told, expected);
         Ok(())
     }
 
     async fn move_to(&mut self, at_ms: u64) -> Checked {
-        // Each partition has its own latest moment.
-        if self.is_partitioned {
-            self.counts().await?;
-        }
+        // Each partition has its own latest moment; and in the background somebody looks after
+        // the space now and then.
+        self.counts().await?;
         self.f.clock.set(Timestamp::from_millis(at_ms.clamp(NOW - 1_000_000, NOW + 1_000_000)));
         if self.is_partitioned {
             self.counts().await?;
@@ -292,7 +292,8 @@ impl Pair {
         }
         let it = expected.swept;
         let expected = json!({"space": "sessions", "claims": claims, "lapsed": it.lapsed, "buried": it.buried,
-            "missing": 0, "invalid": 0, "lag_ms": it.lag_ms, "is_more": it.is_more});
+            "missing": 0, "invalid": 0, "lag_ms": it.lag_ms, "is_more": it.is_more,
+            "held_until_ms": it.held_until.map(Timestamp::as_millis), "retry_after_ms": it.retry_after_ms});
         prop_assert_eq!(told, expected);
         Ok(())
     }
@@ -322,6 +323,8 @@ impl Pair {
         prop_assert_eq!(&told["deleted"], it.deleted);
         prop_assert_eq!(&told["buried"], it.buried);
         prop_assert_eq!(&told["lapsed"], it.lapsed);
+        prop_assert_eq!(&told["held_until_ms"], &json!(it.held_until.map(Timestamp::as_millis)));
+        prop_assert_eq!(&told["retry_after_ms"], &json!(it.retry_after_ms));
         Ok(())
     }
 
@@ -392,10 +395,14 @@ impl Pair {
             Op::Move { by_ms } => self.move_to(now.strict_add_signed(by_ms)).await,
             Op::MoveTo { edge, off_ms } => {
                 let ahead: Vec<_> = self.model.edges().into_iter().filter(|at| *at >= now).collect();
-                match ahead.get(usize::from(edge)) {
-                    Some(at) => self.move_to(at.strict_add_signed(off_ms)).await,
-                    None => Ok(()),
+                let Some(at_ms) = ahead.get(usize::from(edge)).map(|at| at.strict_add_signed(off_ms)) else {
+                    return Ok(());
+                };
+                // Every second time somebody is there meanwhile.
+                while edge % 2 == 0 && self.now() + 500 < at_ms {
+                    self.move_to(self.now() + 500).await?;
                 }
+                self.move_to(at_ms).await
             }
         }
     }
@@ -416,6 +423,7 @@ fn agree(url: &str, cases: u32, is_partitioned: bool) {
         let f = Fixture::of(url, &settings, START).await;
         let model = SessionModel::new(options);
         let mut pair = Pair { f, model, made: Vec::new(), claimed: Vec::new(), is_partitioned };
+        pair.counts().await?;
         for (number, op) in history.iter().enumerate() {
             pair.step(op)
                 .await

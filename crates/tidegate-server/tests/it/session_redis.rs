@@ -64,6 +64,7 @@ async fn entries_that_are_no_ids_are_told() {
         .unwrap();
     let listed = f.get("/v1/sessions/sessions").await.json();
     assert_eq!((&listed["invalid"], &listed["sessions"]), (&json!(2), &json!([])));
+    f.pass(45_000).await;
     let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
     assert_eq!((&cleaned["invalid"], &cleaned["deleted"]), (&json!(2), &json!(0)));
     assert_eq!(f.get("/v1/sessions/sessions").await.json()["invalid"], 0);

@@ -72,6 +72,27 @@ impl Fixture {
         Self { app: app.unwrap(), clock }
     }
 
+    /// Time passes, and somebody looks after the sessions: no hold begins.
+    pub(crate) async fn pass(&self, ms: u64) {
+        let spaces = self.get("/v1/sessions").await.json();
+        let spaces = spaces["spaces"].as_array().unwrap();
+        let lease = |it: &Value| it["holder_lease_ms"].as_u64().unwrap();
+        let most_ms = spaces.iter().map(lease).min().unwrap() / 2;
+        let mut left_ms = ms;
+        loop {
+            for space in spaces {
+                let path = format!("/v1/sessions/{}/counts", space["space"].as_str().unwrap());
+                assert_eq!(self.get(&path).await.status, 200);
+            }
+            if left_ms == 0 {
+                return;
+            }
+            let step_ms = left_ms.min(most_ms);
+            self.clock.advance_ms(step_ms);
+            left_ms -= step_ms;
+        }
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         call(&self.app, "POST", path, body).await
     }

@@ -1,13 +1,13 @@
 -- claim: orphans to reap, for a while.
 --
 -- Keys  none
--- Own   how many at most
--- Answers  silent sessions, 0, sessions put aside, entries without a session, entries that
---          are no ids, for how long the first had been due, 1 if more are due; then of each
---          claim id, generation, broadcaster, when it was left, which attempt it is
+-- Own   how many at most, until when the call is good
+-- Answers  as cleanup; then of each claim id, generation, broadcaster, when it was left, which attempt it is
 return finish(each(function(_, at)
+  if is_over(ARGV[at + 2]) then return clock_ms end
   start_counting()
   local lag_ms, claims = lag(), {}
+  if is_held then return answer(lag_ms, false) end
   take(tonumber(ARGV[at + 1]), true, function(s)
     local from = s.claimed > 0 and CLAIMED or DISCONNECTED
     s.attempts, s.claimed = s.attempts + 1, now_ms + claim_ms
@@ -18,7 +18,7 @@ return finish(each(function(_, at)
       claims[#claims + 1] = field
     end
   end)
-  local answer = { lapsed, 0, buried, missing, invalid, lag_ms, is_more(true) and 1 or 0 }
-  for _, field in ipairs(claims) do answer[#answer + 1] = field end
-  return answer
-end, 1, 1, COMMON))
+  local found = answer(lag_ms, is_more(true))
+  for _, field in ipairs(claims) do found[#found + 1] = field end
+  return found
+end, 1, 2, COMMON))

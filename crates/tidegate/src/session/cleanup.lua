@@ -1,12 +1,16 @@
 -- cleanup: claim and ack in one step, for those without side effects.
 --
 -- Keys  none
--- Own   how many at most; 1 if also what was claimed and not acknowledged in time
+-- Own   how many at most; 1 if also what was claimed and not acknowledged in time; until when
+--       the call is good
 -- Answers  silent sessions, deleted, put aside, entries without a session, entries that
---          are no ids, for how long the first had been due, 1 if more are due
+--          are no ids, for how long the first had been due, 1 if more are due, until when a
+--          hold runs, the store's time; or the store's time, if that is too late
 return finish(each(function(_, at)
+  if is_over(ARGV[at + 3]) then return clock_ms end
   start_counting()
   local lag_ms, gone, keys, is_claiming = lag(), { {}, {} }, {}, ARGV[at + 2] == '1'
+  if is_held then return answer(lag_ms, false) end
   take(tonumber(ARGV[at + 1]), is_claiming, function(s)
     if is_mapped(s) then keys[#keys + 1] = BROADCASTER .. s.broadcaster end
     keys[#keys + 1] = s.key
@@ -19,5 +23,5 @@ return finish(each(function(_, at)
   for i = 1, #keys, 1000 do call('UNLINK', unpack(keys, i, math.min(i + 999, #keys))) end
   if gone[1][1] then call('ZREM', DISCONNECTED, unpack(gone[1])) end
   if gone[2][1] then call('ZREM', CLAIMED, unpack(gone[2])) end
-  return { lapsed, deleted, buried, missing, invalid, lag_ms, is_more(is_claiming) and 1 or 0 }
-end, 1, 2, COMMON))
+  return answer(lag_ms, is_more(is_claiming))
+end, 1, 3, COMMON))

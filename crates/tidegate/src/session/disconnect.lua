@@ -8,12 +8,12 @@ return finish(each(function(k, at)
   if not s then return refusal end
   if s.disconnected > 0 then return { 0 } end
   local field = 'h:' .. ARGV[at + 2]
-  local ends = tonumber(call('HGET', s.key, field)) or 0
-  if ends <= now_ms then return { 1 } end
+  local until_ms = tonumber(call('HGET', s.key, field))
+  if not until_ms or ends(until_ms) <= now_ms then return { 1 } end
   call('HDEL', s.key, field)
   s.seen = now_ms
-  if ends >= s.deadline then s.deadline = latest(s) end
-  if s.deadline <= now_ms then
+  if until_ms >= s.deadline then s.deadline = latest(s) end
+  if s.deadline == 0 then
     local left, seen = to_take_over(s)
     if left then
       take_over(s, left, seen)

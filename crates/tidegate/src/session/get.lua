@@ -21,7 +21,7 @@ return finish(each(function(k, at)
     local field, text = fields[i], fields[i + 1]
     if string.sub(field, 1, 2) ~= 'h:' then
       texts[field] = text
-    elseif #field > 2 and tonumber(text) > now_ms then
+    elseif #field > 2 and ends(tonumber(text)) > now_ms then
       holders = holders + 1
     end
   end

@@ -8,11 +8,11 @@ return finish(each(function(k, at)
   if not s then return refusal end
   if s.disconnected > 0 then return IS_DISCONNECTED end
   local field = 'h:' .. ARGV[at + 2]
-  local ends = tonumber(call('HGET', s.key, field)) or 0
-  if ends <= now_ms then return LAPSED end
-  ends = math.max(ends, now_ms + lease_ms)
-  s.seen, s.deadline = now_ms, math.max(s.deadline, ends)
-  save(s, field, ends)
+  local until_ms = tonumber(call('HGET', s.key, field))
+  if not until_ms or ends(until_ms) <= now_ms then return LAPSED end
+  until_ms = math.max(until_ms, now_ms + lease_ms)
+  s.seen, s.deadline = now_ms, math.max(s.deadline, until_ms)
+  save(s, field, until_ms)
   put(ACTIVE, s.deadline, s.id)
-  return { s.generation, ends }
+  return { s.generation, until_ms }
 end, 1, 3, COMMON))

@@ -1,12 +1,13 @@
 -- lapse: finds out who has fallen silent, and how far behind the claims are.
 --
 -- Keys  none
--- Own   how many at most
+-- Own   how many at most, until when the call is good
 -- Answers  as cleanup
 return finish(each(function(_, at)
+  if is_over(ARGV[at + 2]) then return clock_ms end
   start_counting()
   local lag_ms = lag()
+  if is_held then return answer(lag_ms, false) end
   lapse(tonumber(ARGV[at + 1]))
-  local more = #due(ACTIVE, int(now_ms), far_ms, 1)
-  return { lapsed, 0, 0, missing, invalid, lag_ms, more }
-end, 1, 1, COMMON))
+  return answer(lag_ms, #due(ACTIVE, int(ended_by(now_ms)), far_ms, 1) > 0)
+end, 1, 2, COMMON))

@@ -5,7 +5,9 @@
 --       (ms), how many at most, and after which: its time in ms and its id, empty for
 --       the first
 -- Answers  entries that are no session ids, then id and time in ms of each. Sessions that
---          have fallen silent are among the disconnected; the two lists are in one.
+--          have fallen silent are among the disconnected; the two lists are in one. Their
+--          time is the end of the last lease as it was given: what a hold makes of it, `get`
+--          tells.
 return finish(each(function(_, at)
   local which, age_ms, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local after_ms, after_id = tonumber(ARGV[at + 4]), ARGV[at + 5]
@@ -51,12 +53,13 @@ return finish(each(function(_, at)
   end
 
   if which == 0 then
-    if after_ms and after_ms <= now_ms then after_ms = nil end
-    add(ACTIVE, '(' .. int(now_ms), '+inf', 1)
+    local ended_ms = ended_by(now_ms)
+    if after_ms and after_ms <= ended_ms then after_ms = nil end
+    add(ACTIVE, '(' .. int(ended_ms), '+inf', 1)
   end
   if which == 1 then
     add(DISCONNECTED, '-inf', (now_ms - age_ms) / 1000, 1000)
-    add(ACTIVE, '-inf', int(now_ms - age_ms), 1)
+    add(ACTIVE, '-inf', int(ended_by(now_ms - age_ms)), 1)
   end
   if which == 2 then add(CLAIMED, '-inf', '+inf', 1) end
   if which == 3 then add(DEAD, '-inf', '+inf', 1) end

@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use compact_str::CompactString;
 
+use super::hold::Hold;
 use super::options::{Bounds, STAMP_MS};
 use super::types::{
     Activated, Answer, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session, SessionId,
@@ -79,7 +80,8 @@ pub(super) struct Partition {
     /// How much longer than `retention_ms` anything is kept.
     slack_ms: u64,
     /// The latest moment that anything was done at.
-    stamp_ms: u64,
+    stamp_ms: Option<u64>,
+    hold: Hold,
     sessions: HashMap<SessionId, Entry>,
     broadcasters: HashMap<CompactString, SessionId>,
     sets: [BTreeSet<(u64, SessionId)>; 4],
@@ -90,7 +92,8 @@ impl Partition {
         Self {
             bounds,
             slack_ms,
-            stamp_ms: 0,
+            stamp_ms: None,
+            hold: Hold::default(),
             sessions: HashMap::new(),
             broadcasters: HashMap::new(),
             sets: Default::default(),
@@ -98,11 +101,31 @@ impl Partition {
     }
 
     /// The time that decides: the clock's, or the latest that was, if the clock is
-    /// behind it and not by an absurd amount.
+    /// behind it and not by an absurd amount. If nobody has asked for long, a hold begins:
+    /// this process was stopped, or its machine.
     fn advance(&mut self, clock_ms: u64) -> u64 {
-        let is_absurd = self.stamp_ms > clock_ms + self.bounds.retention_ms.min(STAMP_MS);
-        self.stamp_ms = if is_absurd { clock_ms } else { self.stamp_ms.max(clock_ms) };
-        self.stamp_ms
+        let Some(stamp_ms) = self.stamp_ms else {
+            self.stamp_ms = Some(clock_ms);
+            return clock_ms;
+        };
+        let is_absurd = stamp_ms > clock_ms + self.bounds.retention_ms.min(STAMP_MS);
+        let now_ms = if is_absurd { clock_ms } else { stamp_ms.max(clock_ms) };
+        if is_absurd || 2 * clock_ms.saturating_sub(stamp_ms) > self.bounds.lease_ms {
+            self.hold.begin(stamp_ms, now_ms, self.bounds.lease_ms);
+        }
+        self.stamp_ms = Some(now_ms);
+        now_ms
+    }
+
+    /// Somebody is there; until when a hold runs.
+    pub(super) fn stamp(&mut self, clock_ms: u64) -> Option<u64> {
+        self.advance(clock_ms);
+        self.held_until()
+    }
+
+    /// Until when no lease ends and nothing is reaped.
+    pub(super) fn held_until(&self) -> Option<u64> {
+        self.stamp_ms.is_some_and(|now_ms| now_ms < self.hold.until_ms).then_some(self.hold.until_ms)
     }
 
     /// Lists a session where it belongs.
@@ -139,11 +162,11 @@ impl Partition {
             self.file(id);
         }
         let Some(entry) = self.sessions.get_mut(&id) else { return false };
-        let deadline_ms = entry.deadline_ms();
-        if entry.left_ms.is_some() || deadline_ms > now_ms {
+        let ends_ms = self.hold.ends_ms(entry.deadline_ms());
+        if entry.left_ms.is_some() || ends_ms > now_ms {
             return false;
         }
-        entry.left_ms = Some(deadline_ms);
+        entry.left_ms = Some(ends_ms);
         entry.holders.clear();
         self.file(id);
         true
@@ -152,10 +175,14 @@ impl Partition {
     /// A session that can still be held, or why it cannot.
     fn living(&mut self, id: SessionId, now_ms: u64, generation: Option<Generation>) -> Answer<&mut Entry> {
         self.settle(id, now_ms);
-        let ttl_ms = self.bounds.ttl_ms;
+        let Bounds { ttl_ms, lease_ms, .. } = self.bounds;
+        let hold_ms = self.hold.until_ms;
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        // One that was left at the end of a hold counts as seen when that began.
+        let seen_ms = |left_ms: u64| entry.seen_ms.max(left_ms.min(hold_ms).saturating_sub(lease_ms));
+        let is_expired = entry.left_ms.is_some_and(|left_ms| seen_ms(left_ms) + ttl_ms <= now_ms);
         match entry.claimed {
-            Claimed::No if entry.seen_ms + ttl_ms <= now_ms => Err(Refusal::Gone),
+            Claimed::No if is_expired => Err(Refusal::Gone),
             Claimed::No if generation.is_some_and(|it| it.0 != entry.generation) => Err(Refusal::Stale),
             Claimed::No => Ok(entry),
             _ => Err(Refusal::Reaping),
@@ -165,11 +192,11 @@ impl Partition {
     /// Gives a holder its lease. Without a name it is that of whoever is about to
     /// connect, and ends when somebody does.
     fn hold(&mut self, id: SessionId, now_ms: u64, holder: &str) -> Answer<Lease> {
-        let bounds = self.bounds;
+        let (bounds, hold) = (self.bounds, self.hold);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
-        let is_new = entry.holders.get(holder).is_none_or(|ends_ms| *ends_ms <= now_ms);
-        if !holder.is_empty() && is_new {
-            entry.holders.retain(|_, ends_ms| *ends_ms > now_ms);
+        let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
+        if !holder.is_empty() && entry.holders.get(holder).is_none_or(is_over) {
+            entry.holders.retain(|_, until_ms| !is_over(until_ms));
             let named = entry.holders.keys().filter(|name| !name.is_empty()).count();
             if named as u64 >= bounds.max_holders {
                 return Err(Refusal::TooManyHolders);
@@ -274,12 +301,13 @@ impl Partition {
         generation: Option<Generation>,
     ) -> Answer<Lease> {
         let now_ms = self.advance(clock_ms);
-        let lease_ms = self.bounds.lease_ms;
+        let (lease_ms, hold) = (self.bounds.lease_ms, self.hold);
         let entry = self.living(id, now_ms, generation)?;
         if entry.left_ms.is_some() {
             return Err(Refusal::Disconnected);
         }
-        let ends_ms = entry.holders.get_mut(holder).filter(|it| **it > now_ms).ok_or(Refusal::Lapsed)?;
+        let held = entry.holders.get_mut(holder).filter(|it| hold.ends_ms(**it) > now_ms);
+        let ends_ms = held.ok_or(Refusal::Lapsed)?;
         *ends_ms = (*ends_ms).max(now_ms + lease_ms);
         entry.seen_ms = now_ms;
         let until = Timestamp::from_millis(*ends_ms);
@@ -296,16 +324,18 @@ impl Partition {
         generation: Option<Generation>,
     ) -> Answer<Left> {
         let now_ms = self.advance(clock_ms);
+        let hold = self.hold;
+        let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
         let entry = self.living(id, now_ms, generation)?;
         if entry.left_ms.is_some() {
             return Ok(Left::Disconnected);
         }
-        if entry.holders.get(holder).is_none_or(|ends_ms| *ends_ms <= now_ms) {
+        if entry.holders.get(holder).is_none_or(is_over) {
             return Ok(Left::Held);
         }
         entry.holders.remove(holder);
         entry.seen_ms = now_ms;
-        let is_left = entry.deadline_ms() <= now_ms;
+        let is_left = entry.holders.values().all(is_over);
         if is_left {
             entry.left_ms = Some(now_ms);
             entry.holders.clear();
@@ -319,7 +349,8 @@ impl Partition {
         self.settle(id, now_ms);
         let entry = self.sessions.get(&id)?;
         let is_orphan = entry.left_ms.is_some_and(|left_ms| left_ms + self.bounds.grace_ms <= now_ms);
-        let held = entry.holders.iter().filter(|(name, ends_ms)| !name.is_empty() && **ends_ms > now_ms);
+        let is_held = |until_ms: &u64| self.hold.ends_ms(*until_ms) > now_ms;
+        let held = entry.holders.iter().filter(|(name, until_ms)| !name.is_empty() && is_held(until_ms));
         Some(Session {
             id,
             broadcaster: entry.broadcaster.to_string(),
@@ -391,15 +422,20 @@ impl Partition {
         let of = |set: Set| self.sets[set as usize].range((after, Bound::Unbounded));
         let mut sessions: Vec<_> = match set {
             Set::Active => {
-                let now = Bound::Excluded((now_ms, SessionId::LAST));
-                let from =
-                    if matches!(after, Bound::Excluded((at_ms, _)) if at_ms > now_ms) { after } else { now };
+                let ended = self.hold.ended_by(now_ms).map(|ms| (ms, SessionId::LAST));
+                let from = match after {
+                    Bound::Excluded(after) if ended.is_none_or(|ended| after > ended) => {
+                        Bound::Excluded(after)
+                    }
+                    _ => ended.map_or(Bound::Unbounded, Bound::Excluded),
+                };
                 self.sets[set as usize].range((from, Bound::Unbounded)).take(limit).map(listed).collect()
             }
             Set::Disconnected => {
                 let until_ms = now_ms.saturating_sub(age_ms);
+                let ended = self.hold.ended_by(until_ms);
                 let left = of(set).take_while(|(left, _)| *left <= until_ms);
-                let silent = of(Set::Active).take_while(|(ends, _)| *ends <= until_ms);
+                let silent = of(Set::Active).take_while(|(at_ms, _)| ended.is_some_and(|it| *at_ms <= it));
                 left.take(limit).chain(silent.take(limit)).map(listed).collect()
             }
             _ => of(set).take(limit).map(listed).collect(),
@@ -416,21 +452,23 @@ impl Partition {
             self.sets[set as usize].iter().take_while(|(at_ms, _)| *at_ms <= ms).count() as u64
         };
         let of = |set: Set| self.sets[set as usize].len() as u64;
-        let silent = until(Set::Active, now_ms);
+        let silent = |at_ms: u64| self.hold.ended_by(at_ms).map_or(0, |ms| until(Set::Active, ms));
         Counts {
-            active: of(Set::Active) - silent,
-            disconnected: of(Set::Disconnected) + silent,
-            orphans: until(Set::Disconnected, due_ms) + until(Set::Active, due_ms),
+            active: of(Set::Active) - silent(now_ms),
+            disconnected: of(Set::Disconnected) + silent(now_ms),
+            orphans: until(Set::Disconnected, due_ms) + silent(due_ms),
             claimed: of(Set::Claimed),
             dead: of(Set::Dead),
             lag_ms: self.lag_ms(now_ms),
+            held_until: self.held_until().map(Timestamp::from_millis),
         }
     }
 
     /// For how long the first orphan has been due.
     fn lag_ms(&self, now_ms: u64) -> u64 {
         let first = |set: Set| self.sets[set as usize].first().map(|(at_ms, _)| *at_ms);
-        let oldest = [first(Set::Disconnected), first(Set::Active)].into_iter().flatten().min();
+        let silent = first(Set::Active).map(|at_ms| self.hold.ends_ms(at_ms));
+        let oldest = [first(Set::Disconnected), silent].into_iter().flatten().min();
         let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
         oldest.map_or(0, |oldest_ms| due_ms.saturating_sub(oldest_ms))
     }

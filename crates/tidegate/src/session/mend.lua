@@ -70,7 +70,7 @@ local replies = each(function(_, at)
       if is_mending then settle(s) end
     else
       left = s.disconnected
-      if left == 0 and s.deadline <= now_ms then left = s.deadline end
+      if left == 0 and ends(s.deadline) <= now_ms then left = ends(s.deadline) end
       local set, score = home(s)
       local there = call('ZSCORE', set, s.id)
       if not there or score and tonumber(there) ~= score then

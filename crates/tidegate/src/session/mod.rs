@@ -29,11 +29,13 @@
 //! # }
 //! ```
 
+mod hold;
 mod memory;
 mod mend;
 mod options;
 mod reap;
 mod redis;
+mod store_time;
 mod types;
 
 use std::sync::Arc;
@@ -43,6 +45,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
+use self::hold::HoldWatch;
 use self::memory::{Partition, Set};
 use self::mend::{Ask, LOOKED_AT};
 pub use self::mend::{Mended, Mending, Step};
@@ -54,7 +57,7 @@ pub use self::types::{
     Session, SessionId, State, Swept,
 };
 use crate::Background;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::metrics::SessionMetrics;
@@ -84,7 +87,7 @@ struct Core {
 
 #[derive(Debug)]
 enum Backend {
-    Memory { clock: Clock, partition: Box<Mutex<Partition>> },
+    Memory { clock: Clock, partition: Box<Mutex<Partition>>, holds: HoldWatch },
     Redis(Box<[OnRedis]>),
 }
 
@@ -92,7 +95,7 @@ enum Backend {
 macro_rules! on_session {
     ($self:ident, $id:ident, $call:ident($($argument:expr),*)) => {
         match &$self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 Ok(partition.lock().$call(clock.now().as_millis(), $id, $($argument),*))
             }
             Backend::Redis(partitions) => partitions[$self.partition($id)].$call($id, $($argument),*).await,
@@ -108,15 +111,20 @@ impl Sessions {
         metrics: SessionMetrics,
     ) -> Result<Self> {
         options.check()?;
+        let holds = |partition: u32| {
+            let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
+            HoldWatch::new(space.as_str(), partition, begun, running)
+        };
         let backend = match store {
             Store::Memory(clock, _) => {
-                let partition = Partition::new(options.bounds(1), clock.slack_ms());
-                Backend::Memory { clock: clock.clone(), partition: Box::new(Mutex::new(partition)) }
+                let partition = Box::new(Mutex::new(Partition::new(options.bounds(1), clock.slack_ms())));
+                Backend::Memory { clock: clock.clone(), partition, holds: holds(0) }
             }
             Store::Redis(store) => {
                 let of = store.partitions();
                 let bounds = options.bounds(of);
-                Backend::Redis((0..of).map(|it| OnRedis::new(store.clone(), &space, bounds, it)).collect())
+                let partition = |it| OnRedis::new(store.clone(), &space, bounds, it, holds(it));
+                Backend::Redis((0..of).map(partition).collect())
             }
         };
         let core = Core { space, options: options.clone(), backend, metrics, hand: AtomicUsize::new(0) };
@@ -149,7 +157,7 @@ impl Sessions {
         check_text("config", config)?;
         let holder = holder.map_or("", Key::as_str);
         match &self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 let (now_ms, new) = (clock.now().as_millis(), SessionId::random());
                 Ok(partition.lock().activate(now_ms, new, broadcaster.as_str(), config, holder))
             }
@@ -197,7 +205,7 @@ impl Sessions {
     /// The session that `broadcaster` last activated.
     pub async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
         match &self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 Ok(partition.lock().find(clock.now().as_millis(), broadcaster.as_str()))
             }
             Backend::Redis(partitions) => {
@@ -297,6 +305,47 @@ impl Sessions {
         Ok(all)
     }
 
+    /// Says that somebody is there and looks after the space; until when a hold runs, in some
+    /// partition at least.
+    ///
+    /// Nobody has to call this: every process that has the space open does so in the
+    /// background, every sixth of a lease, and so does every other call. If nobody has for
+    /// half a lease, the store or all who use it were away, and holders could not renew: then
+    /// for the length of a lease no lease ends and nothing is reaped.
+    pub async fn stamp(&self) -> Result<Option<Timestamp>> {
+        self.stamp_unless(Duration::ZERO).await
+    }
+
+    /// The same of partitions where it was not said within `lately`. One that is away does not
+    /// keep others from it.
+    async fn stamp_unless(&self, lately: Duration) -> Result<Option<Timestamp>> {
+        match &self.core.backend {
+            Backend::Memory { clock, partition, holds } => {
+                let now_ms = clock.now().as_millis();
+                let held_until_ms = partition.lock().stamp(now_ms);
+                holds.note(now_ms, held_until_ms);
+                Ok(held_until_ms.map(Timestamp::from_millis))
+            }
+            Backend::Redis(partitions) => {
+                let stamped = join_all(partitions.iter().map(|it| it.stamp(lately))).await;
+                stamped.into_iter().try_fold(None, |latest, held| Ok(held?.max(latest)))
+            }
+        }
+    }
+
+    /// How often this process says that it is there.
+    pub(crate) fn stamp_interval(&self) -> Duration {
+        self.core.options.holder_lease / 6
+    }
+
+    /// One run of the loop that does so. A store that is away is told of elsewhere.
+    pub(crate) async fn keep_stamped(&self) -> Result<Progress> {
+        match self.stamp_unless(self.stamp_interval() / 2).await {
+            Err(error) if !error.is_transient() => Err(error),
+            _ => Ok(Progress { items: 0, is_more: false }),
+        }
+    }
+
     fn note_counts(&self, counts: &Counts) {
         let metrics = &self.core.metrics;
         metrics.disconnected.set(counts.disconnected as i64);
@@ -352,7 +401,13 @@ impl Sessions {
 
     fn in_memory<R>(&self, on: impl FnOnce(&mut Partition, u64) -> R) -> Result<R> {
         match &self.core.backend {
-            Backend::Memory { clock, partition } => Ok(on(&mut partition.lock(), clock.now().as_millis())),
+            Backend::Memory { clock, partition, holds } => {
+                let mut partition = partition.lock();
+                let now_ms = clock.now().as_millis();
+                let answer = on(&mut partition, now_ms);
+                holds.note(now_ms, partition.held_until());
+                Ok(answer)
+            }
             Backend::Redis(_) => Err(Error::internal("these sessions are not in this process")),
         }
     }

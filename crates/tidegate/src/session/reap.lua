@@ -1,4 +1,4 @@
--- What claim and cleanup share.
+-- What claim, cleanup and lapse share.
 
 -- What was found: silent sessions, deleted, put aside, entries without a session,
 -- entries that are no ids.
@@ -9,13 +9,26 @@ local function start_counting()
   lapsed, deleted, buried, missing, invalid = 0, 0, 0, 0, 0
 end
 
+-- Whether a call that is only good until then has come too late. One that has waited in a
+-- socket while its caller gave up must not reap on wakening: it answers the store's time.
+local function is_over(valid_until)
+  is_late = clock_ms > tonumber(valid_until)
+  return is_late
+end
+
+-- How calls that reap answer: what was found, for how long the first had been due, 1 if more
+-- is due, until when a hold runs (0: none does), and the store's time.
+local function answer(lag_ms, more)
+  return { lapsed, deleted, buried, missing, invalid, lag_ms, more and 1 or 0, is_held and hold_ms or 0, clock_ms }
+end
+
 -- For how long the first orphan has been due.
 local function lag()
   local due_ms, oldest = now_ms - grace_ms, now_ms
   local left = call('ZRANGEBYSCORE', DISCONNECTED, '-inf', due_ms / 1000, 'WITHSCORES', 'LIMIT', 0, 1)
   if left[2] then oldest = math.floor(tonumber(left[2]) * 1000 + 0.5) end
-  local silent = call('ZRANGEBYSCORE', ACTIVE, '-inf', int(due_ms), 'WITHSCORES', 'LIMIT', 0, 1)
-  if silent[2] then oldest = math.min(oldest, tonumber(silent[2])) end
+  local silent = call('ZRANGEBYSCORE', ACTIVE, '-inf', int(ended_by(due_ms)), 'WITHSCORES', 'LIMIT', 0, 1)
+  if silent[2] then oldest = math.min(oldest, ends(tonumber(silent[2]))) end
   return math.max(0, due_ms - math.max(0, oldest))
 end
 
@@ -60,7 +73,7 @@ end
 
 -- Finds out up to `limit` sessions whose holders have fallen silent.
 local function lapse(limit)
-  for _, id in ipairs(due(ACTIVE, int(now_ms), far_ms, limit)) do
+  for _, id in ipairs(due(ACTIVE, int(ended_by(now_ms)), far_ms, limit)) do
     local s, is_silent = entry(ACTIVE, id)
     if is_silent then lapsed = lapsed + 1 end
     if s and not is_silent then file(s, ACTIVE) end
@@ -104,6 +117,6 @@ end
 
 -- Whether more is due.
 local function is_more(is_claiming)
-  return #due(ACTIVE, int(now_ms), far_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), far_ms, 1) or 0)
+  return #due(ACTIVE, int(ended_by(now_ms)), far_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), far_ms, 1) or 0)
     + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, 1) > 0
 end

@@ -2,6 +2,7 @@
 //! for those without.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::options::MAX_BATCH;
 use super::redis::MAX_ACKS;
@@ -12,6 +13,10 @@ use crate::reaper::Progress;
 
 /// Steps of a cleanup in a row that find only sessions of a clock that was wrong.
 const MAX_FRUITLESS: usize = 1000;
+
+/// How long the background loop waits for a store that was away for a moment before it tries
+/// once more: a short stop does not cost a whole interval.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// What a sweep looks after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +82,7 @@ impl Sessions {
     pub async fn ack_many(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
         let mut all = vec![Err(Refusal::Gone); claims.len()];
         match &self.core.backend {
-            Backend::Memory { clock, partition } => {
+            Backend::Memory { clock, partition, .. } => {
                 for (answer, (id, generation)) in all.iter_mut().zip(claims) {
                     *answer = partition.lock().ack(clock.now().as_millis(), *id, *generation);
                 }
@@ -205,7 +210,14 @@ impl Sessions {
             Reap::Cleanup => Sweep::Unclaimed,
             Reap::Claims => Sweep::Lapsed,
         };
-        let (swept, failed) = self.sweep(batch, sweep).await?;
+        let first = self.sweep(batch, sweep).await;
+        let (swept, failed) = match first {
+            Err(error) if error.is_transient() => {
+                tokio::time::sleep(RETRY).await;
+                self.sweep(batch, sweep).await?
+            }
+            first => first?,
+        };
         self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
         let is_more = swept.is_more && swept.items() > 0;
         if !is_more {

@@ -1,19 +1,21 @@
 //! Sessions on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
-use parking_lot::Mutex;
 use redis::Value;
 
+use super::hold::HoldWatch;
 use super::memory::Set;
 use super::mend::{Ask, Step};
 use super::options::Bounds;
+use super::store_time::{StoreTime, reading_ms};
 use super::types::{
     Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
     SessionId, State, Swept,
 };
-use crate::clock::{Clock, Timestamp, since_boot};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::store::redis::{Call, RedisStore, Script};
@@ -33,6 +35,7 @@ static LIST: LazyLock<Script> = LazyLock::new(|| script(include_str!("list.lua")
 static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("ack.lua")));
 static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("retry.lua")));
 static MEND: LazyLock<Script> = LazyLock::new(|| script(include_str!("mend.lua")));
+static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("stamp.lua")));
 static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("counts.lua")));
 static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("claim.lua")));
 static CLEANUP: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("cleanup.lua")));
@@ -61,19 +64,18 @@ pub(super) struct OnRedis {
     broadcasters: String,
     common: Arc<[String]>,
     shared: Arc<[CompactString]>,
-    lease_ms: u64,
-    away: Mutex<Away>,
-}
-
-/// Whether the store is away, as far as this process has noticed, and when it came back.
-#[derive(Debug, Default)]
-struct Away {
-    is_away: bool,
-    back_ms: Option<u64>,
+    time: StoreTime,
+    holds: HoldWatch,
 }
 
 impl OnRedis {
-    pub(super) fn new(store: RedisStore, space: &Name, bounds: Bounds, partition: u32) -> Self {
+    pub(super) fn new(
+        store: RedisStore,
+        space: &Name,
+        bounds: Bounds,
+        partition: u32,
+        holds: HoldWatch,
+    ) -> Self {
         let space = match space.as_str() {
             DEFAULT_SPACE => String::new(),
             name => format!("spaces:{name}:"),
@@ -103,8 +105,8 @@ impl OnRedis {
         let shared = numbers.iter().map(|n| n.to_compact_string());
         let shared = shared.chain(families.iter().map(|it| it.to_compact_string())).collect();
         let [sessions, broadcasters, _] = families;
-        let (lease_ms, away) = (bounds.lease_ms, Mutex::default());
-        Self { store, partition, sessions, broadcasters, common, shared, lease_ms, away }
+        let time = StoreTime::default();
+        Self { store, partition, sessions, broadcasters, common, shared, time, holds }
     }
 
     /// The partition of a session or a broadcaster.
@@ -130,34 +132,7 @@ impl OnRedis {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        let answer = self.store.call(self.partition, call).await;
-        self.note(&answer);
-        answer
-    }
-
-    /// Notes when the store came back.
-    fn note(&self, answer: &Result<Value>) {
-        let mut away = self.away.lock();
-        match answer {
-            Err(error) if error.is_transient() => away.is_away = true,
-            _ if away.is_away => *away = Away { is_away: false, back_ms: Some(self.reading_ms()) },
-            _ => {}
-        }
-    }
-
-    /// Whether nothing is reaped yet: while the store was away nobody could say that they
-    /// are still there, and now they have the length of a lease to do so.
-    fn is_held(&self) -> bool {
-        let away = self.away.lock();
-        away.is_away || away.back_ms.is_some_and(|back_ms| self.reading_ms() < back_ms + self.lease_ms)
-    }
-
-    /// A clock for lengths of time.
-    fn reading_ms(&self) -> u64 {
-        match self.store.clock() {
-            Clock::Manual(clock) => clock.now().as_millis(),
-            Clock::System(_) => since_boot().as_millis() as u64,
-        }
+        self.store.call(self.partition, call).await
     }
 
     fn key(&self, id: SessionId) -> String {
@@ -173,6 +148,41 @@ impl OnRedis {
     /// A call on the whole partition. Each has one key, so that it is sent to its slot.
     async fn on_all(&self, script: &'static Script, own: Vec<CompactString>) -> Result<Value> {
         self.call(script, 1, vec![self.sessions.clone()], own).await
+    }
+
+    /// A call that reaps: only good for as long as it is waited for. One that comes too late
+    /// does nothing and tells the store's time, and is made once more.
+    async fn reap(&self, script: &'static Script, own: &[CompactString]) -> Result<(Value, u64)> {
+        for _ in 0..2 {
+            let asked_ms = reading_ms();
+            let valid_until = self.time.valid_until(self.store.clock(), asked_ms, self.store.deadline());
+            let own = own.iter().cloned().chain([valid_until.to_compact_string()]).collect();
+            match self.on_all(script, own).await? {
+                Value::Int(store_ms) => self.time.note(number(&Value::Int(store_ms))?, asked_ms),
+                value => return Ok((value, asked_ms)),
+            }
+        }
+        Err(Error::unavailable("the store came to a call only after its deadline"))
+    }
+
+    /// What a call that was made at `asked_ms` was told of the time and of a hold.
+    fn told(&self, held: &Value, store: &Value, asked_ms: u64) -> Result<(Option<u64>, u64)> {
+        let (held_ms, store_ms) = (number(held)?, number(store)?);
+        let held_until_ms = (held_ms > 0).then_some(held_ms);
+        self.time.note(store_ms, asked_ms);
+        self.holds.note(store_ms, held_until_ms);
+        Ok((held_until_ms, store_ms))
+    }
+
+    /// Says that somebody is there, unless that was said within `lately`; until when a hold runs.
+    pub(super) async fn stamp(&self, lately: Duration) -> Result<Option<Timestamp>> {
+        let asked_ms = reading_ms();
+        if self.time.is_recent(asked_ms, lately) {
+            return Ok(None);
+        }
+        let value = self.on_all(&STAMP, Vec::new()).await?;
+        let [held, store] = items(&value)? else { return Err(unexpected(&value)) };
+        Ok(self.told(held, store, asked_ms)?.0.map(Timestamp::from_millis))
     }
 
     pub(super) async fn activate(
@@ -300,10 +310,12 @@ impl OnRedis {
     }
 
     pub(super) async fn counts(&self) -> Result<Counts> {
+        let asked_ms = reading_ms();
         let value = self.on_all(&COUNTS, Vec::new()).await?;
-        let [active, disconnected, orphans, claimed, dead, lag_ms] = items(&value)? else {
+        let [active, disconnected, orphans, claimed, dead, lag_ms, held, store] = items(&value)? else {
             return Err(unexpected(&value));
         };
+        let (held_until_ms, _) = self.told(held, store, asked_ms)?;
         Ok(Counts {
             active: number(active)?,
             disconnected: number(disconnected)?,
@@ -311,15 +323,13 @@ impl OnRedis {
             claimed: number(claimed)?,
             dead: number(dead)?,
             lag_ms: number(lag_ms)?,
+            held_until: held_until_ms.map(Timestamp::from_millis),
         })
     }
 
     pub(super) async fn claim(&self, limit: usize) -> Result<Claims> {
-        if self.is_held() {
-            return Ok(Claims { claims: Vec::new(), swept: self.lapse(limit).await? });
-        }
-        let value = self.on_all(&CLAIM, vec![limit.to_compact_string()]).await?;
-        let Some((head, claims)) = items(&value)?.split_at_checked(7) else { return Err(unexpected(&value)) };
+        let (value, asked_ms) = self.reap(&CLAIM, &[limit.to_compact_string()]).await?;
+        let Some((head, claims)) = items(&value)?.split_at_checked(9) else { return Err(unexpected(&value)) };
         let claim = |fields: &[Value]| match fields {
             [id, generation, broadcaster, since, attempt] => Ok(Claim {
                 id: session_id(id)?,
@@ -330,7 +340,10 @@ impl OnRedis {
             }),
             _ => Err(unexpected(&value)),
         };
-        Ok(Claims { claims: claims.chunks(5).map(claim).collect::<Result<_>>()?, swept: swept(head)? })
+        Ok(Claims {
+            claims: claims.chunks(5).map(claim).collect::<Result<_>>()?,
+            swept: self.swept(head, asked_ms)?,
+        })
     }
 
     /// Acknowledges up to [`MAX_ACKS`] in one round trip.
@@ -345,15 +358,33 @@ impl OnRedis {
     }
 
     pub(super) async fn cleanup(&self, limit: usize, is_claiming: bool) -> Result<Swept> {
-        if self.is_held() {
-            return self.lapse(limit).await;
-        }
-        let own = vec![limit.to_compact_string(), u8::from(is_claiming).to_compact_string()];
-        swept(items(&self.on_all(&CLEANUP, own).await?)?)
+        let own = [limit.to_compact_string(), u8::from(is_claiming).to_compact_string()];
+        let (value, asked_ms) = self.reap(&CLEANUP, &own).await?;
+        self.swept(items(&value)?, asked_ms)
     }
 
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
-        swept(items(&self.on_all(&LAPSE, vec![limit.to_compact_string()]).await?)?)
+        let (value, asked_ms) = self.reap(&LAPSE, &[limit.to_compact_string()]).await?;
+        self.swept(items(&value)?, asked_ms)
+    }
+
+    /// What a call that reaps has done.
+    fn swept(&self, head: &[Value], asked_ms: u64) -> Result<Swept> {
+        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store] = head else {
+            return Err(unexpected(head));
+        };
+        let (held_until_ms, store_ms) = self.told(held, store, asked_ms)?;
+        Ok(Swept {
+            lapsed: number(lapsed)?,
+            deleted: number(deleted)?,
+            buried: number(buried)?,
+            missing: number(missing)?,
+            invalid: number(invalid)?,
+            lag_ms: number(lag_ms)?,
+            is_more: number(is_more)? == 1,
+            held_until: held_until_ms.map(Timestamp::from_millis),
+            retry_after_ms: held_until_ms.map(|until_ms| until_ms.saturating_sub(store_ms)),
+        })
     }
 
     pub(super) async fn retry(&self, id: SessionId) -> Result<Answer<()>> {
@@ -453,21 +484,6 @@ fn session(value: &Value) -> Result<Option<Session>> {
         Err(Refusal::Gone) => Ok(None),
         Err(_) => Err(unexpected(value)),
     }
-}
-
-fn swept(head: &[Value]) -> Result<Swept> {
-    let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more] = head else {
-        return Err(unexpected(head));
-    };
-    Ok(Swept {
-        lapsed: number(lapsed)?,
-        deleted: number(deleted)?,
-        buried: number(buried)?,
-        missing: number(missing)?,
-        invalid: number(invalid)?,
-        lag_ms: number(lag_ms)?,
-        is_more: number(is_more)? == 1,
-    })
 }
 
 fn lease(generation: &Value, until: &Value) -> Result<Lease> {

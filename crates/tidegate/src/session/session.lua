@@ -2,8 +2,11 @@
 --
 -- KEYS  the marker; then of the partition: state, active, disconnected, claimed, dead;
 --       then of each item the keys that its script names
---   state         a hash: `now`, the latest moment that anything was done at (ms), and
---                 how far mending is
+--   state         a hash: `now`, the stamp, the latest moment that anything was done at
+--                 (ms); `hold`, until when no lease ends (ms); `hold_from`: leases that had
+--                 ended by then are over for all that; `hold_past`, the end of the hold
+--                 before; `lost`, the latest loss of the store that is known here; and how
+--                 far mending is
 --   active        a sorted set: sessions by the end of their last holder's lease, ms
 --   disconnected  a sorted set: sessions by when they were left, in seconds
 --   claimed       a sorted set: sessions being reaped, by the end of their claim, ms
@@ -43,10 +46,46 @@ local call = redis.call
 
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local stamp_ms = tonumber(call('HGET', STATE, 'now')) or 0
-local clock_ms = now()
-local now_ms = clock_ms
-if stamp_ms <= clock_ms + STAMP_MS then now_ms = math.max(clock_ms, stamp_ms) end
+local state = call('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost')
+local stamp_ms, clock_ms = tonumber(state[1]), now()
+local is_absurd = stamp_ms and stamp_ms > clock_ms + STAMP_MS
+local now_ms = not is_absurd and stamp_ms and math.max(clock_ms, stamp_ms) or clock_ms
+
+-- Holds. Whoever calls leaves a stamp, and every process calls at least every sixth of a
+-- lease. If there is none of the last half of a lease, the store or all who use it were
+-- away, and nobody could say that they are still there: so they have the length of a lease
+-- to do so, in which no lease ends and nothing is reaped. The same after a loss, which may
+-- have taken what they said.
+local hold_ms, from_ms, past_ms = tonumber(state[2]) or 0, tonumber(state[3]) or 0, tonumber(state[4]) or 0
+local lost, is_lost = state[5] or '0', false
+-- Within the same millisecond nothing has ended that had not before.
+if clock_ms ~= stamp_ms then
+  local latest = call('HGET', KEYS[1], 'lost_ms') or lost
+  lost, is_lost = latest, latest ~= lost
+end
+local is_written = not is_lost and hold_ms <= now_ms + lease_ms
+local is_unseen = is_lost or is_absurd or not stamp_ms or clock_ms - stamp_ms > lease_ms / 2
+if is_unseen and (stamp_ms or call('EXISTS', ACTIVE, DISCONNECTED) > 0) then
+  local seen_ms = math.min(stamp_ms or 0, now_ms)
+  -- One that still ran is the same with another end.
+  if hold_ms <= seen_ms then past_ms, from_ms = hold_ms, seen_ms end
+  hold_ms, past_ms, from_ms = now_ms + lease_ms, math.min(past_ms, now_ms), math.min(from_ms, now_ms)
+  is_written = false
+end
+hold_ms = math.min(hold_ms, now_ms + lease_ms)
+local is_held = now_ms < hold_ms
+
+-- When a lease that was given until then ends.
+local function ends(until_ms)
+  return math.max(until_ms, until_ms > from_ms and hold_ms or past_ms)
+end
+
+-- The other way round: leases that were given until then, or before, have ended at `at_ms`.
+local function ended_by(at_ms)
+  if at_ms >= hold_ms then return at_ms end
+  return at_ms >= past_ms and math.min(at_ms, from_ms) or -1
+end
+
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
 -- What is dated later was dated by a clock that was absurdly ahead.
@@ -60,13 +99,20 @@ local function put(set, score, id)
   touched[set] = true
 end
 
+-- Whether this call came too late to do anything: then it says nothing of who is there.
+local is_late = false
+
 -- Notes what this call has done.
 local function finish(replies)
   local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
-  if now_ms ~= stamp_ms then
-    -- A server whose memory is full must still tell what it has.
+  -- A server whose memory is full must still tell what it has. It takes no stamps then, as
+  -- it takes no heartbeats, and so nothing is reaped either.
+  if not is_written then
+    redis.pcall('HSET', STATE, 'now', now_ms, 'hold', hold_ms, 'hold_from', from_ms, 'hold_past', past_ms, 'lost', lost)
+    redis.pcall('PEXPIRE', STATE, ttl)
+  elseif now_ms ~= stamp_ms and not is_late then
     redis.pcall('HSET', STATE, 'now', now_ms)
-    call('PEXPIRE', STATE, ttl)
+    redis.pcall('PEXPIRE', STATE, ttl)
   end
   for set in pairs(touched) do call('PEXPIRE', set, ttl) end
   return replies
@@ -122,17 +168,17 @@ local function drop_holders(s)
   return is_migrated
 end
 
--- The end of the last lease, after those that have ended are dropped; how many holders
--- are left.
+-- The end of the last lease, after those that have ended are dropped, 0 if none is left;
+-- how many holders are.
 local function latest(s)
   local fields, last, count, over = call('HGETALL', s.key), 0, 0, {}
   for i = 1, #fields, 2 do
     if is_holder(fields[i]) then
-      local ends = tonumber(fields[i + 1])
-      if ends <= now_ms then
+      local until_ms = tonumber(fields[i + 1])
+      if ends(until_ms) <= now_ms then
         over[#over + 1] = fields[i]
       else
-        last = math.max(last, ends)
+        last = math.max(last, until_ms)
         if #fields[i] > 2 then count = count + 1 end
       end
     end
@@ -246,7 +292,7 @@ end
 -- holds the session; one that has not, for `migration_ms`, is what a crash has left.
 local function to_take_over(s)
   -- Somebody holds it here, whatever was done there.
-  if s.disconnected == 0 and s.deadline > now_ms then return end
+  if s.disconnected == 0 and ends(s.deadline) > now_ms then return end
   local seen = hand(s)
   if seen ~= '' and seen ~= s.hand then return 0, seen end
   -- Its side effects may have run: that cannot be taken back.
@@ -305,8 +351,8 @@ local function settle(s)
     save(s, 'last_disconnect', s.disconnected > 0 and seconds(s.disconnected) or 0)
   end
   if math.max(s.seen, s.deadline, s.disconnected, s.claimed) > far_ms then reset(s) end
-  local is_silent = s.disconnected == 0 and s.deadline <= now_ms
-  if is_silent then leave(s, s.deadline) end
+  local is_silent = s.disconnected == 0 and ends(s.deadline) <= now_ms
+  if is_silent then leave(s, ends(s.deadline)) end
   return s, is_silent
 end
 
@@ -316,10 +362,16 @@ local function load(id, key)
   if s then return settle(s) end
 end
 
+-- Whether it was left too long ago to be resumed. One that was left at the end of a hold
+-- counts as seen when that began.
+local function is_expired(s)
+  return s.disconnected > 0 and math.max(s.seen, math.min(s.disconnected, hold_ms) - lease_ms) + ttl_ms <= now_ms
+end
+
 -- One that can still be held, or why it cannot.
 local function living(id, key, generation)
   local s = load(id, key)
-  if not s or s.claimed == 0 and s.seen + ttl_ms <= now_ms then return nil, GONE end
+  if not s or s.claimed == 0 and is_expired(s) then return nil, GONE end
   if s.claimed ~= 0 then return nil, REAPING end
   if generation ~= '' and tonumber(generation) ~= s.generation then return nil, STALE end
   return s
@@ -330,25 +382,25 @@ end
 local function hold(s, holder, ...)
   local field = 'h:' .. holder
   local held = call('HMGET', s.key, field, 'h:')
-  local ends, expected = math.max(now_ms + lease_ms, tonumber(held[1]) or 0), tonumber(held[2])
+  local until_ms, expected = math.max(now_ms + lease_ms, tonumber(held[1]) or 0), tonumber(held[2])
   if s.disconnected > 0 then
     s.generation, s.disconnected = s.generation + 1, 0
     call('ZREM', DISCONNECTED, s.id)
   elseif expected and holder ~= '' then
     call('HDEL', s.key, 'h:')
-    if expected > ends and expected >= s.deadline then s.deadline = latest(s) end
+    if expected > until_ms and expected >= s.deadline then s.deadline = latest(s) end
   end
-  s.seen, s.deadline = now_ms, math.max(s.deadline, ends)
-  save(s, field, ends, 'last_disconnect', 0, ...)
+  s.seen, s.deadline = now_ms, math.max(s.deadline, until_ms)
+  save(s, field, until_ms, 'last_disconnect', 0, ...)
   put(ACTIVE, s.deadline, s.id)
-  return { s.generation, ends }
+  return { s.generation, until_ms }
 end
 
 -- Whether a new holder would be one too many. The number of fields is never below that
 -- of holders, so few have to be counted.
 local function is_crowded(s, holder)
   if call('HLEN', s.key) < max_holders then return false end
-  if (tonumber(call('HGET', s.key, 'h:' .. holder)) or 0) > now_ms then return false end
+  if ends(tonumber(call('HGET', s.key, 'h:' .. holder)) or 0) > now_ms then return false end
   local _, count = latest(s)
   return count >= max_holders
 end

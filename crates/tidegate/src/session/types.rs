@@ -266,7 +266,8 @@ pub struct Session {
 #[non_exhaustive]
 pub struct Listed {
     /// What the list goes by: until when an active session is held, when a disconnected
-    /// one was left, until when a claim holds, when a dead one was put aside.
+    /// one was left, until when a claim holds, when a dead one was put aside. Of one whose
+    /// holders gave no sign during a hold it is the end of their last lease as it was given.
     pub at: Timestamp,
     /// The session.
     pub id: SessionId,
@@ -333,6 +334,11 @@ pub struct Swept {
     pub lag_ms: u64,
     /// Whether more is due.
     pub is_more: bool,
+    /// Until when nothing is reaped, in some partition at least: holders could not renew, and
+    /// have the time to do so.
+    pub held_until: Option<Timestamp>,
+    /// How long that is from now: ask again then.
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Swept {
@@ -351,6 +357,8 @@ impl std::ops::AddAssign for Swept {
         self.invalid += other.invalid;
         self.lag_ms = self.lag_ms.max(other.lag_ms);
         self.is_more |= other.is_more;
+        self.held_until = self.held_until.max(other.held_until);
+        self.retry_after_ms = self.retry_after_ms.max(other.retry_after_ms);
     }
 }
 
@@ -370,6 +378,8 @@ pub struct Counts {
     pub dead: u64,
     /// For how long the first orphan has been due.
     pub lag_ms: u64,
+    /// Until when no lease ends and nothing is reaped, in some partition at least.
+    pub held_until: Option<Timestamp>,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -380,5 +390,6 @@ impl std::ops::AddAssign for Counts {
         self.claimed += other.claimed;
         self.dead += other.dead;
         self.lag_ms = self.lag_ms.max(other.lag_ms);
+        self.held_until = self.held_until.max(other.held_until);
     }
 }

@@ -40,13 +40,22 @@ impl Known {
     }
 }
 
+/// A time in which no lease ends that had not ended before.
+#[derive(Debug, Clone, Copy)]
+struct Hold {
+    from: u64,
+    until: u64,
+}
+
 /// The model of a space with one partition.
 #[derive(Debug)]
 pub struct SessionModel {
     options: SessionOptions,
     sessions: BTreeMap<SessionId, Known>,
     broadcasters: BTreeMap<String, SessionId>,
-    latest: u64,
+    latest: Option<u64>,
+    /// All that there were, the latest last.
+    holds: Vec<Hold>,
 }
 
 /// Nothing is listed or claimed in larger numbers.
@@ -55,7 +64,8 @@ const MOST: usize = 1000;
 impl SessionModel {
     /// A model of a space with these options.
     pub fn new(options: SessionOptions) -> Self {
-        Self { options, sessions: BTreeMap::new(), broadcasters: BTreeMap::new(), latest: 0 }
+        let (sessions, broadcasters) = (BTreeMap::new(), BTreeMap::new());
+        Self { options, sessions, broadcasters, latest: None, holds: Vec::new() }
     }
 
     fn ms(duration: std::time::Duration) -> u64 {
@@ -81,13 +91,53 @@ impl SessionModel {
 
     fn now(&mut self, clock: u64) -> u64 {
         let tolerated = Self::ms(self.options.retention).min(600_000);
-        self.latest = if self.latest > clock + tolerated { clock } else { self.latest.max(clock) };
-        self.latest
+        let latest = self.latest.unwrap_or(clock);
+        let is_wrong = latest > clock + tolerated;
+        let now = if is_wrong { clock } else { latest.max(clock) };
+        self.latest = Some(now);
+        if is_wrong || clock > latest && 2 * (clock - latest) > self.lease() {
+            self.begin_hold(latest.min(now), now);
+        }
+        now
+    }
+
+    /// Nobody was there from `from` to `now`.
+    fn begin_hold(&mut self, mut from: u64, now: u64) {
+        // One that had not ended when somebody was last there goes on.
+        if let Some(running) = self.holds.pop_if(|it| it.until > from) {
+            from = running.from;
+        }
+        // Those of a clock that was wrong are over.
+        self.holds.iter_mut().for_each(|it| it.until = it.until.min(now));
+        self.holds.push(Hold { from: from.min(now), until: now + self.lease() });
+    }
+
+    /// Until when no lease ends and nothing is reaped.
+    fn held_until(&self, now: u64) -> Option<u64> {
+        self.holds.last().map(|it| it.until).filter(|until| now < *until)
+    }
+
+    /// Somebody is there; until when a hold runs.
+    pub fn stamp(&mut self, clock: u64) -> Option<u64> {
+        let now = self.now(clock);
+        self.held_until(now)
+    }
+
+    /// When a lease ends that was given until then: with the last hold if it had not ended
+    /// before, and never before the end of a hold that came earlier.
+    fn ends(&self, given: u64) -> u64 {
+        match self.holds.as_slice() {
+            [.., last] if given > last.from => given.max(last.until),
+            [.., before, _] => given.max(before.until),
+            _ => given,
+        }
     }
 
     /// Moments at which something changes by itself.
     pub fn edges(&self) -> Vec<u64> {
         let mut edges = Vec::new();
+        edges.extend(self.holds.last().map(|it| it.until));
+        edges.extend(self.latest.map(|it| it + self.lease() / 2));
         for it in self.sessions.values() {
             edges.extend(it.holders.values());
             edges.extend(it.left.map(|left| left + self.grace()));
@@ -108,7 +158,7 @@ impl SessionModel {
     /// What time has done to a session; whether it was found silent.
     fn touch(&mut self, id: SessionId, now: u64) -> bool {
         let (far, lease, claim) = (self.far(now), self.lease(), Self::ms(self.options.claim_lease));
-        let Some(it) = self.sessions.get_mut(&id) else { return false };
+        let Some(mut it) = self.sessions.get(&id).cloned() else { return false };
         let until = if let Claimed::Until(until) = it.claimed { until } else { 0 };
         if [it.seen, it.deadline(), it.left.unwrap_or(0), until].iter().any(|at| *at > far) {
             it.seen = it.seen.min(now);
@@ -120,22 +170,25 @@ impl SessionModel {
                 it.claimed = Claimed::Until(now + claim);
             }
         }
-        if it.left.is_none() && it.deadline() <= now {
-            it.left = Some(it.deadline());
+        let is_silent = it.left.is_none() && self.ends(it.deadline()) <= now;
+        if is_silent {
+            it.left = Some(self.ends(it.deadline()));
             it.holders.clear();
-            return true;
         }
-        false
+        self.sessions.insert(id, it);
+        is_silent
     }
 
     fn living(&mut self, id: SessionId, now: u64, generation: Option<Generation>) -> Answer<&mut Known> {
         self.touch(id, now);
-        let ttl = self.ttl();
+        let (ttl, lease) = (self.ttl(), self.lease());
+        let held = self.holds.last().map_or(0, |it| it.until);
         let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         if it.claimed != Claimed::No {
             return Err(Refusal::Reaping);
         }
-        if it.seen + ttl <= now {
+        // The end of a hold is a lease after its beginning, when all counted as seen.
+        if it.left.is_some_and(|left| it.seen.max(left.min(held).saturating_sub(lease)) + ttl <= now) {
             return Err(Refusal::Gone);
         }
         if generation.is_some_and(|meant| meant.get() != it.generation) {
@@ -146,13 +199,10 @@ impl SessionModel {
 
     fn hold(&mut self, id: SessionId, now: u64, holder: &str) -> Answer<Lease> {
         let (lease, most) = (self.lease(), self.options.max_holders);
-        let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
-        let held = |it: &Known, name: &str| it.holders.get(name).copied().filter(|ends| *ends > now);
-        if !holder.is_empty() && held(it, holder).is_none() {
-            let live = it.holders.iter().filter(|(name, ends)| !name.is_empty() && **ends > now).count();
-            if live >= most {
-                return Err(Refusal::TooManyHolders);
-            }
+        let mut it = self.sessions.get(&id).cloned().ok_or(Refusal::Gone)?;
+        let held = |it: &Known, name: &str| it.holders.get(name).copied().filter(|it| self.ends(*it) > now);
+        if !holder.is_empty() && held(&it, holder).is_none() && self.live(&it, now) >= most {
+            return Err(Refusal::TooManyHolders);
         }
         if it.left.is_some() {
             it.generation += 1;
@@ -161,9 +211,16 @@ impl SessionModel {
             it.holders.remove("");
         }
         it.seen = now;
-        let until = held(it, holder).unwrap_or(0).max(now + lease);
+        let until = held(&it, holder).unwrap_or(0).max(now + lease);
         it.holders.insert(holder.to_owned(), until);
-        Ok(Lease { generation: Generation::new(it.generation), until: Timestamp::from_millis(until) })
+        let generation = Generation::new(it.generation);
+        self.sessions.insert(id, it);
+        Ok(Lease { generation, until: Timestamp::from_millis(until) })
+    }
+
+    /// Holders that hold it now.
+    fn live(&self, it: &Known, now: u64) -> usize {
+        it.holders.iter().filter(|(name, given)| !name.is_empty() && self.ends(**given) > now).count()
     }
 
     fn erase(&mut self, id: SessionId) {
@@ -247,12 +304,12 @@ impl SessionModel {
         if it.left.is_some() {
             return Err(Refusal::Disconnected);
         }
-        match it.holders.get(name) {
-            Some(ends) if *ends > now => {}
-            _ => return Err(Refusal::Lapsed),
+        let given = it.holders.get(name).copied().ok_or(Refusal::Lapsed)?;
+        if self.ends(given) <= now {
+            return Err(Refusal::Lapsed);
         }
         // It is a holder already: only its lease is another, and nobody else's.
-        let until = it.holders[name].max(now + Self::ms(self.options.holder_lease));
+        let until = given.max(now + self.lease());
         let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         it.seen = now;
         it.holders.insert(name.to_owned(), until);
@@ -268,18 +325,21 @@ impl SessionModel {
         of: Option<Generation>,
     ) -> Answer<Left> {
         let now = self.now(clock);
-        let it = self.living(id, now, of)?;
+        let mut it = self.living(id, now, of)?.clone();
         if it.left.is_some() {
             return Ok(Left::Disconnected);
         }
-        if it.holders.get(name).is_none_or(|ends| *ends <= now) {
+        if it.holders.get(name).is_none_or(|given| self.ends(*given) <= now) {
             return Ok(Left::Held);
         }
         it.holders.remove(name);
         it.seen = now;
-        if it.holders.values().any(|ends| *ends > now) {
+        let is_held = it.holders.values().any(|given| self.ends(*given) > now);
+        self.sessions.insert(id, it);
+        if is_held {
             return Ok(Left::Held);
         }
+        let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         it.left = Some(now);
         it.holders.clear();
         Ok(Left::Disconnected)
@@ -290,7 +350,6 @@ impl SessionModel {
         let now = self.now(clock);
         self.touch(id, now);
         let it = self.sessions.get(&id)?;
-        let live = it.holders.iter().filter(|(name, ends)| !name.is_empty() && **ends > now);
         Some(Session {
             id,
             broadcaster: it.broadcaster.clone(),
@@ -304,7 +363,7 @@ impl SessionModel {
                 _ => State::Disconnected,
             },
             generation: Generation::new(it.generation),
-            ref_count: live.count() as u64,
+            ref_count: self.live(it, now) as u64,
             last_disconnect: it.left.map(Timestamp::from_millis),
             last_update: Timestamp::from_millis(it.updated * 1000),
             last_seen: Timestamp::from_millis(it.seen),
@@ -350,8 +409,9 @@ impl SessionModel {
     }
 
     /// When it was left, noticed or not; nothing for those that are reaped.
-    fn left(it: &Known, now: u64) -> Option<u64> {
-        let silent = (it.left.is_none() && it.deadline() <= now).then(|| it.deadline());
+    fn left(&self, it: &Known, now: u64) -> Option<u64> {
+        let ends = self.ends(it.deadline());
+        let silent = (it.left.is_none() && ends <= now).then_some(ends);
         it.left.or(silent).filter(|_| it.claimed == Claimed::No)
     }
 
@@ -375,7 +435,10 @@ impl SessionModel {
     /// Those that were left for at least so long.
     pub fn orphans(&mut self, clock: u64, max_age: u64, after: Option<Listed>, limit: usize) -> List {
         let now = self.now(clock);
-        let all = self.by_time(|it| Self::left(it, now).filter(|left| left + max_age <= now));
+        // By the end of the last lease as it was given, whatever a hold has made of it.
+        let given = |it: &Known| it.left.unwrap_or(it.deadline());
+        let is_old = |it: &Known| self.left(it, now).is_some_and(|left| left + max_age <= now);
+        let all = self.by_time(|it| is_old(it).then(|| given(it)));
         Self::page(all, after, limit)
     }
 
@@ -386,7 +449,8 @@ impl SessionModel {
             State::Disconnected => return self.orphans(clock, 0, after, limit),
             State::Orphan => return self.orphans(clock, self.grace(), after, limit),
             State::Active => {
-                self.by_time(|it| Some(it.deadline()).filter(|ends| it.left.is_none() && *ends > now))
+                let is_held = |it: &Known| it.left.is_none() && self.ends(it.deadline()) > now;
+                self.by_time(|it| is_held(it).then(|| it.deadline()))
             }
             State::Claimed => self.by_time(|it| match it.claimed {
                 Claimed::Until(until) => Some(until),
@@ -406,17 +470,18 @@ impl SessionModel {
         let grace = self.grace();
         let count = |is: &dyn Fn(&Known) -> bool| self.sessions.values().filter(|it| is(it)).count() as u64;
         Counts {
-            active: count(&|it| it.left.is_none() && it.deadline() > now),
-            disconnected: count(&|it| Self::left(it, now).is_some()),
-            orphans: count(&|it| Self::left(it, now).is_some_and(|left| left + grace <= now)),
+            active: count(&|it| it.left.is_none() && self.ends(it.deadline()) > now),
+            disconnected: count(&|it| self.left(it, now).is_some()),
+            orphans: count(&|it| self.left(it, now).is_some_and(|left| left + grace <= now)),
             claimed: count(&|it| matches!(it.claimed, Claimed::Until(_))),
             dead: count(&|it| matches!(it.claimed, Claimed::Dead(_))),
             lag_ms: self.lag(now),
+            held_until: self.held_until(now).map(Timestamp::from_millis),
         }
     }
 
     fn lag(&self, now: u64) -> u64 {
-        let lefts = self.sessions.values().filter_map(|it| Self::left(it, now));
+        let lefts = self.sessions.values().filter_map(|it| self.left(it, now));
         lefts.map(|left| now.saturating_sub(left + self.grace())).max().unwrap_or(0)
     }
 }

@@ -83,6 +83,23 @@ impl Space {
         self.clock.set(Timestamp::from_millis(ms));
     }
 
+    /// Time passes, and somebody looks after the space: no hold begins.
+    pub(crate) async fn pass(&self, ms: u64) {
+        pass(&self.clock, &self.sessions, ms).await;
+    }
+
+    /// Much time passes in which nobody does, then the hold that begins by it.
+    pub(crate) async fn skip(&self, ms: u64) {
+        self.sessions.stamp().await.unwrap();
+        self.clock.advance_ms(ms);
+        self.pass(self.sessions.options().holder_lease.as_millis() as u64).await;
+    }
+
+    /// As [`pass`](Self::pass), until then.
+    pub(crate) async fn reach(&self, ms: u64) {
+        self.pass(ms - self.clock.now().as_millis()).await;
+    }
+
     /// A session of `broadcaster` that `holder` holds.
     pub(crate) async fn held(&self, broadcaster: &str, holder: &str) -> SessionId {
         self.sessions.activate(key(broadcaster), "{}", Some(key(holder))).await.unwrap().unwrap().id
@@ -102,6 +119,19 @@ impl Space {
 
     pub(crate) fn metric(&self, name: &str) -> u64 {
         metric(&self.gate, name)
+    }
+}
+
+/// Time passes, and somebody looks after the sessions.
+pub(crate) async fn pass(clock: &ManualClock, sessions: &Sessions, ms: u64) {
+    let most_ms = sessions.options().holder_lease.as_millis() as u64 / 2;
+    let mut left_ms = ms;
+    sessions.stamp().await.unwrap();
+    while left_ms > 0 {
+        let step_ms = left_ms.min(most_ms);
+        clock.advance_ms(step_ms);
+        sessions.stamp().await.unwrap();
+        left_ms -= step_ms;
     }
 }
 
@@ -125,18 +155,18 @@ async fn a_lease_ends_at_its_last_millisecond_and_the_session_with_it() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "a").await;
-        space.set(START_MS + 1000);
+        space.reach(START_MS + 1000).await;
         sessions.connect(id, key("b")).await.unwrap().unwrap();
-        space.set(START_MS + LEASE - 1);
+        space.reach(START_MS + LEASE - 1).await;
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(space.get(id).await.ref_count, 1, "{on}");
         assert_eq!(sessions.heartbeat(id, key("a")).await.unwrap(), Err(Refusal::Lapsed), "{on}");
         assert_eq!(sessions.heartbeat(id, key("never")).await.unwrap(), Err(Refusal::Lapsed), "{on}");
-        space.set(START_MS + 1000 + LEASE - 1);
+        space.reach(START_MS + 1000 + LEASE - 1).await;
         assert_eq!(space.get(id).await.state, State::Active, "{on}");
         assert_eq!(sessions.delete(id).await.unwrap(), Err(Refusal::Active), "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.heartbeat(id, key("b")).await.unwrap(), Err(Refusal::Disconnected), "{on}");
         assert_eq!(sessions.connect(id, key("b")).await.unwrap(), Err(Refusal::Disconnected), "{on}");
         let session = space.get(id).await;
@@ -156,26 +186,26 @@ async fn an_orphan_is_due_when_its_grace_is_over_and_not_before() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions, grace) = (space.on, &space.sessions, Duration::from_millis(GRACE));
         let id = space.left("b").await;
-        space.clock.advance_ms(GRACE - 1);
+        space.pass(GRACE - 1).await;
         assert_eq!(sessions.claim(9).await.unwrap(), Default::default(), "{on}");
         assert_eq!(sessions.cleanup().await.unwrap(), Default::default(), "{on}");
         assert_eq!(sessions.orphans(grace, 9).await.unwrap().sessions, [], "{on}");
         assert_eq!(space.get(id).await.state, State::Disconnected, "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.orphans(grace, 9).await.unwrap().sessions[0].id, id, "{on}");
         assert_eq!(space.get(id).await.state, State::Orphan, "{on}");
         // Nobody has claimed it: it can still be resumed.
         sessions.resume(id, key("h")).await.unwrap().unwrap();
         sessions.disconnect(id, key("h")).await.unwrap().unwrap();
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let claim = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((claim.id, claim.generation.get(), claim.attempt), (id, 2, 1), "{on}");
-        space.clock.advance_ms(CLAIM - 1);
+        space.pass(CLAIM - 1).await;
         assert_eq!(sessions.claim(9).await.unwrap().claims, [], "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.claim(9).await.unwrap().claims[0].attempt, 2, "{on}");
         // A claim that has ended and was not taken by another is as good as one that holds.
-        space.clock.advance_ms(CLAIM);
+        space.pass(CLAIM).await;
         assert_eq!(sessions.ack(id, claim.generation).await.unwrap(), Ok(()), "{on}");
     }
 }
@@ -185,11 +215,11 @@ async fn after_its_ttl_a_session_is_gone_for_clients_and_still_there_for_reapers
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let (id, other) = (space.left("b").await, space.left("other").await);
-        space.set(START_MS + TTL - 1);
+        space.reach(START_MS + TTL - 1).await;
         // Not a sign of life.
         sessions.update(id, "v", None).await.unwrap().unwrap();
         assert_eq!(sessions.resume(other, key("h")).await.unwrap().unwrap().generation.get(), 2, "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
         assert_eq!(sessions.update(id, "v", None).await.unwrap(), Err(Refusal::Gone), "{on}");
         assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
@@ -208,7 +238,7 @@ async fn an_activated_session_waits_a_lease_for_somebody_to_connect() {
         let activated = sessions.activate(key("b"), "one", None).await.unwrap().unwrap();
         let id = activated.id;
         assert_eq!((space.get(id).await.state, space.get(id).await.ref_count), (State::Active, 0), "{on}");
-        space.clock.advance_ms(LEASE - 1);
+        space.pass(LEASE - 1).await;
         sessions.connect(id, key("h")).await.unwrap().unwrap();
         // Whoever was expected has come: when they leave nobody is left.
         assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Ok(Left::Disconnected), "{on}");
@@ -236,7 +266,7 @@ async fn bounds_on_holders_and_sessions_are_exact() {
     for space in [Space::memory(set).await, Space::redis(set).await] {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b0", "h0").await;
-        space.clock.advance_ms(10);
+        space.pass(10).await;
         sessions.connect(id, key("h1")).await.unwrap().unwrap();
         sessions.connect(id, key("h2")).await.unwrap().unwrap();
         for holder in ["h3", "h4"] {
@@ -252,7 +282,7 @@ async fn bounds_on_holders_and_sessions_are_exact() {
         assert_eq!(space.get(id).await.config, "{}", "{on}: a refusal changes nothing");
         sessions.connect(id, key("h1")).await.unwrap().unwrap();
         // The first one's lease ends: there is room for one.
-        space.set(START_MS + LEASE);
+        space.reach(START_MS + LEASE).await;
         sessions.connect(id, key("h3")).await.unwrap().unwrap();
         assert_eq!(sessions.connect(id, key("h0")).await.unwrap(), Err(Refusal::TooManyHolders), "{on}");
         assert_eq!(space.get(id).await.ref_count, 3, "{on}");
@@ -264,7 +294,7 @@ async fn bounds_on_holders_and_sessions_are_exact() {
         assert_eq!(full, Err(Refusal::Full), "{on}");
         assert_eq!(sessions.find(key("b6")).await.unwrap(), None, "{on}");
         space.held("b3", "h").await;
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let claims = sessions.claim(9).await.unwrap().claims;
         assert_eq!(
             sessions.activate(key("b6"), "", None).await.unwrap(),
@@ -314,7 +344,7 @@ async fn names_may_be_anything_and_meet_nobody_elses() {
             let session = space.get(*id).await;
             assert_eq!((&*session.value, session.generation.get()), (name, 1), "{on}");
         }
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let mut claimed: Vec<_> =
             sessions.claim(99).await.unwrap().claims.into_iter().map(|it| it.broadcaster).collect();
         claimed.sort_unstable();
@@ -337,7 +367,7 @@ async fn spaces_and_namespaces_do_not_share() {
         let elsewhere = open(&space.url, &unique("s"), Some(&space.clock)).await;
         let elsewhere = elsewhere.sessions("sessions", options(|_| {})).unwrap();
         assert_eq!(elsewhere.resume(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         assert_eq!(
             (other.cleanup().await.unwrap().deleted, elsewhere.cleanup().await.unwrap().deleted),
             (0, 0)
@@ -369,7 +399,7 @@ async fn entries_that_are_no_ids_are_in_nobodys_way() {
         // Another way to write an id is not an id.
         add.arg(6).arg(id.to_string().to_uppercase()).exec(&mut connection).unwrap();
     }
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     let list = sessions.orphans(Duration::ZERO, 10).await.unwrap();
     assert_eq!(list.sessions.iter().map(|it| it.id).collect::<Vec<_>>(), [id]);
     assert_eq!(list.invalid, 2 * 301);
@@ -397,7 +427,7 @@ async fn pages_of_a_list_are_the_list() {
         for number in 0..70 {
             ids.push(space.left(&format!("b{number}")).await);
             // Several at the same time.
-            space.clock.advance_ms(u64::from(number % 4 == 0));
+            space.pass(u64::from(number % 4 == 0)).await;
         }
         let all = space.sessions.list(State::Disconnected, 1000).await.unwrap().sessions;
         assert!(all.len() == 70 && all.is_sorted(), "{}", space.on);
@@ -422,7 +452,7 @@ async fn a_clock_that_was_absurdly_ahead_holds_nothing_for_ever() {
         space.set(START_MS + 10 * 365 * 24 * 3_600_000);
         let (held, left) = (space.held("held", "h").await, space.left("left").await);
         let claimed = space.left("claimed").await;
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         sessions.resume(left, key("h")).await.unwrap().unwrap();
         assert_eq!(sessions.claim(9).await.unwrap().claims[0].id, claimed, "{on}");
         sessions.disconnect(left, key("h")).await.unwrap().unwrap();
@@ -435,12 +465,14 @@ async fn a_clock_that_was_absurdly_ahead_holds_nothing_for_ever() {
         assert_eq!(sessions.claim(9).await.unwrap().claims, [], "{on}");
         assert_eq!(space.get(held).await.last_seen, ms(START_MS), "{on}");
         assert_eq!(space.get(left).await.last_disconnect, Some(ms(START_MS)), "{on}");
-        space.set(START_MS + GRACE);
+        space.reach(START_MS + LEASE - 1).await;
+        assert_eq!(sessions.cleanup().await.unwrap().deleted, 0, "{on}: there is a hold");
+        space.pass(1).await;
         assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{on}: what was left");
-        space.set(START_MS + CLAIM);
-        assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{on}: what was claimed");
-        space.set(START_MS + LEASE + GRACE);
+        space.reach(START_MS + LEASE + GRACE).await;
         assert_eq!(sessions.cleanup().await.unwrap().deleted, 2, "{on}: what was held");
+        space.reach(START_MS + LEASE + CLAIM).await;
+        assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{on}: what was claimed");
     }
 }
 
@@ -450,10 +482,10 @@ async fn memory_lets_go_of_what_is_not_reaped_for_longer_than_anything_is_kept()
     let space = Space::memory(|it| it.reap = Reap::Claims).await;
     let id = space.left("b").await;
     let kept = space.sessions.options().retention.as_millis() as u64 + 3_600_000;
-    space.set(START_MS + kept);
+    space.reach(START_MS + kept).await;
     space.sessions.claim(0).await.unwrap();
     assert_eq!(space.get(id).await.state, State::Orphan);
-    space.clock.advance_ms(1);
+    space.pass(1).await;
     space.sessions.claim(1).await.unwrap();
     assert_eq!(space.sessions.get(id).await.unwrap(), None);
     assert_eq!(space.sessions.counts().await.unwrap(), Default::default());
@@ -476,7 +508,7 @@ async fn partitions_share_the_sessions() {
     });
     assert_eq!(sets.count(), 3);
     assert_eq!(space.sessions.list(State::Active, 1000).await.unwrap().sessions.len(), 60);
-    space.clock.advance_ms(LEASE + GRACE);
+    space.pass(LEASE + GRACE).await;
     let first = space.sessions.claim(10).await.unwrap();
     assert_eq!((first.claims.len(), first.swept.is_more), (10, true));
     // Whichever partition is asked first, the others are not forgotten.
@@ -493,7 +525,7 @@ async fn a_clock_that_was_ahead_for_a_moment_does_not_stop_a_space() {
         space.sessions.counts().await.unwrap();
         space.set(START_MS);
         space.left("b").await;
-        space.clock.advance_ms(GRACE);
+        space.pass(LEASE).await;
         assert_eq!(space.sessions.counts().await.unwrap().orphans, 1, "{}", space.on);
         assert_eq!(space.sessions.cleanup().await.unwrap().deleted, 1, "{}", space.on);
     }

@@ -38,22 +38,72 @@ enum Hold {
 /// there are is one that never was.
 #[derive(Debug, Clone)]
 enum Op {
-    Activate { broadcaster: u8, config: u8, holder: Option<u8> },
-    Hold { how: Hold, session: u8, holder: u8, of: Of },
-    Update { session: u8, value: u8, of: Of },
-    Get { session: u8 },
-    Find { broadcaster: u8 },
-    Delete { session: u8 },
-    Orphans { age_ms: u64, after: Option<u8>, limit: usize },
-    List { state: State, after: Option<u8>, limit: usize },
+    Activate {
+        broadcaster: u8,
+        config: u8,
+        holder: Option<u8>,
+    },
+    Hold {
+        how: Hold,
+        session: u8,
+        holder: u8,
+        of: Of,
+    },
+    Update {
+        session: u8,
+        value: u8,
+        of: Of,
+    },
+    Get {
+        session: u8,
+    },
+    Find {
+        broadcaster: u8,
+    },
+    Delete {
+        session: u8,
+    },
+    Orphans {
+        age_ms: u64,
+        after: Option<u8>,
+        limit: usize,
+    },
+    List {
+        state: State,
+        after: Option<u8>,
+        limit: usize,
+    },
     Counts,
-    Claim { limit: usize },
-    Ack { session: u8, of: Of },
-    AckMany { of: Of },
+    Claim {
+        limit: usize,
+    },
+    Ack {
+        session: u8,
+        of: Of,
+    },
+    AckMany {
+        of: Of,
+    },
     Cleanup,
-    Retry { session: u8 },
-    Move { by_ms: i64 },
-    MoveTo { edge: u8, off_ms: i64 },
+    Retry {
+        session: u8,
+    },
+    /// Nobody is there meanwhile.
+    Move {
+        by_ms: i64,
+    },
+    /// Somebody is.
+    Pass {
+        by_ms: u64,
+    },
+    MoveTo {
+        edge: u8,
+        off_ms: i64,
+    },
+    PassTo {
+        edge: u8,
+        off_ms: i64,
+    },
 }
 
 /// How far a history goes, back and forth: less than what keys live longer than their data.
@@ -97,8 +147,10 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => of.prop_map(|of| Op::AckMany { of }),
         1 => Just(Op::Cleanup),
         1 => session.prop_map(|session| Op::Retry { session }),
-        4 => (0..3000_i64).prop_map(|by_ms| Op::Move { by_ms }),
-        10 => (0..8_u8, -1..2_i64).prop_map(|(edge, off_ms)| Op::MoveTo { edge, off_ms }),
+        2 => (0..3000_i64).prop_map(|by_ms| Op::Move { by_ms }),
+        2 => (0..3000_u64).prop_map(|by_ms| Op::Pass { by_ms }),
+        3 => (0..8_u8, -1..2_i64).prop_map(|(edge, off_ms)| Op::MoveTo { edge, off_ms }),
+        8 => (0..8_u8, -1..2_i64).prop_map(|(edge, off_ms)| Op::PassTo { edge, off_ms }),
         1 => prop_oneof![6 => -3000..0_i64, 1 => -90_000..0_i64, 1 => -300_000..300_000_i64]
             .prop_map(|by_ms| Op::Move { by_ms }),
     ];
@@ -175,7 +227,25 @@ impl Pair {
         if self.is_partitioned { 1000 } else { limit }
     }
 
+    /// Somebody is there. In the background somebody always is, now and then: so that it
+    /// makes no difference when, both are told before the clock moves.
+    async fn stamp(&mut self) -> Result<(), TestCaseError> {
+        let (now, held_until) = (self.now(), self.space.sessions.stamp().await.unwrap());
+        prop_assert_eq!(held_until.map(|it| it.as_millis()), self.model.stamp(now));
+        Ok(())
+    }
+
+    /// Time passes, and somebody is there all the time.
+    async fn pass_to(&mut self, at_ms: u64) -> Result<(), TestCaseError> {
+        let most_ms = self.space.sessions.options().holder_lease.as_millis() as u64 / 2;
+        while self.now() + most_ms < at_ms {
+            self.move_to(self.now() + most_ms).await?;
+        }
+        self.move_to(at_ms).await
+    }
+
     async fn move_to(&mut self, at_ms: u64) -> Result<(), TestCaseError> {
+        self.stamp().await?;
         let at_ms = at_ms.clamp(START_MS - LONGEST_MS, START_MS + LONGEST_MS);
         let retention_ms = self.space.sessions.options().retention.as_millis() as u64;
         if at_ms + retention_ms.min(600_000) < self.now() {
@@ -344,10 +414,14 @@ impl Pair {
                 prop_assert_eq!(answer, self.model.retry(now, id));
             }
             Op::Move { by_ms } => self.move_to(now.strict_add_signed(by_ms)).await?,
-            Op::MoveTo { edge, off_ms } => {
+            Op::Pass { by_ms } => self.pass_to(now + by_ms).await?,
+            Op::MoveTo { edge, off_ms } | Op::PassTo { edge, off_ms } => {
                 let edges: Vec<_> = self.model.edges().into_iter().filter(|at| *at + 1 >= now).collect();
-                if let Some(at) = edges.get(usize::from(edge) % edges.len().max(1)) {
-                    self.move_to(at.strict_add_signed(off_ms)).await?;
+                let Some(at) = edges.get(usize::from(edge) % edges.len().max(1)) else { return Ok(()) };
+                let at_ms = at.strict_add_signed(off_ms);
+                match op {
+                    Op::MoveTo { .. } => self.move_to(at_ms).await?,
+                    _ => self.pass_to(at_ms).await?,
                 }
             }
         }
@@ -371,6 +445,7 @@ async fn agree(on: On<'_>, mut options: SessionOptions, history: &[Op]) -> Resul
     let space = Space::on(on.name, on.url, options.clone()).await;
     let model = SessionModel::new(options);
     let mut pair = Pair { space, model, made: Vec::new(), claimed: Vec::new(), is_partitioned };
+    pair.stamp().await?;
     for (step, op) in history.iter().enumerate() {
         let mut agreed = pair.step(op).await;
         if agreed.is_ok() && on.name == "memory" {

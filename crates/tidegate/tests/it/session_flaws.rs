@@ -54,7 +54,7 @@ async fn s1_a_session_that_is_resumed_is_never_deleted() {
         for number in 0..60 {
             ids.push(space.left(&format!("b{number}")).await);
         }
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let resuming = ids.iter().map(|id| {
             let (sessions, id) = (space.sessions.clone(), *id);
             tokio::spawn(async move { (id, sessions.resume(id, key("c")).await.unwrap().is_ok()) })
@@ -120,7 +120,7 @@ async fn s3_the_end_of_a_session_leaves_a_newer_one_its_broadcaster() {
     for space in Space::everywhere(|it| it.max_attempts = 1).await {
         let (on, sessions) = (space.on, &space.sessions);
         let old = space.left("b").await;
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let claim = sessions.claim(1).await.unwrap().claims.remove(0);
         let new = space.held("b", "h").await;
         assert_ne!(old, new, "{on}");
@@ -129,10 +129,10 @@ async fn s3_the_end_of_a_session_leaves_a_newer_one_its_broadcaster() {
         // The same by cleanup and by delete.
         for by_cleanup in [true, false] {
             let old = sessions.find(key("b")).await.unwrap().unwrap().id;
-            space.clock.advance_ms(LEASE + GRACE);
+            space.pass(LEASE + GRACE).await;
             sessions.claim(1).await.unwrap();
             let new = space.held("b", "h").await;
-            space.clock.advance_ms(CLAIM);
+            space.pass(CLAIM).await;
             // It is put aside, and tried again.
             assert_eq!(sessions.claim(1).await.unwrap().swept.buried, 1, "{on}");
             let new = if by_cleanup { new } else { space.held("b", "h").await };
@@ -147,7 +147,7 @@ async fn s3_the_end_of_a_session_leaves_a_newer_one_its_broadcaster() {
             assert_eq!(sessions.find(key("b")).await.unwrap().unwrap().id, new, "{on}");
         }
         // And if there is no newer one, it goes.
-        space.clock.advance_ms(LEASE + GRACE);
+        space.pass(LEASE + GRACE).await;
         assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{on}");
         assert_eq!(sessions.find(key("b")).await.unwrap(), None, "{on}");
     }
@@ -161,10 +161,10 @@ async fn s4_a_holder_that_crashes_holds_for_no_longer_than_its_lease() {
         let id = space.held("b", "lives").await;
         sessions.connect(id, key("crashes")).await.unwrap().unwrap();
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
-        space.clock.advance_ms(LEASE - 1);
+        space.pass(LEASE - 1).await;
         sessions.heartbeat(id, key("lives")).await.unwrap().unwrap();
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(space.get(id).await.ref_count, 1, "{on}");
         sessions.disconnect(id, key("lives")).await.unwrap().unwrap();
         let session = space.get(id).await;
@@ -191,10 +191,10 @@ async fn s5_a_session_ends_before_its_entry_and_never_without_its_broadcaster() 
     // Signs of life put it off, once an hour.
     let short = |name: &str| format!("PEXPIRE {}:{name} 99999", space.namespace);
     does(&mut connection, &[&short(&format!("session:{id}")), &short("broadcaster:b")]);
-    space.clock.advance_ms(3_600_000 - 1);
+    space.pass(3_600_000 - 1).await;
     space.sessions.resume(id, key("h")).await.unwrap().unwrap();
     assert!(ttl(&mut connection, &format!("session:{id}")) <= 99_999);
-    space.clock.advance_ms(1000);
+    space.pass(1000).await;
     space.sessions.heartbeat(id, key("h")).await.unwrap().unwrap();
     assert!(ttl(&mut connection, &format!("session:{id}")) > retention);
     assert!(ttl(&mut connection, "broadcaster:b") > retention);
@@ -202,7 +202,7 @@ async fn s5_a_session_ends_before_its_entry_and_never_without_its_broadcaster() 
     // Should it happen nevertheless, the entry goes, and keeps nothing else.
     let other = space.left("other").await;
     does(&mut connection, &[&format!("DEL {}:session:{id}", space.namespace)]);
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     let swept = space.sessions.claim(10).await.unwrap();
     assert_eq!((swept.swept.missing, swept.claims.len()), (1, 1));
     assert_eq!(swept.claims[0].id, other);
@@ -296,9 +296,9 @@ async fn s9_many_orphans_are_reaped_in_bounded_batches() {
     let mut ids: Vec<SessionId> = Vec::new();
     for number in 0..1050 {
         ids.push(space.left(&format!("b{number}")).await);
-        space.clock.advance_ms(1);
+        space.pass(1).await;
     }
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     let listed = space.sessions.orphans(Duration::from_millis(GRACE), 10).await.unwrap().sessions;
     assert_eq!(listed.iter().map(|it| it.id).collect::<Vec<_>>(), ids[..10]);
     let claims = space.sessions.claim(50).await.unwrap();
@@ -311,7 +311,7 @@ async fn s9_many_orphans_are_reaped_in_bounded_batches() {
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         calls.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
     };
-    space.clock.advance_ms(CLAIM);
+    space.pass(CLAIM).await;
     let before = calls(&mut server.connection());
     assert_eq!(space.sessions.cleanup().await.unwrap().deleted, 1000);
     let round_trips = calls(&mut server.connection()) - before;
@@ -324,13 +324,13 @@ async fn s10_side_effects_that_were_not_acknowledged_are_due_again_with_the_same
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.left("b").await;
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let first = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((first.id, first.attempt, &*first.broadcaster), (id, 1, "b"), "{on}");
         // The reaper crashes here.
         assert_eq!(sessions.claim(9).await.unwrap().claims, [], "{on}");
         assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Err(Refusal::Reaping), "{on}");
-        space.clock.advance_ms(CLAIM);
+        space.pass(CLAIM).await;
         let second = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((second.id, second.generation, second.attempt), (id, first.generation, 2), "{on}");
         // Whoever is first to acknowledge deletes it, once.
@@ -346,12 +346,12 @@ async fn s11_a_session_that_falls_silent_is_found_without_an_event() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "h").await;
-        space.clock.advance_ms(LEASE - 1);
+        space.pass(LEASE - 1).await;
         assert_eq!(sessions.disconnected_count().await.unwrap(), 0, "{on}");
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.disconnected_count().await.unwrap(), 1, "{on}");
         assert_eq!(sessions.orphans(Duration::ZERO, 9).await.unwrap().sessions[0].id, id, "{on}");
-        space.clock.advance_ms(GRACE + 5);
+        space.pass(GRACE + 5).await;
         let counts = sessions.counts().await.unwrap();
         assert_eq!((counts.active, counts.orphans, counts.lag_ms), (0, 1, 5), "{on}");
         let claims = sessions.claim(9).await.unwrap();

@@ -117,7 +117,7 @@ async fn keys_that_are_not_recognised_are_never_written_to() {
         let _ = sessions.find(key(name)).await;
     }
     assert_eq!(space.get(id(1)).await.state, State::Orphan);
-    space.clock.advance_ms(MIGRATION + GRACE);
+    space.pass(MIGRATION + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 30);
     assert_eq!(dumps(&old, &keys), before, "by reaping");
     let left: Vec<String> = raw(&mut old.server.connection(), "KEYS *");
@@ -143,7 +143,7 @@ async fn the_automatic_walk_leaves_them_alone_and_keeps_its_interval() {
     let first = until("it is known when it begins", mended).await;
     assert_eq!(first, old.space.clock.now().as_millis());
     assert_eq!(sessions.counts().await.unwrap().active, 0, "nothing is done before its time");
-    old.space.clock.advance_ms(60_000);
+    old.space.pass(60_000).await;
     until("it is done when a minute has passed", async || mended().await.filter(|at| *at > first)).await;
     assert_eq!(sessions.counts().await.unwrap().active, 1, "what is recognised is taken over");
     assert_eq!(dumps(&old, &keys), before);
@@ -178,7 +178,7 @@ async fn remnants_of_the_older_program_are_recognised() {
     for (number, time) in times.iter().enumerate() {
         assert_eq!(space.get(id(number)).await.state, State::Active, "{time}");
     }
-    space.clock.advance_ms(MIGRATION + GRACE);
+    space.pass(MIGRATION + GRACE).await;
     assert_eq!(space.sessions.cleanup().await.unwrap().deleted, times.len() as u64 + 2);
 }
 

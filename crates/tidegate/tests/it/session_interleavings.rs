@@ -1,6 +1,6 @@
 //! Orders of what two clients, two reapers, an operator and time do to one session.
 //!
-//! Every order of all twenty steps to a depth of four, and every one of the nine that
+//! Every order of all twenty-one steps to a depth of four, and every one of the nine that
 //! races are made of to a depth of six, is tried on memory: each prefix checked by the
 //! oracle of [`crate::session_world`] after its last step and brought to its end. Then
 //! 1,000,000 random orders of eight steps on memory and 20,000 on Redis

@@ -232,14 +232,14 @@ async fn active_ones_that_never_come_back_are_reaped_and_those_that_do_are_not()
     assert_eq!((found.id, found.found), (id(3), Found::Active));
     // One that leaves may not have been the only one: the others have their time.
     assert_eq!(sessions.disconnect(id(0), key("c")).await.unwrap(), Ok(Left::Held));
-    space.set(START_MS + MIGRATION - 1);
+    space.reach(START_MS + MIGRATION - 1).await;
     assert_eq!(sessions.counts().await.unwrap().active, 30);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     sessions.resume(id(3), key("c")).await.unwrap().unwrap();
-    space.clock.advance_ms(1);
+    space.pass(1).await;
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active, counts.disconnected), (1, 29));
-    space.set(START_MS + MIGRATION + GRACE);
+    space.reach(START_MS + MIGRATION + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 29);
     assert_eq!(space.get(id(3)).await.ref_count, 1);
     assert_eq!(old.audit(), 1);
@@ -283,6 +283,9 @@ async fn junk_is_told_and_left_alone() {
     };
     let before = junk(&old);
     assert_eq!(before.len(), 5);
+    // Nobody has looked after it so far.
+    assert_eq!(sessions.claim(10).await.unwrap().swept.retry_after_ms, Some(LEASE));
+    space.pass(LEASE).await;
     // A reaper that runs before it is mended is not stopped by it either.
     let claims = sessions.claim(10).await.unwrap();
     assert_eq!((claims.swept.invalid, claims.swept.missing), (2, 1), "{:?}", claims.swept);
@@ -302,7 +305,7 @@ async fn junk_is_told_and_left_alone() {
     assert_eq!(space.get(id(3001)).await.state, State::Active);
     assert!(sessions.get(wrong).await.unwrap_err().to_string().contains("WRONGTYPE"));
     // All that was left is deleted, that of the strange broadcaster too.
-    space.clock.advance_ms(60_000);
+    space.pass(60_000).await;
     let disconnected = (0..60).filter(|number| left_ms(*number).is_some()).count() as u64;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, disconnected + 1);
     assert_eq!(junk(&old), before);
@@ -353,7 +356,7 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
         raw(&mut old.server.connection(), &command)
     };
     assert_eq!((field(resumed), field(left)), (START_MS / 1000, 0));
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     for number in 0..2 {
         // The others are kept from being claimed.
         assert_eq!(
@@ -377,7 +380,7 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
         format!("ZREM disconnected_sessions {deleted}"),
         format!("HSET session:{claimed} last_disconnect 0"),
     ]);
-    space.clock.advance_ms(10_000);
+    space.pass(10_000).await;
     let mended = old.mend().await;
     // It has also found the one that was claimed, and the one that is held, and has left them.
     assert_eq!((mended.adopted_active, mended.adopted_disconnected), (1, 0), "{mended:?}");
@@ -393,14 +396,14 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     assert_eq!(sessions.find(key("d")).await.unwrap(), None);
     assert_eq!(old.examine().await.faults(), 0);
     // Nobody holds it here any more, and there it was left.
-    space.clock.advance_ms(LEASE);
+    space.pass(LEASE).await;
     let later = space.clock.now().as_millis() / 1000 - 1;
     old.old_program(&[format!("HSET session:{left} last_disconnect {later}")]);
     let session = space.get(left).await;
     assert_eq!((session.state, session.last_disconnect), (State::Disconnected, Some(ms(later * 1000))));
     assert_eq!(session.generation.get(), 2);
     // Who holds what the older program resumed is not known: they have their time.
-    space.clock.advance_ms(MIGRATION + GRACE + LEASE);
+    space.pass(MIGRATION + GRACE + LEASE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 3);
     assert_eq!(sessions.counts().await.unwrap().active, 0);
 }
@@ -422,7 +425,7 @@ async fn a_session_that_is_counted_as_held_is_taken_over_as_active() {
     let id: SessionId = id.parse().unwrap();
     assert_eq!(space.get(id).await.state, State::Active);
     // It does not last for ever, and what was counted ends with it.
-    space.clock.advance_ms(MIGRATION + GRACE);
+    space.pass(MIGRATION + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 1);
     assert_eq!(old.examine().await.faults(), 0);
 }
@@ -442,7 +445,7 @@ async fn what_a_late_write_has_left_gets_an_end() {
     assert_eq!(old.examine().await.faults(), 0);
     let theirs = format!("{}:session:{}", old.space.namespace, id(3));
     assert_eq!(old.server.keys_without_ttl(), [theirs]);
-    old.space.clock.advance_ms(MIGRATION + GRACE);
+    old.space.pass(MIGRATION + GRACE).await;
     assert_eq!(old.space.sessions.cleanup().await.unwrap().deleted, 2);
 }
 

@@ -9,7 +9,7 @@ use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer};
 use tidegate::{ErrorKind, Key, Result, Tidegate};
 
 use crate::outage::until;
-use crate::session::{GRACE, LEASE, START_MS, Space, key, ms, options};
+use crate::session::{GRACE, LEASE, START_MS, Space, key, ms, options, pass};
 use crate::session_flaws::{does, raw};
 
 async fn sessions_on(url: &str) -> (Tidegate, Sessions) {
@@ -143,7 +143,11 @@ async fn a_partition_that_is_away_does_not_keep_others_from_being_reaped() {
     let away = before.iter().position(|count| *count > 0).unwrap();
     cluster.nodes_mut()[away].kill();
     until("it is noticed", async || sessions.counts().await.err()).await;
-    clock.advance_ms(GRACE);
+    for _ in 0..2 {
+        clock.advance_ms(GRACE / 2);
+        // Those that are there are told.
+        assert!(sessions.stamp().await.unwrap_err().is_transient());
+    }
     let claimed = until("there is something to claim", async || {
         let claims = sessions.claim(5).await.ok()?.claims;
         (!claims.is_empty()).then_some(claims)
@@ -236,7 +240,7 @@ async fn a_broken_session_fails_alone() {
         let error = space.sessions.resume(id, key("h")).await.unwrap_err();
         assert!(!error.is_transient(), "{error}");
     }
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     let claims = space.sessions.claim(9).await.unwrap();
     assert_eq!(claims.claims.iter().map(|it| it.id).collect::<Vec<_>>(), [whole]);
     assert_eq!(claims.swept.invalid, 2);
@@ -262,14 +266,18 @@ async fn after_an_outage_those_who_are_still_there_can_say_so_first() {
     // Longer than its lease and its grace.
     clock.advance_ms(LEASE + GRACE + 1000);
     proxy.set(Fault::None);
+    let held_until = START_MS + LEASE + GRACE + 1000 + LEASE;
     let claims = until("the store is back", async || sessions.claim(9).await.ok()).await;
     assert_eq!(claims.claims, []);
+    assert_eq!(claims.swept.held_until, Some(ms(held_until)));
+    assert_eq!(claims.swept.retry_after_ms, Some(LEASE));
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
-    clock.advance_ms(LEASE - 1);
-    assert_eq!(sessions.claim(9).await.unwrap().claims, []);
-    assert_eq!(sessions.resume(id, key("h")).await.unwrap().unwrap().generation.get(), 2);
+    pass(&clock, &sessions, LEASE - 1).await;
+    assert_eq!(sessions.claim(9).await.unwrap().swept.retry_after_ms, Some(1));
+    let lease = sessions.heartbeat(id, key("h")).await.unwrap().unwrap();
+    assert_eq!((lease.generation.get(), lease.until), (1, ms(held_until - 1 + LEASE)));
     // Whoever does not come back is reaped after all.
-    clock.advance_ms(LEASE + GRACE);
+    pass(&clock, &sessions, LEASE + GRACE).await;
     assert_eq!(sessions.claim(9).await.unwrap().claims.len(), 1);
 }
 

@@ -77,7 +77,7 @@ async fn a_killed_reaper_loses_nothing_and_deletes_nothing_twice() {
     for number in 0..COUNT {
         ids.insert(space.left(&format!("b{number}")).await.to_string());
     }
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     let mut deleted: Vec<String> = Vec::new();
     let random = Random::seeded(7);
     for kill in 0..40 {
@@ -108,7 +108,7 @@ async fn a_killed_reaper_loses_nothing_and_deletes_nothing_twice() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        space.clock.advance_ms(CLAIM);
+        space.pass(CLAIM).await;
     }
     assert!(deleted.len() > 40, "{}", deleted.len());
     let left = space.sessions.counts().await.unwrap();
@@ -144,7 +144,7 @@ async fn silent(space: &Space, count: usize) {
     for names in names.chunks(200) {
         join_all(names.iter().map(|name| space.held(name, "h"))).await;
     }
-    space.clock.advance_ms(LEASE + GRACE + 7000);
+    space.pass(LEASE + GRACE + 7000).await;
 }
 
 /// Another process whose loop runs as often as it may.
@@ -270,9 +270,9 @@ async fn side_effects_that_fail_keep_nobody_from_being_reaped() {
         let mut left = Vec::new();
         for number in 0..30 {
             left.push(space.left(&format!("b{number}")).await);
-            space.clock.advance_ms(1);
+            space.pass(1).await;
         }
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let reaping = space.sessions.reap(|claim| {
             let is_bad = left[..20].contains(&claim.id);
             std::future::ready(if is_bad { Err("no") } else { Ok(()) })
@@ -287,7 +287,7 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
     for space in Space::everywhere(|it| it.max_attempts = 3).await {
         let (on, sessions) = (space.on, &space.sessions);
         let (bad, good) = (space.left("bad").await, space.left("good").await);
-        space.clock.advance_ms(GRACE);
+        space.pass(GRACE).await;
         let mut attempts = Vec::new();
         for turn in 0..5 {
             if on == "redis" && turn == 3 {
@@ -299,7 +299,7 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
                 std::future::ready(if claim.id == bad { Err("no") } else { Ok(()) })
             });
             reaping.await.unwrap();
-            space.clock.advance_ms(CLAIM);
+            space.pass(CLAIM).await;
         }
         attempts.sort_unstable();
         assert_eq!(attempts, [(false, 1), (true, 1), (true, 2), (true, 3)], "{on}");
@@ -319,7 +319,7 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
             assert!(raw::<i64>(&mut REDIS.connection(), &command) > retention);
         }
         // Long after, it is still there to be retried, and is due at once.
-        space.clock.advance_ms(5 * 24 * 3_600_000);
+        space.pass(5 * 24 * 3_600_000).await;
         assert_eq!(sessions.retry(bad).await.unwrap(), Ok(()), "{on}");
         assert_eq!(sessions.retry(bad).await.unwrap(), Err(Refusal::Reaping), "{on}");
         let claim = sessions.claim(9).await.unwrap().claims.remove(0);
@@ -335,11 +335,11 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
 async fn a_loop_that_deletes_leaves_what_was_claimed() {
     let space = Space::redis(|_| {}).await;
     let id = space.left("claimed").await;
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     assert_eq!(space.sessions.claim(9).await.unwrap().claims.len(), 1);
     let other = space.left("not claimed").await;
     // Its claim has ended long ago.
-    space.clock.advance_ms(3_600_000);
+    space.pass(3_600_000).await;
     let (gate, sessions) = eager(&space, Reap::Cleanup).await;
     until("the loop has run", async || sessions.get(other).await.unwrap().is_none().then_some(())).await;
     assert_eq!(sessions.get(id).await.unwrap().unwrap().attempts, 1, "it is still there");

@@ -38,10 +38,10 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
     let (space, sessions) = (&old.space, &old.space.sessions);
     // Claimed here when the older program comes, dead, active, and disconnected.
     let (claimed, dead) = (space.left("claimed").await, space.left("dead").await);
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     for _ in 0..5 {
         assert_eq!(sessions.claim(9).await.unwrap().claims.len(), 2);
-        space.clock.advance_ms(CLAIM);
+        space.pass(CLAIM).await;
     }
     assert_eq!(sessions.claim(9).await.unwrap().swept.buried, 2, "both are dead by now");
     assert_eq!(sessions.retry(claimed).await.unwrap(), Ok(()));
@@ -62,7 +62,7 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
     assert_eq!(sessions.ack(claimed, again.generation).await.unwrap(), Err(Refusal::Stale));
     assert_eq!(sessions.delete(dead).await.unwrap(), Err(Refusal::Active));
     assert_eq!(sessions.delete(left).await.unwrap(), Err(Refusal::Active));
-    space.clock.advance_ms(LEASE + GRACE);
+    space.pass(LEASE + GRACE).await;
     assert_eq!(sessions.claim(9).await.unwrap().claims, []);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     let mended = old.mend().await;
@@ -75,10 +75,10 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
     assert_eq!(old.audit(), all.len());
 
     // What does not change for the length of a migration lease is what a crash has left.
-    space.clock.advance_ms(MIGRATION - LEASE - GRACE - 1);
+    space.pass(MIGRATION - LEASE - GRACE - 1).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     assert!(all.iter().all(|id| is_counted(&old, *id)));
-    space.clock.advance_ms(LEASE + GRACE + GRACE + 1);
+    space.pass(LEASE + GRACE + GRACE + 1).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, all.len() as u64);
     assert!(!all.iter().any(|id| is_counted(&old, *id)));
     assert_eq!(old.audit(), 0);
@@ -97,33 +97,33 @@ async fn every_change_there_is_another_hand() {
         format!("HSET session:{id} last_disconnect 1700000002"),
         format!("HSET session:{id} last_update never"),
     ];
-    space.clock.advance_ms(LEASE - 1);
+    space.pass(LEASE - 1).await;
     for change in changes {
         old.old_program(std::slice::from_ref(&change));
-        space.clock.advance_ms(1);
+        space.pass(1).await;
         assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
         assert_eq!(space.get(id).await.state, State::Active, "{change}");
-        space.clock.advance_ms(MIGRATION - 1);
+        space.pass(MIGRATION - 1).await;
     }
     // A new value that is ours is none, and does not hide one that is theirs.
     sessions.connect(id, key("h")).await.unwrap().unwrap();
     sessions.update(id, "ours", None).await.unwrap().unwrap();
-    space.clock.advance_ms(LEASE);
+    space.pass(LEASE).await;
     assert_eq!(space.get(id).await.state, State::Disconnected, "nothing has changed but by us");
     counts_one(&old, id);
     assert_eq!(
         sessions.connect(id, key("h")).await.unwrap().unwrap().generation,
         space.get(id).await.generation
     );
-    space.clock.advance_ms(MIGRATION - 1);
+    space.pass(MIGRATION - 1).await;
     sessions.connect(id, key("h")).await.unwrap().unwrap();
-    space.clock.advance_ms(2);
+    space.pass(2).await;
     old.old_program(&[format!("HSET session:{id} value 3 last_update 1700009999")]);
     sessions.update(id, "ours", None).await.unwrap().unwrap();
-    space.clock.advance_ms(LEASE + GRACE);
+    space.pass(LEASE + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     assert_eq!(space.get(id).await.state, State::Active, "its value was theirs a moment ago");
-    space.clock.advance_ms(MIGRATION + GRACE);
+    space.pass(MIGRATION + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 1);
     assert_eq!(old.audit(), 0);
 }
@@ -136,15 +136,15 @@ async fn a_counter_does_not_stay_behind_when_a_session_is_left() {
     let id = crate::session_migration::id(0);
     old.mend().await;
     assert!(is_counted(&old, id));
-    space.clock.advance_ms(MIGRATION - 1);
+    space.pass(MIGRATION - 1).await;
     sessions.connect(id, key("c")).await.unwrap().unwrap();
-    space.clock.advance_ms(2);
+    space.pass(2).await;
     sessions.heartbeat(id, key("c")).await.unwrap().unwrap();
     assert_eq!(sessions.disconnect(id, key("c")).await.unwrap(), Ok(Left::Disconnected));
     assert!(!is_counted(&old, id), "the older program would never delete it");
     // Something else under that name is not ours to delete.
     old.old_program(&[format!("RPUSH ref_count:{id} 1")]);
-    space.clock.advance_ms(GRACE);
+    space.pass(GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 3);
     assert!(is_counted(&old, id));
 }
@@ -239,8 +239,8 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
             14 => {
                 let _ = old.mend().await;
             }
-            15 => space.clock.advance_ms(LEASE + GRACE),
-            16 => space.clock.advance_ms(MIGRATION / 2 + CLAIM),
+            15 => space.pass(LEASE + GRACE).await,
+            16 => space.skip(MIGRATION / 2 + CLAIM).await,
             _ => {}
         }
         let (now, after) = (space.clock.now().as_millis(), triple());
@@ -267,10 +267,10 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
         }
     }
     // Nobody comes any more, here or there: all of it ends.
-    for _ in 0..3 {
+    for _ in 0..4 {
         let _ = sessions.cleanup().await.unwrap();
         old.mend().await;
-        space.clock.advance_ms(MIGRATION + LEASE + GRACE + CLAIM);
+        space.skip(MIGRATION + LEASE + GRACE + CLAIM).await;
     }
     sessions.cleanup().await.unwrap();
     // One that was claimed too often waits for somebody.

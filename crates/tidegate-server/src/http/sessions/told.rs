@@ -1,6 +1,7 @@
 //! What is answered about sessions.
 
 use serde::Serialize;
+use tidegate::clock::Timestamp;
 use tidegate::session::{Activated, Counts, Found, Lease, Left, List, Listed, Session, SessionId};
 
 /// An activated session.
@@ -148,11 +149,14 @@ pub(super) struct Counted<'a> {
     claimed: u64,
     dead: u64,
     lag_ms: u64,
+    /// Until when no lease ends and nothing is reaped; `null` if there is no hold.
+    held_until_ms: Option<u64>,
 }
 
 impl<'a> Counted<'a> {
     pub(super) fn new(space: &'a str, counts: &Counts) -> Self {
         let Counts { active, disconnected, orphans, claimed, dead, lag_ms, .. } = *counts;
-        Self { space, active, disconnected, orphans, claimed, dead, lag_ms }
+        let held_until_ms = counts.held_until.map(Timestamp::as_millis);
+        Self { space, active, disconnected, orphans, claimed, dead, lag_ms, held_until_ms }
     }
 }

@@ -1,6 +1,7 @@
 //! What is answered about reaping.
 
 use serde::Serialize;
+use tidegate::clock::Timestamp;
 use tidegate::session::{Answer, Claim, Claims, Generation, SessionId, Swept};
 
 /// What a claim found.
@@ -14,6 +15,22 @@ pub(super) struct Claimed<'a> {
     invalid: u64,
     lag_ms: u64,
     is_more: bool,
+    #[serde(flatten)]
+    held: Held,
+}
+
+/// The hold that keeps a call from reaping, in some partition at least.
+#[derive(Debug, Serialize)]
+struct Held {
+    held_until_ms: Option<u64>,
+    retry_after_ms: Option<u64>,
+}
+
+impl Held {
+    fn new(swept: &Swept) -> Self {
+        let held_until_ms = swept.held_until.map(Timestamp::as_millis);
+        Self { held_until_ms, retry_after_ms: swept.retry_after_ms }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -35,8 +52,9 @@ impl<'a> Claimed<'a> {
             attempt: it.attempt,
         };
         let Swept { lapsed, buried, missing, invalid, lag_ms, is_more, .. } = claims.swept;
+        let held = Held::new(&claims.swept);
         let claims = claims.claims.iter().map(row).collect();
-        Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more }
+        Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more, held }
     }
 }
 
@@ -77,12 +95,14 @@ pub(super) struct Cleaned<'a> {
     missing: u64,
     invalid: u64,
     lag_ms: u64,
+    #[serde(flatten)]
+    held: Held,
 }
 
 impl<'a> Cleaned<'a> {
     pub(super) fn new(space: &'a str, swept: &Swept) -> Self {
         let Swept { deleted, lapsed, buried, missing, invalid, lag_ms, .. } = *swept;
-        Self { space, deleted, lapsed, buried, missing, invalid, lag_ms }
+        Self { space, deleted, lapsed, buried, missing, invalid, lag_ms, held: Held::new(swept) }
     }
 }
 

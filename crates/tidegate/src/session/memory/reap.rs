@@ -16,11 +16,28 @@ impl Partition {
         due.chain(far).take(limit).map(|(_, id)| *id).collect()
     }
 
+    /// Up to `limit` sessions whose holders have fallen silent.
+    fn silent(&self, now_ms: u64, limit: usize) -> Vec<SessionId> {
+        self.due(Set::Active, self.hold.ended_by(now_ms).unwrap_or(0), now_ms, limit)
+    }
+
+    /// What a call that reaps finds before anything else: how far behind it is, and whether
+    /// there is a hold, in which it does nothing.
+    fn look(&self, now_ms: u64, clock_ms: u64) -> Swept {
+        let held_until = self.held_until();
+        Swept {
+            lag_ms: self.lag_ms(now_ms),
+            held_until: held_until.map(Timestamp::from_millis),
+            retry_after_ms: held_until.map(|until_ms| until_ms - clock_ms),
+            ..Swept::default()
+        }
+    }
+
     /// Finds out up to `limit` sessions whose holders have fallen silent; and lets go of
     /// what nobody has reaped for longer than anything is kept.
     fn lapse_some(&mut self, now_ms: u64, limit: usize) -> u64 {
         let mut lapsed = 0;
-        for id in self.due(Set::Active, now_ms, now_ms, limit) {
+        for id in self.silent(now_ms, limit) {
             lapsed += u64::from(self.settle(id, now_ms));
         }
         let kept_ms = now_ms.saturating_sub(self.bounds.retention_ms + self.slack_ms);
@@ -37,7 +54,6 @@ impl Partition {
     /// Takes up to `limit` orphans: first those whose claim has ended, then those that
     /// were left first.
     fn take(&mut self, now_ms: u64, limit: usize, is_claiming: bool, swept: &mut Swept) -> Vec<SessionId> {
-        swept.lag_ms = self.lag_ms(now_ms);
         swept.lapsed = self.lapse_some(now_ms, limit);
         let mut taken = Vec::new();
         let ended = if is_claiming { self.due(Set::Claimed, now_ms, now_ms, limit) } else { Vec::new() };
@@ -70,15 +86,18 @@ impl Partition {
     fn is_more(&self, now_ms: u64, is_claiming: bool) -> bool {
         let due_ms = now_ms.saturating_sub(self.bounds.grace_ms);
         let is_due = |set: Set, until_ms: u64| !self.due(set, until_ms, now_ms, 1).is_empty();
-        is_due(Set::Active, now_ms)
+        !self.silent(now_ms, 1).is_empty()
             || is_claiming && is_due(Set::Claimed, now_ms)
             || is_due(Set::Disconnected, due_ms)
     }
 
     pub(in crate::session) fn claim(&mut self, clock_ms: u64, limit: usize) -> Claims {
         let now_ms = self.advance(clock_ms);
-        let mut swept = Swept::default();
+        let mut swept = self.look(now_ms, clock_ms);
         let mut claims = Vec::new();
+        if swept.held_until.is_some() {
+            return Claims { claims, swept };
+        }
         for id in self.take(now_ms, limit, true, &mut swept) {
             let Some(entry) = self.sessions.get_mut(&id) else { continue };
             entry.attempts += 1;
@@ -118,7 +137,10 @@ impl Partition {
     /// With `is_claiming` also what was claimed and not acknowledged in time.
     pub(in crate::session) fn cleanup(&mut self, clock_ms: u64, limit: usize, is_claiming: bool) -> Swept {
         let now_ms = self.advance(clock_ms);
-        let mut swept = Swept::default();
+        let mut swept = self.look(now_ms, clock_ms);
+        if swept.held_until.is_some() {
+            return swept;
+        }
         for id in self.take(now_ms, limit, is_claiming, &mut swept) {
             self.erase(id);
             swept.deleted += 1;
@@ -129,10 +151,12 @@ impl Partition {
 
     pub(in crate::session) fn lapse(&mut self, clock_ms: u64, limit: usize) -> Swept {
         let now_ms = self.advance(clock_ms);
-        let lag_ms = self.lag_ms(now_ms);
-        let lapsed = self.lapse_some(now_ms, limit);
-        let is_more = !self.due(Set::Active, now_ms, now_ms, 1).is_empty();
-        Swept { lapsed, lag_ms, is_more, ..Swept::default() }
+        let mut swept = self.look(now_ms, clock_ms);
+        if swept.held_until.is_none() {
+            swept.lapsed = self.lapse_some(now_ms, limit);
+            swept.is_more = !self.silent(now_ms, 1).is_empty();
+        }
+        swept
     }
 
     pub(in crate::session) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {

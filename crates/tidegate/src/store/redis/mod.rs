@@ -177,6 +177,11 @@ impl RedisStore {
         }
     }
 
+    /// How long a call is waited for.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.shared.deadline
+    }
+
     /// Whether both are clones of one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

@@ -14,7 +14,10 @@ impl SessionModel {
     }
 
     fn silent(&self, now: u64, limit: usize) -> Vec<SessionId> {
-        self.due(|it| it.left.is_none().then(|| it.deadline()), now, now, limit)
+        let all = self.by_time(|it| it.left.is_none().then(|| it.deadline()));
+        let due = all.iter().filter(|it| self.ends(it.at.as_millis()) <= now);
+        let far = all.iter().filter(|it| it.at.as_millis() > self.far(now));
+        due.chain(far).take(limit).map(|it| it.id).collect()
     }
 
     fn ended_claims(&self, now: u64, limit: usize) -> Vec<SessionId> {
@@ -35,8 +38,18 @@ impl SessionModel {
         due.iter().any(|it| !it.is_empty())
     }
 
+    /// What a call that reaps tells of a hold, in which it does nothing.
+    fn look(&self, now: u64, clock: u64) -> Swept {
+        let held = self.held_until(now);
+        Swept {
+            lag_ms: self.lag(now),
+            held_until: held.map(Timestamp::from_millis),
+            retry_after_ms: held.map(|until| until - clock),
+            ..Swept::default()
+        }
+    }
+
     fn take(&mut self, now: u64, limit: usize, swept: &mut Swept) -> Vec<SessionId> {
-        swept.lag_ms = swept.lag_ms.max(self.lag(now));
         for id in self.silent(now, limit) {
             swept.lapsed += u64::from(self.touch(id, now));
         }
@@ -66,8 +79,11 @@ impl SessionModel {
     /// Orphans to reap.
     pub fn claim(&mut self, clock: u64, limit: usize) -> Claims {
         let (now, until) = (self.now(clock), Self::ms(self.options.claim_lease));
-        let mut swept = Swept::default();
+        let mut swept = self.look(now, clock);
         let mut claims = Vec::new();
+        if swept.held_until.is_some() {
+            return Claims { claims, swept };
+        }
         for id in self.take(now, limit.min(MOST), &mut swept) {
             let it = self.sessions.get_mut(&id).expect("it was just taken");
             it.attempts += 1;
@@ -102,7 +118,10 @@ impl SessionModel {
     /// Deletes all that is due.
     pub fn cleanup(&mut self, clock: u64) -> Swept {
         let now = self.now(clock);
-        let mut swept = Swept::default();
+        let mut swept = self.look(now, clock);
+        if swept.held_until.is_some() {
+            return swept;
+        }
         loop {
             for id in self.take(now, MOST, &mut swept) {
                 self.erase(id);
