@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower_service::Service as _;
 
+use crate::access_log::{AccessLog, Asked};
 use crate::express::{self, Left};
 use crate::http::{App, Endless, Problem, is_bulk, router};
 use crate::patience::{Patience, Watched};
@@ -41,6 +42,7 @@ pub(crate) struct Connection {
     request_timeout: Duration,
     header_timeout: Duration,
     idle_timeout: Duration,
+    access_log: bool,
     stall_timeout: Duration,
     /// What answers are dated by, whatever limits go by.
     pub(crate) clock: SystemClock,
@@ -48,9 +50,10 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(app: App, settings: &HttpSettings) -> Self {
-        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, .. } = *settings;
+        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, .. } =
+            *settings;
         let (router, clock) = (router(app.clone()), SystemClock::new());
-        Self { router, app, request_timeout, header_timeout, idle_timeout, stall_timeout, clock }
+        Self { router, app, request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, clock }
     }
 
     /// Serves `stream` to its end.
@@ -58,10 +61,11 @@ impl Connection {
         // An answer is one small packet: it shall not wait for another.
         let _ = stream.set_nodelay(true);
         let _counted = self.app.metrics().connected();
+        let log = AccessLog::new(self.access_log, &stream);
         let patience = Patience::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
         let stream = patience.watch(stream);
-        let ended = match self.by_express(stream, &patience, stopping.clone()).await {
-            Some(Left::Else(stream)) => self.by_hyper(stream, &patience, stopping).await,
+        let ended = match self.by_express(stream, &patience, &log, stopping.clone()).await {
+            Some(Left::Else(stream)) => self.by_hyper(stream, &patience, &log, stopping).await,
             Some(Left::Ended(ended)) => ended.map_err(Into::into),
             None => Ok(()),
         };
@@ -74,10 +78,11 @@ impl Connection {
         &self,
         stream: Watched,
         patience: &Patience,
+        log: &AccessLog,
         stopping: watch::Receiver<()>,
     ) -> Option<Left> {
         let owing = AtomicBool::new(false);
-        let served = pin!(express::serve(self, stream, patience, stopping.clone(), &owing));
+        let served = pin!(express::serve(self, stream, patience, log, stopping.clone(), &owing));
         // Who has asked is answered, and told that it was the last time.
         let stop = |_: Pin<&mut _>| owing.load(Ordering::Relaxed);
         self.while_patient(served, patience, stopping, stop).await
@@ -87,10 +92,11 @@ impl Connection {
         &self,
         stream: Watched,
         patience: &Patience,
+        log: &AccessLog,
         stopping: watch::Receiver<()>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (stream, heads) = RequestStream::new(stream);
-        let service = service_fn(|request| self.answer(request, patience, &heads));
+        let service = service_fn(|request| self.answer(request, patience, log, &heads));
         let mut builder = http1::Builder::new();
         // Ours knows an idle connection from a slow one. An answer is small, so that to copy
         // it behind its head is cheaper than to have the system gather both.
@@ -152,11 +158,16 @@ impl Connection {
         &self,
         request: hyper::Request<Incoming>,
         patience: &Patience,
+        log: &AccessLog,
         heads: &Heads,
     ) -> Result<Response<Answer>, Infallible> {
         patience.asked();
+        let mut asked = log.asked(request.method(), request.uri());
         let response = match heads.refusal() {
-            Some(refusal) => whole(refusal.whole()),
+            Some(refusal) => {
+                asked = asked.map(Asked::refused);
+                whole(refusal.whole())
+            }
             None => self.routed(request).await,
         };
         // The client waits for us for as long as it likes, if it takes what comes.
@@ -165,6 +176,7 @@ impl Connection {
             None => patience.answered(heads.is_begun()),
         }
         self.app.metrics().responded(response.status());
+        log.answered(asked, response.status());
         Ok(response)
     }
 

@@ -13,6 +13,7 @@ use tidegate::clock::monotonic;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
+use crate::access_log::AccessLog;
 use crate::connection::Connection;
 use crate::http::Problem;
 use crate::patience::{Patience, Watched};
@@ -31,10 +32,11 @@ pub(crate) async fn serve(
     connection: &Connection,
     mut stream: Watched,
     patience: &Patience,
+    log: &AccessLog,
     stopping: watch::Receiver<()>,
     owing: &AtomicBool,
 ) -> Left {
-    match takes(connection, &mut stream, patience, stopping, owing).await {
+    match takes(connection, &mut stream, patience, log, stopping, owing).await {
         Ok(Some(read)) => Left::Else(stream.behind(read)),
         Ok(None) => Left::Ended(stream.shutdown().await),
         Err(error) => Left::Ended(Err(error)),
@@ -46,6 +48,7 @@ async fn takes(
     connection: &Connection,
     stream: &mut Watched,
     patience: &Patience,
+    log: &AccessLog,
     stopping: watch::Receiver<()>,
     owing: &AtomicBool,
 ) -> io::Result<Option<Vec<u8>>> {
@@ -64,6 +67,7 @@ async fn takes(
         patience.asked();
         owing.store(true, Ordering::Relaxed);
         let since = monotonic();
+        let asked = log.asked_to_take(take.served.name(), since);
         let answer = connection.in_time(async {
             while read.len() < take.end {
                 if stream.read_buf(&mut read).await? == 0 {
@@ -81,6 +85,7 @@ async fn takes(
         };
         patience.answered(read.len() > take.end);
         app.metrics().responded(response.status());
+        log.answered(asked, response.status());
         written.clear();
         write(&response, is_stopping(), connection.clock.now(), &mut written);
         stream.write_all(&written).await?;

@@ -11,6 +11,7 @@
 //!
 //! Nothing here decides whether a take is admitted: that is the library's.
 
+mod access_log;
 pub mod answer;
 mod chunks;
 pub mod cli;

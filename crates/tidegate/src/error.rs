@@ -20,8 +20,10 @@ pub enum ErrorKind {
     Config,
     /// The store did not answer in time, or is not reachable.
     Unavailable,
-    /// The store answered with something that only a bug explains: a key of
-    /// another type, a script error.
+    /// What the store has under a key of ours is of another type, or cannot be read. Somebody
+    /// else writes there, or did. A reset, or deleting what it is about, mends it.
+    Corrupt,
+    /// The store answered with something that only a bug explains.
     Internal,
 }
 
@@ -54,6 +56,10 @@ impl Error {
 
     pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub(crate) fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
     }
 
     pub(crate) fn internal(message: impl Into<Cow<'static, str>>) -> Self {

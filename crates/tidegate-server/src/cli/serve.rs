@@ -42,6 +42,7 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
     let app = app.map_err(|error| error.to_string())?;
     declare(app.gate(), settings.store.declarations).await?;
     let stop = signals()?;
+    outlive_hangups()?;
     announce(&format!("http://{bound}"));
     tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.limits.len(), "serving");
     let told = async {
@@ -82,6 +83,25 @@ fn announce(url: &str) {
     let mut out = std::io::stdout().lock();
     // A closed standard output is no reason not to serve.
     let _ = writeln!(out, "{url}").and_then(|()| out.flush());
+}
+
+/// A terminal that is closed, or somebody who hopes that settings are read again, ends no server.
+#[cfg(unix)]
+fn outlive_hangups() -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let hangup = signal(SignalKind::hangup());
+    let mut hangup = hangup.map_err(|error| format!("cannot listen for signals: {error}"))?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!("SIGHUP changes nothing: settings are read at the start");
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn outlive_hangups() -> Result<(), String> {
+    Ok(())
 }
 
 /// Listens for the signals that end a server; returns what waits for one.

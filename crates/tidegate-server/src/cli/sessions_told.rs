@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::hot_told::{moment, plural, printable, read, time};
 
@@ -10,8 +11,8 @@ use super::hot_told::{moment, plural, printable, read, time};
 struct Session {
     id: String,
     broadcaster: String,
-    config: String,
-    value: String,
+    config: Box<RawValue>,
+    value: Box<RawValue>,
     state: String,
     generation: u64,
     ref_count: u64,
@@ -34,9 +35,18 @@ pub(super) fn session(answer: &[u8]) -> Result<String, String> {
         printable(&it.broadcaster),
         moment(it.last_seen_ms),
         moment(it.last_update_ms),
-        printable(&it.config),
-        printable(&it.value),
+        shown(&it.config),
+        shown(&it.value),
     ))
+}
+
+/// A string as its text, nothing as nothing, anything else as it was written.
+fn shown(value: &RawValue) -> String {
+    let text: Option<Option<String>> = serde_json::from_str(value.get()).ok();
+    match text {
+        Some(text) => printable(&text.unwrap_or_default()).to_string(),
+        None => printable(value.get()).to_string(),
+    }
 }
 
 pub(super) fn listed(answer: &[u8]) -> Result<String, String> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tidegate::limit::{Algorithm, Sliding};
 
 use super::extract::Call;
+use super::limits::Answered;
 use super::metrics::Operation;
 use super::reply::json;
 
@@ -41,6 +42,12 @@ pub(super) async fn list(call: Call) -> Response {
     let _timed = call.timed(Operation::List);
     let rows = call.app.inner.limits.iter().map(|(name, served)| row(name, served.limit.algorithm()));
     json(StatusCode::OK, &All { limits: rows.collect() })
+}
+
+pub(super) async fn one(call: Call<String>) -> Answered {
+    let _timed = call.timed(Operation::List);
+    let limit = &call.app.limit(&call.path)?.limit;
+    Ok(json(StatusCode::OK, &row(&call.path, limit.algorithm())))
 }
 
 fn row<'a>(limit: &'a str, algorithm: &Algorithm) -> Row<'a> {

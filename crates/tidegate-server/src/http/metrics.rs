@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tidegate::Tidegate;
 
+use super::process::Process;
+
 /// What is asked, as far as times are told apart: never by a name or a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
@@ -90,6 +92,7 @@ impl HttpMetrics {
         let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
         gate.register_metrics(|registry| {
+            registry.register_collector(Box::new(Process));
             registry.register("tidegate_http_connections", "Open connections", connections.clone());
             registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
             let help = "Time from a request's head to its answer";

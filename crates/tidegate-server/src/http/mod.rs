@@ -11,7 +11,7 @@
 //! | `PUT`, `GET …/keys/{key}/reservations/{id}` | `{"cost":3,"lasting_ms":30000}`: 201 held, 429 not |
 //! | `POST …/reservations/{id}/commit`, `DELETE …/{id}` | spends it, or gives it back |
 //! | `GET /v1/limits/{limit}/overrides`, `…/reservations` | those of all keys, page by page |
-//! | `GET /v1/limits` | the limits and their numbers |
+//! | `GET /v1/limits`, `GET /v1/limits/{limit}` | the limits and their numbers, or one of them |
 //! | `POST /v1/hot/{space}/edits` | one edit as JSON, or one per line as NDJSON |
 //! | `GET /v1/hot/{space}?limit=20` | the hottest pages |
 //! | `GET /v1/hot/{space}/pages/{page}` | what is known of a page |
@@ -43,10 +43,12 @@ mod limits;
 mod list;
 mod listing;
 mod metrics;
+mod metrics_text;
 mod overrides;
 mod path;
 mod probes;
 mod problem;
+mod process;
 mod query;
 mod reply;
 mod reservations;
@@ -58,7 +60,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::routing::{get, post, put};
 use tidegate::Tidegate;
 use tidegate::hot::Hot;
@@ -195,6 +197,9 @@ impl App {
     }
 }
 
+/// What some route has.
+const ALL_METHODS: &str = "GET,HEAD,POST,PUT,DELETE";
+
 /// All routes.
 pub fn router(app: App) -> Router {
     let router = Router::new()
@@ -206,7 +211,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/limits/{limit}/overrides", get(listing::overrides))
         .route("/v1/limits/{limit}/reservations", get(listing::reservations))
         .route("/v1/limits", get(list::list))
-        .route("/metrics", get(probes::metrics))
+        .route("/v1/limits/{limit}", get(list::one))
+        .route("/metrics", get(metrics_text::metrics))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz))
         .route("/", get(probes::index));
@@ -227,13 +233,18 @@ pub fn router(app: App) -> Router {
         },
     );
     sessions::routes(hot::routes(router))
-        .fallback(async |uri: Uri| match extract::check_encoding(uri.path()) {
-            Err(problem) => problem,
-            Ok(()) if uri.path().contains("/keys//") => Problem::empty_key(),
-            Ok(()) => Problem::unknown_path(uri.path()),
+        .fallback(async |method: Method, uri: Uri| match extract::check_encoding(uri.path()) {
+            Err(problem) => Err(problem),
+            Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {
+                Ok((StatusCode::NO_CONTENT, [(header::ALLOW, ALL_METHODS)]))
+            }
+            Ok(()) if uri.path().contains("/keys//") => Err(Problem::empty_key()),
+            Ok(()) => Err(Problem::unknown_path(uri.path())),
         })
-        .method_not_allowed_fallback(async |method: Method, uri: Uri| {
-            Problem::method_not_allowed(method.as_str(), uri.path())
+        // What is allowed is among the fields of both.
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| match method {
+            Method::OPTIONS => Ok(StatusCode::NO_CONTENT),
+            method => Err(Problem::method_not_allowed(method.as_str(), uri.path())),
         })
         .with_state(app)
 }

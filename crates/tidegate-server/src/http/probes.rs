@@ -1,12 +1,7 @@
 //! What is asked about the server itself.
 
-use axum::http::header;
-use axum::response::IntoResponse;
-
 use super::extract::Call;
 use super::problem::Problem;
-
-const METRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const INDEX: &str = "\
 tidegate
@@ -26,6 +21,7 @@ DELETE /v1/limits/{limit}/keys/{key}/reservations/{id}
 GET    /v1/limits/{limit}/overrides?limit=100
 GET    /v1/limits/{limit}/reservations?limit=100
 GET    /v1/limits
+GET    /v1/limits/{limit}
 POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
 GET    /v1/hot/{space}?limit=20
 GET    /v1/hot/{space}/pages/{page}
@@ -68,9 +64,4 @@ pub(super) async fn healthz(_: Call) -> &'static str {
 pub(super) async fn readyz(call: Call) -> Result<&'static str, Problem> {
     call.app.gate().store().check().map_err(|reason| Problem::not_ready(&reason))?;
     Ok("ready")
-}
-
-pub(super) async fn metrics(call: Call) -> impl IntoResponse {
-    let text = call.app.gate().metrics();
-    ([(header::CONTENT_TYPE, METRICS_TEXT)], text)
 }

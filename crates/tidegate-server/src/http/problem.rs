@@ -193,6 +193,13 @@ impl From<Error> for Problem {
             ErrorKind::Invalid => Self::invalid(error.to_string()),
             ErrorKind::Conflict => Self::conflict(error.to_string()),
             ErrorKind::Unavailable => Self::unavailable(error.to_string()),
+            ErrorKind::Corrupt => {
+                tracing::error!(%error, "a key in the store is not what it should be");
+                let detail = "what the store has for this is of another type than ours, or cannot be read: somebody \
+                              else has written there; a reset of the key, or the deletion of what it is about, \
+                              mends it";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt-key", "Corrupt key", detail.to_owned())
+            }
             // The reason is the operator's, and may tell about the inside.
             kind => {
                 tracing::error!(%error, ?kind, "a call failed");

@@ -29,6 +29,11 @@ impl Served {
         Self { limit, policy }
     }
 
+    /// What the limit is called.
+    pub(crate) fn name(&self) -> &str {
+        self.limit.name().as_str()
+    }
+
     /// To a take: 200 or 429.
     pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
         let answer = Answer::to_take(&self.limit, key, cost, decision);

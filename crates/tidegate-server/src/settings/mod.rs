@@ -219,6 +219,8 @@ pub struct HttpSettings {
     pub trusted_network: bool,
     /// How many connections may wait to be accepted.
     pub backlog: u32,
+    /// Whether every answer is logged.
+    pub access_log: bool,
 }
 
 impl Default for HttpSettings {
@@ -234,6 +236,7 @@ impl Default for HttpSettings {
             shutdown_deadline: Duration::from_secs(10),
             trusted_network: false,
             backlog: 1024,
+            access_log: false,
         }
     }
 }

@@ -291,6 +291,8 @@ group!(RawHttp {
     trusted_network: Leaf<bool>,
     /// most connections that wait to be accepted, up to 65535; the system may have less (1024)
     backlog: Leaf<NonZeroUsize>,
+    /// log every answer at level info: who asked, what, the status and how long it took (false)
+    access_log: Leaf<bool>,
 });
 
 group!(RawLog {

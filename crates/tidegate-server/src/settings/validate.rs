@@ -86,6 +86,7 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
             Some(backlog) => at_most("http.backlog", backlog, 65_535)? as u32,
             None => default.backlog,
         },
+        access_log: raw.access_log.or(default.access_log),
     })
 }
 

@@ -213,7 +213,6 @@ async fn unknown_paths_are_told_where_to_look() {
         "/nope",
         "/v1",
         "/v1/limits/",
-        "/v1/limits/api",
         "/v1/limits/api/keys/a/b",
         "//",
         "/v1/limits/api/keys/a/reservations/",
@@ -240,7 +239,8 @@ async fn wrong_methods_are_told_the_right_ones() {
         ("PUT", "/v1/limits", "GET,HEAD"),
         ("POST", "/metrics", "GET,HEAD"),
         ("POST", "/healthz", "GET,HEAD"),
-        ("OPTIONS", "/readyz", "GET,HEAD"),
+        ("PUT", "/v1/limits/api", "GET,HEAD"),
+        ("DELETE", "/readyz", "GET,HEAD"),
         ("PATCH", "/", "GET,HEAD"),
     ] {
         let answer = call(&f.app, method, path, "").await;
@@ -292,12 +292,13 @@ async fn a_body_has_a_bound_announced_or_not() {
 }
 
 /// Every route, with a method that it has.
-const ROUTES: [(&str, &str); 41] = [
+const ROUTES: [(&str, &str); 42] = [
     ("GET", "/"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
     ("GET", "/v1/limits"),
+    ("GET", "/v1/limits/api"),
     ("POST", "/v1/limits/take"),
     ("POST", "/v1/limits/api/take"),
     ("POST", "/v1/limits/api/refund"),
@@ -342,6 +343,37 @@ async fn an_unknown_parameter_is_refused_on_every_route() {
     for (method, path) in ROUTES {
         let answer = call(&f.app, method, &format!("{path}?nope=1"), "{}").await;
         assert_problem(&answer, 400, "invalid-request", "unknown parameter \"nope\"; known are: ");
+    }
+}
+
+#[tokio::test]
+async fn options_tells_what_every_route_allows() {
+    let f = fixture().await;
+    for (method, path) in ROUTES {
+        let answer = call(&f.app, "OPTIONS", path, "").await;
+        assert_eq!((answer.status.as_u16(), answer.body.as_str()), (204, ""), "{path}");
+        let allow: Vec<_> = answer.header("allow").unwrap().split(',').collect();
+        assert!(allow.contains(&method), "{path}: {allow:?}");
+        assert_eq!(allow.contains(&"GET"), allow.contains(&"HEAD"), "{path}: {allow:?}");
+    }
+    let all = call(&f.app, "OPTIONS", "*", "").await;
+    assert_eq!((all.status.as_u16(), all.header("allow")), (204, Some("GET,HEAD,POST,PUT,DELETE")));
+    assert_eq!(call(&f.app, "OPTIONS", "/nope", "").await.status, 404);
+}
+
+#[tokio::test]
+async fn head_is_get_without_its_body() {
+    let f = fixture().await;
+    let gets = ROUTES.iter().filter(|(method, path)| *method == "GET" && !path.ends_with("/events"));
+    for (_, path) in gets {
+        let (get, head) = (f.get(path).await, call(&f.app, "HEAD", path, "").await);
+        assert_eq!((head.status, head.body.as_str()), (get.status, ""), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+        // What the system says of a process changes.
+        if *path != "/metrics" {
+            let length = get.body.len().to_string();
+            assert_eq!(head.header("content-length"), Some(length.as_str()), "{path}");
+        }
     }
 }
 

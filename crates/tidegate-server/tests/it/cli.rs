@@ -583,3 +583,58 @@ fn a_peek_takes_a_cost() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{bad}: {answer}");
     }
 }
+
+/// Of a terminal that was closed, or of somebody who wants settings to be read again.
+#[test]
+fn a_hangup_does_not_end_a_server() {
+    let server = Server::start(&[]);
+    let kill = format!("kill -HUP {}", server.id());
+    for _ in 0..3 {
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(server.get("/healthz").starts_with("HTTP/1.1 200 OK"));
+    }
+    let (code, log) = server.signal("TERM");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("SIGHUP"), "{log}");
+}
+
+#[test]
+fn the_access_log_has_a_line_for_every_answer_if_it_is_wanted() {
+    let ask = |server: &Server| {
+        server.ask("POST", "/v1/limits/api/take", r#"{"key":"a"}"#);
+        server.ask("POST", "/v1/limits/api/take", "{");
+        server.get("/v1/limits/api/keys/a%20b?cost=2");
+        server.get("/nope");
+        // A take in the form that clients have, on a connection that is kept.
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        let take = "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(take.as_bytes()).unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        assert!(answers.contains("HTTP/1.1 400 "), "{answers}");
+    };
+    let server = Server::start(&["--set", "http.access_log=true", "--set", "log.format=json"]);
+    ask(&server);
+    let (_, log) = server.signal("TERM");
+    let mut lines = Vec::new();
+    for line in log.lines().filter(|line| line.contains("\"answered\"")) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert!(line["took_us"].is_u64(), "{line}");
+        lines.push(json!([line["method"], line["path"], line["status"]]));
+    }
+    let expected = [
+        json!(["POST", "/v1/limits/api/take", 200]),
+        json!(["POST", "/v1/limits/api/take", 400]),
+        json!(["GET", "/v1/limits/api/keys/a%20b?cost=2", 200]),
+        json!(["GET", "/nope", 404]),
+        json!(["POST", "/v1/limits/api/take", 200]),
+        json!(["GET", "-", 400]),
+    ];
+    assert_eq!(lines, expected, "{log}");
+    let server = Server::start(&[]);
+    ask(&server);
+    let (_, log) = server.signal("TERM");
+    assert!(!log.contains("/v1/limits"), "{log}");
+}

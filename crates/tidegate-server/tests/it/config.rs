@@ -114,6 +114,7 @@ const SAMPLES: &[Sample] = &[
     ("http.shutdown_deadline", "0s", None),
     ("http.trusted_network", "true", None),
     ("http.backlog", "7", None),
+    ("http.access_log", "true", None),
     ("log.level", "debug", None),
     ("log.format", "json", None),
 ];

@@ -461,7 +461,8 @@ async fn responses_are_counted_by_status() {
     let running = start_with(HttpSettings::default(), fixture().await.app).await;
     let mut client = running.connect().await;
     let all = [plain(BODY), plain(BODY), plain(r#"{"cost":301}"#), plain("{"), plain(BODY)].concat();
-    client.send(&format!("{all}GET /metrics HTTP/1.1\r\nhost: t\r\n\r\n")).await;
+    let metrics = "GET /metrics HTTP/1.1\r\nhost: t\r\naccept: application/openmetrics-text\r\n\r\n";
+    client.send(&format!("{all}{metrics}")).await;
     let answers = client.read_until("# EOF\n").await;
     for line in [
         "tidegate_http_connections 1\n",

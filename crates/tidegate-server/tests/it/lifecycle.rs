@@ -248,7 +248,8 @@ async fn requests_follow_each_other_on_one_connection_and_are_counted() {
     let mut client = running.connect().await;
     client.healthz().await;
     // Two at once, answered in order.
-    let two = "GET /nope HTTP/1.1\r\nhost: t\r\n\r\nGET /metrics HTTP/1.1\r\nhost: t\r\n\r\n";
+    let two = "GET /nope HTTP/1.1\r\nhost: t\r\n\r\n\
+               GET /metrics HTTP/1.1\r\nhost: t\r\naccept: application/openmetrics-text\r\n\r\n";
     client.send(two).await;
     let answers = client.read_until("# EOF\n").await;
     assert!(answers.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answers}");

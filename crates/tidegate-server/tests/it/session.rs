@@ -43,9 +43,12 @@ async fn a_session_is_activated_found_and_resumed() {
         json!({"space": "sessions", "id": id, "generation": 1, "until_ms": NOW + 45_000, "found": "nothing"})
     );
     let expected = json!({"space": "sessions", "id": id, "broadcaster": "channel/7",
-        "config": "{\"b\":1,\"a\":10000000000000000001}", "value": "", "state": "active", "generation": 1,
+        "config": {"b": 1, "a": 10_000_000_000_000_000_001_u64}, "value": null, "state": "active", "generation": 1,
         "ref_count": 1, "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
-    assert_eq!(f.get(&path(id, "")).await.json(), expected, "as it was written, digit by digit");
+    let told = f.get(&path(id, "")).await;
+    assert_eq!(told.json(), expected);
+    let written = r#""config":{"b":1,"a":10000000000000000001},"#;
+    assert!(told.body.contains(written), "as it was written, digit by digit: {}", told.body);
     assert_eq!(f.get("/v1/sessions/sessions/broadcasters/channel%2F7").await.json(), expected);
     assert_eq!(f.get(&path(&id.to_uppercase(), "")).await.json()["id"], id, "however it is written");
 
@@ -104,7 +107,8 @@ async fn a_value_is_set_in_its_generation() {
     let id = activate(&f, "b", Some("h")).await;
     let set = f.put(&path(&id, "/value"), r#"{"value": {"score": 7.10}}"#).await;
     assert_eq!(set.json(), json!({"space": "sessions", "id": id, "generation": 1}));
-    assert_eq!(f.get(&path(&id, "")).await.json()["value"], r#"{"score": 7.10}"#);
+    let told = f.get(&path(&id, "")).await.body;
+    assert!(told.contains(r#""value":{"score": 7.10},"#), "{told}");
     assert_eq!(f.put(&path(&id, "/value"), r#"{"value":"x","generation":1}"#).await.status, 200);
     assert_refused(&f.put(&path(&id, "/value"), r#"{"value":"y","generation":2}"#).await, 409, "stale");
     assert_eq!(f.get(&path(&id, "")).await.json()["value"], "x");
@@ -364,4 +368,31 @@ async fn a_space_that_nobody_wrote_down_waits_for_its_first_use() {
     assert!(
         written.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"sessions\"} 0\n")
     );
+}
+
+/// Whatever goes in comes back, a string that looks like something else too.
+#[tokio::test]
+async fn config_and_value_come_back_as_the_json_that_they_were() {
+    let f = serving_sessions(&[]).await;
+    for json in [
+        json!({"theme": "dark", "nested": [1, null, {"a": "b"}]}),
+        json!([]),
+        json!(7),
+        json!(-0.5),
+        json!(true),
+        json!(null),
+        json!("dark"),
+        json!("7"),
+        json!("null"),
+        json!("{\"a\":1}"),
+        json!("\"quoted\""),
+        json!(""),
+        json!("two\nlines \u{0} \u{e9}"),
+    ] {
+        let body = json!({"broadcaster": "b", "config": json}).to_string();
+        let id = f.post("/v1/sessions/sessions", &body).await.json()["id"].as_str().unwrap().to_owned();
+        assert_eq!(f.put(&path(&id, "/value"), &json!({"value": json}).to_string()).await.status, 200);
+        let told = f.get(&path(&id, "")).await.json();
+        assert_eq!((&told["config"], &told["value"]), (&json, &json));
+    }
 }

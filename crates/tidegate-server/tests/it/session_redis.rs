@@ -25,7 +25,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
             told["id"].as_str().unwrap().to_owned()
         };
         let (held, left) = (activate("a:{1}").await, activate("b").await);
-        f.put(&format!("{path}/{held}/value"), r#"{"value":"42"}"#).await;
+        f.put(&format!("{path}/{held}/value"), r#"{"value":42}"#).await;
         f.clock.set(tidegate::clock::Timestamp::from_millis(NOW + 250));
         f.delete(&format!("{path}/{left}/holders/h%3A1")).await;
         for (key, kind) in [

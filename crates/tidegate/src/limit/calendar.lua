@@ -183,8 +183,9 @@ local function calendar(at, now_us, slack_ms)
   local function reset(counter, beside)
     local count = tonumber(redis.call('GET', counter)) or 0
     local ever = count + (tonumber(redis.call('HGET', beside, 'v')) or 0)
-    if ever == 0 then return redis.call('HDEL', beside, 't', 'p') end
+    -- Whatever it is that is no count.
     redis.call('DEL', counter)
+    if ever == 0 then return redis.call('HDEL', beside, 't', 'p') end
     redis.call('HDEL', beside, 't', 'p')
     note(beside, 'v', int(ever), 'r', struct.pack(PAIR, 0, ever))
     return 1

@@ -34,6 +34,11 @@ pub(super) fn failure(error: &Error) -> Response<String> {
         ErrorKind::Unavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", &*told)
         }
+        ErrorKind::Corrupt => {
+            tracing::error!(%error, "a key in the store is not what it should be");
+            let detail = "what the store has for this is of another type than ours, or cannot be read: a reset mends it";
+            (StatusCode::INTERNAL_SERVER_ERROR, "corrupt-key", "Corrupt key", detail)
+        }
         // The reason is the operator's, and may tell about the inside.
         kind => {
             tracing::error!(%error, ?kind, "a limit failed");

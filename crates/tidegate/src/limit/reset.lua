@@ -1,25 +1,48 @@
 -- reset: forgets what a key has used; receipts and reservations from before are void.
--- What nodes hold by lease they may still spend: it is charged anew.
+-- What nodes hold by lease they may still spend: it is charged anew. A key that is of another
+-- type, or cannot be read, is forgotten as a whole.
 --
 -- KEYS  of an item after the limit's: records and index of reservations, leases
 -- Own   extra
 -- Answers 1, or 0 if there was no such key
 local rule = rule_at(algorithm, 4)
 
+-- Whether an error is of a key that is not what it should be, and not of a server that
+-- cannot write. In Redis 6 it is a text, since 7 a table. Rust goes by the same words.
+local function is_corrupt(failure)
+  local text = type(failure) == 'table' and failure.err or tostring(failure)
+  local marks = { 'WRONGTYPE', 'attempt to ', 'bad argument', 'data string too short', 'not an integer',
+    'not a valid float' }
+  for _, mark in ipairs(marks) do
+    if string.find(text, mark, 1, true) then return true end
+  end
+  return false
+end
+
+-- What `operation` answers; if it cannot read the `count` keys from KEYS[first] on, they go.
+local function or_forget(first, count, operation, ...)
+  local ok, answer = pcall(operation, ...)
+  if ok then return answer end
+  if not is_corrupt(answer) then error(answer, 0) end
+  for i = first, first + count - 1 do redis.call('UNLINK', KEYS[i]) end
+end
+
 return each(function(k, at)
   local extra = tonumber(ARGV[at + 1])
   -- Reservations reach into the next window.
   local other = rule.elsewhere and rule.elsewhere(k, extra, 1)
   if other then return other end
-  local known = rule.reset(k, extra)
+  local known = or_forget(k, rule.keys, rule.reset, k, extra) or 1
   local after = k + rule.stride
   redis.call('UNLINK', KEYS[after], KEYS[after + 1])
   if rule.hold_anew then
-    for _, lease in ipairs(redis.call('HVALS', KEYS[after + 2])) do
-      local place, granted, spent, returned, ends = struct.unpack('<ddddd', lease)
-      local left = granted - spent - returned
-      if left > 0 and ends > now_ms then rule.hold_anew(k, place, left, extra) end
-    end
+    or_forget(after + 2, 1, function()
+      for _, lease in ipairs(redis.call('HVALS', KEYS[after + 2])) do
+        local place, granted, spent, returned, ends = struct.unpack('<ddddd', lease)
+        local left = granted - spent - returned
+        if left > 0 and ends > now_ms then rule.hold_anew(k, place, left, extra) end
+      end
+    end)
   end
   return known
 end, rule.stride + 3, 1)

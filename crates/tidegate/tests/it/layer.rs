@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use axum::routing::get;
 use serde_json::{Value, json};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::layer::LimitService;
+use tidegate::limit::layer::{Decisions, LimitService, WithoutKey};
 use tidegate::limit::{Algorithm, Limit, LimitLayer, LimitOptions, Suppressed};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::limit::sliding;
@@ -227,20 +227,97 @@ async fn what_chance_declines_is_refused_without_a_time() {
     }
 }
 
+/// The header is left out: that is no way around a limit.
 #[tokio::test]
-async fn without_a_key_a_request_passes_unchanged() {
+async fn without_a_key_a_request_is_refused_unless_told_otherwise() {
+    let nameless = || Request::post("/").body("tea".to_owned()).unwrap();
     for on in stores() {
         let (limit, _) = limit(&on, "api").await;
         let (strict, seen) = Strict::new();
-        let mut service = LimitLayer::new(limit, key).layer(strict);
-        for _ in 0..7 {
-            let plain = Request::new("tea".to_owned());
-            let response = ask(&mut service, plain).await.unwrap();
-            assert_eq!((response.status(), &**response.body()), (StatusCode::CREATED, "made tea"));
-            assert_eq!(field(response.headers(), "ratelimit"), ["own"]);
-            assert_eq!(response.headers().len(), 2, "{:?}", response.headers());
+        let mut service = LimitLayer::new(limit.clone(), key).layer(strict);
+        let refused = ask(&mut service, nameless()).await.unwrap();
+        assert_eq!(refused.status(), 400, "{}", on.url);
+        assert_eq!(field(refused.headers(), "content-type"), ["application/problem+json"]);
+        let problem: Value = serde_json::from_str(refused.body()).unwrap();
+        assert_eq!(problem["type"], "urn:tidegate:problem:invalid-request");
+        assert_eq!(problem["detail"], "the request has no key, which the limit \"api\" needs");
+        assert_eq!(seen.calls(), 0, "{}", on.url);
+
+        let (strict, seen) = Strict::new();
+        let passing = LimitLayer::new(limit.clone(), key).without_key(WithoutKey::Pass);
+        let passed = ask(&mut passing.layer(strict), nameless()).await.unwrap();
+        assert_eq!((passed.status().as_u16(), passed.body().as_str()), (201, "made tea"));
+        assert_eq!(field(passed.headers(), "ratelimit"), ["own"]);
+        assert_eq!(seen.calls(), 1);
+
+        let (strict, seen) = Strict::new();
+        let sharing = LimitLayer::new(limit.clone(), key).without_key(WithoutKey::Share);
+        let mut service = sharing.layer(strict);
+        for expected in [201, 201, 201, 201, 201, 429] {
+            assert_eq!(ask(&mut service, nameless()).await.unwrap().status(), expected, "{}", on.url);
         }
-        assert_eq!(seen.calls(), 7);
+        assert_eq!(seen.calls(), 5, "{}", on.url);
+        assert_eq!(limit.peek(Key::EVERYONE).await.unwrap().quota().remaining, 0);
+        assert_eq!(ask(&mut service, request("a")).await.unwrap().status(), 201, "a key has its own");
+    }
+}
+
+/// What the handler has to know to tell, or to give back.
+#[tokio::test]
+async fn the_handler_gets_what_every_layer_has_decided() {
+    for on in stores() {
+        let ((outer, _), (inner, _)) = (limit(&on, "outer").await, limit(&on, "inner").await);
+        let handler = tower::service_fn(async |request: Request<String>| {
+            let decisions = request.extensions().get::<Decisions>().unwrap();
+            let names: Vec<_> = decisions.iter().map(|(name, _)| name.as_str().to_owned()).collect();
+            let left = |name: &str| decisions.get(name).unwrap().quota().remaining;
+            let text = format!("{names:?} {} {}", left("outer"), left("inner"));
+            assert!(decisions.get("outer").unwrap().receipt().is_some() && decisions.get("x").is_none());
+            Ok::<_, Infallible>(Response::new(text))
+        });
+        let service = LimitLayer::new(inner, key).with_cost(|_| Cost::new(2).unwrap()).layer(handler);
+        let mut service = LimitLayer::new(outer, key).layer(service);
+        for expected in ["[\"outer\", \"inner\"] 4 3", "[\"outer\", \"inner\"] 3 1"] {
+            assert_eq!(ask(&mut service, request("a")).await.unwrap().body(), expected, "{}", on.url);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_answer_of_a_refusal_can_be_made_by_the_user() {
+    /// A body that nobody can make of a text.
+    #[derive(Debug, PartialEq)]
+    enum Page {
+        Made,
+        Sorry(u16, Option<u64>),
+    }
+    for on in stores() {
+        let (limit, _) = limit(&on, "api").await;
+        let handler =
+            tower::service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Page::Made)));
+        let layer = LimitLayer::new(limit, key).with_refusal(|refused| {
+            let left = refused.decision().map(|decision| decision.quota().remaining);
+            let (parts, _) = refused.response.into_parts();
+            let status = parts.status.as_u16();
+            let mut response = Response::from_parts(parts, Page::Sorry(status, left));
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            response
+        });
+        let mut service = layer.layer(handler);
+        let mut ask = async |request: Request<String>| {
+            poll_fn(|cx| Service::<Request<String>>::poll_ready(&mut service, cx)).await.unwrap();
+            service.call(request).await.unwrap()
+        };
+        for _ in 0..5 {
+            assert_eq!(*ask(request("a")).await.body(), Page::Made, "{}", on.url);
+        }
+        let refused = ask(request("a")).await;
+        assert_eq!((refused.status().as_u16(), refused.body()), (418, &Page::Sorry(429, Some(0))));
+        assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
+        let nameless = ask(Request::post("/").body(String::new()).unwrap()).await;
+        assert_eq!((nameless.status().as_u16(), nameless.body()), (418, &Page::Sorry(400, None)));
+        let too_long = ask(request(&"x".repeat(256))).await;
+        assert_eq!((too_long.status().as_u16(), too_long.body()), (418, &Page::Sorry(400, None)));
     }
 }
 
@@ -266,7 +343,7 @@ async fn a_key_that_may_not_be_is_the_callers_mistake() {
 
 /// Somebody wrote something else under the limit's own key.
 #[tokio::test]
-async fn a_limit_that_fails_is_an_internal_error() {
+async fn a_key_of_another_type_is_an_internal_error() {
     let server = RedisServer::start();
     let (limit, _) = limit(&On::url(server.url()), "api").await;
     let (strict, seen) = Strict::new();
@@ -280,8 +357,8 @@ async fn a_limit_that_fails_is_an_internal_error() {
     let response = ask(&mut service, request("a_key")).await.unwrap();
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let problem: Value = serde_json::from_str(response.body()).unwrap();
-    assert_eq!(problem["type"], "urn:tidegate:problem:internal-error");
-    assert_eq!(problem["detail"], "the store cannot be used: the server's log has the reason");
+    assert_eq!(problem["type"], "urn:tidegate:problem:corrupt-key");
+    assert!(problem["detail"].as_str().unwrap().ends_with("a reset mends it"), "{problem}");
     assert_eq!(seen.calls(), 1);
 }
 

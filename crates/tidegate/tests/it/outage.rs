@@ -180,7 +180,7 @@ async fn one_broken_key_fails_alone() {
     });
     for call in calls.collect::<Vec<_>>() {
         match call.await.unwrap() {
-            (true, answer) => assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal),
+            (true, answer) => assert_eq!(answer.unwrap_err().kind(), ErrorKind::Corrupt),
             (false, answer) => assert_eq!(answer.unwrap().source(), Source::Store),
         }
     }

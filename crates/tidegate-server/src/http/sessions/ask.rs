@@ -8,6 +8,7 @@ use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::session::{Generation, SessionId};
 
+use super::json;
 use crate::http::problem::Problem;
 use crate::http::query::Query;
 
@@ -32,7 +33,7 @@ impl Activate<'_> {
     }
 
     pub(super) fn config(&self) -> Result<Cow<'_, str>, Problem> {
-        text(self.config)
+        json::to_text(self.config)
     }
 
     pub(super) fn holder(&self) -> Result<Option<Key<'_>>, Problem> {
@@ -52,7 +53,7 @@ pub(super) struct Update<'a> {
 
 impl Update<'_> {
     pub(super) fn value(&self) -> Result<Cow<'_, str>, Problem> {
-        text(self.value)
+        json::to_text(self.value)
     }
 
     pub(super) fn generation(&self) -> Result<Option<Generation>, Problem> {
@@ -128,16 +129,4 @@ fn generation(number: u64) -> Result<Generation, Problem> {
 /// A key that messages call something else.
 pub(super) fn key<'a>(what: &str, text: &'a str) -> Result<Key<'a>, Problem> {
     Key::new(text).map_err(|error| Problem::invalid(error.to_string().replacen("a key", what, 1)))
-}
-
-/// A text as it is, or a value as it was written: no number in it becomes another.
-fn text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
-    match value.get().as_bytes().first() {
-        Some(b'"') => {
-            let text: String = serde_json::from_str(value.get())
-                .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))?;
-            Ok(Cow::Owned(text))
-        }
-        _ => Ok(Cow::Borrowed(value.get())),
-    }
 }

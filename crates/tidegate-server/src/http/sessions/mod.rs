@@ -3,6 +3,7 @@
 
 mod ask;
 mod holders;
+mod json;
 mod list;
 mod one;
 mod reap;

@@ -1,8 +1,13 @@
 //! What is answered about sessions.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Activated, Counts, Found, Lease, Left, List, Listed, Session, SessionId};
+
+use super::json::from_text;
 
 /// An activated session.
 #[derive(Debug, Serialize)]
@@ -33,8 +38,8 @@ pub(super) struct One<'a> {
     space: &'a str,
     id: String,
     broadcaster: &'a str,
-    config: &'a str,
-    value: &'a str,
+    config: Cow<'a, RawValue>,
+    value: Cow<'a, RawValue>,
     state: &'static str,
     generation: u64,
     ref_count: u64,
@@ -51,8 +56,8 @@ impl<'a> One<'a> {
             space,
             id: session.id.to_string(),
             broadcaster: &session.broadcaster,
-            config: &session.config,
-            value: &session.value,
+            config: from_text(&session.config),
+            value: from_text(&session.value),
             state: session.state.as_str(),
             generation: session.generation.get(),
             ref_count: session.ref_count,

@@ -19,7 +19,7 @@ use super::Shared;
 use super::breaker::Breaker;
 use super::script::Script;
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Calls per round trip. More would save little of a server's time and keep it
 /// and us from working at the same time: with 64 callers, 16 is 10 % faster than
@@ -164,7 +164,7 @@ impl Far {
                 self.breaker.succeeded();
                 let mut failure = None;
                 for (job, reply) in batch.into_iter().zip(replies) {
-                    let answer = item(reply);
+                    let answer = item(reply).map_err(|error| named(error, &job.call));
                     if let Err(error) = &answer
                         && error.is_transient()
                     {
@@ -176,6 +176,7 @@ impl Far {
                 failure
             }
             Err(error) => {
+                let error = named(error, &batch[0].call);
                 answer_all(batch, &error);
                 error.is_transient().then_some(error)
             }
@@ -273,6 +274,15 @@ fn answer_all(batch: Vec<Job>, error: &Error) {
     for job in batch {
         // The caller may have given up.
         let _ = job.reply.send(Err(error.clone()));
+    }
+}
+
+/// An error that is about a key says of which call. The key that is meant is one of its own,
+/// made of the same names.
+fn named(error: Error, call: &Call) -> Error {
+    match error.kind() {
+        ErrorKind::Corrupt => Error::corrupt(format!("{error} (of the call on {:?})", call.key)),
+        _ => error,
     }
 }
 

@@ -375,6 +375,20 @@ pub(crate) fn server_failure(text: &str) -> Error {
         "LOADING" | "READONLY" | "OOM" | "BUSY" | "MISCONF" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN"
         | "NOREPLICAS" | "UNBLOCKED" => Error::unavailable(format!("the store cannot answer now: {told}")),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {told}")),
+        _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
+            "a key in the store is of another type than ours, or cannot be read: {told}"
+        )),
         _ => Error::internal(format!("the store answered: {told}")),
     }
 }
+
+/// What Redis and Lua say of a key that is not what a script takes it for. `is_corrupt` in
+/// `limit/reset.lua` goes by the same words.
+const CORRUPT: [&str; 6] = [
+    "WRONGTYPE",
+    "attempt to ",
+    "bad argument",
+    "data string too short",
+    "not an integer",
+    "not a valid float",
+];

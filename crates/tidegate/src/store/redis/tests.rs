@@ -108,6 +108,15 @@ fn what_passes_is_an_outage_and_what_does_not_is_a_bug() {
     for passing in ["OOM command not allowed", "-LOADING Redis is loading", "READONLY You can't", "BUSY x"] {
         assert!(server_failure(passing).is_transient(), "{passing}");
     }
-    assert_eq!(server_failure("WRONGTYPE Operation against").kind(), crate::ErrorKind::Internal);
+    for corrupt in [
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "@user_script: 12: -WRONGTYPE Operation against a key holding the wrong kind of value",
+        "user_script:61: bad argument #2 to 'unpack' (string expected, got nil)",
+        "user_script:7: attempt to compare nil with number",
+        "ERR value is not an integer or out of range",
+    ] {
+        assert_eq!(server_failure(corrupt).kind(), crate::ErrorKind::Corrupt, "{corrupt}");
+    }
+    assert_eq!(server_failure("ERR unknown command").kind(), crate::ErrorKind::Internal);
     assert_eq!(server_failure("NOAUTH Authentication required.").kind(), crate::ErrorKind::Config);
 }
