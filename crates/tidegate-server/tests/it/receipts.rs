@@ -129,6 +129,7 @@ async fn servers_on_one_redis_take_each_others_receipts() {
     let restarted = serving(&url).await;
     assert_eq!(refund(&restarted, "api", "u", &receipts[8]).await, (200, json!(7)));
     // Somebody else's Redis knows nothing of it.
-    let elsewhere = serving(&RedisServer::start().url()).await;
+    let other = RedisServer::start();
+    let elsewhere = serving(&other.url()).await;
     assert_eq!(refund(&elsewhere, "api", "u", &receipts[8]).await.0, 400);
 }
