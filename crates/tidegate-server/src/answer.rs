@@ -1,8 +1,9 @@
 //! A decision as JSON: the same for one limit and for several.
 
 use serde::{Serialize, Serializer};
-use tidegate::limit::{AllDecision, Decision, Limit, ReceiptText, headers};
-use tidegate::{Cost, Key};
+use tidegate::limit::headers::{self, Refusal};
+use tidegate::limit::{AllDecision, Decision, Limit, ReceiptText};
+use tidegate::{ClosedStatus, Cost, Key};
 
 /// What a take or a peek answers.
 #[derive(Debug, Serialize)]
@@ -60,9 +61,9 @@ pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
 }
 
 impl<'a> Problem<'a> {
-    fn quota_exceeded(detail: String, violated_policies: Vec<&'a str>) -> Self {
-        let (r#type, title) = (headers::QUOTA_EXCEEDED, headers::QUOTA_EXCEEDED_TITLE);
-        Self { r#type, title, status: 429, detail, violated_policies }
+    fn new(refusal: Refusal, detail: String, violated_policies: Vec<&'a str>) -> Self {
+        let Refusal { r#type, title, status, .. } = refusal;
+        Self { r#type, title, status, detail, violated_policies }
     }
 }
 
@@ -103,9 +104,15 @@ impl<'a> Answer<'a> {
         if decision.is_admitted() {
             return plain;
         }
-        let limit = limit.name().as_str();
-        let detail = headers::detail(limit, cost.get(), decision);
-        Self { problem: Some(Problem::quota_exceeded(detail, vec![limit])), ..plain }
+        let (name, closed_status) = (limit.name().as_str(), limit.options().closed_status);
+        let detail = headers::detail(name, cost.get(), decision);
+        let refusal = Refusal::new(decision, closed_status);
+        Self { problem: Some(Problem::new(refusal, detail, vec![name])), ..plain }
+    }
+
+    /// The status to answer with.
+    pub fn status(&self) -> u16 {
+        self.problem.as_ref().map_or(200, |problem| problem.status)
     }
 
     /// As text.
@@ -136,6 +143,8 @@ impl<'a> AllAnswer<'a> {
     pub fn new(key: Key<'a>, decision: &'a AllDecision, asked: &[(&'a Limit, Cost)]) -> Self {
         let of = |name: &str| asked.iter().find(|(limit, _)| limit.name().as_str() == name);
         let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);
+        let closed_status =
+            |name: &str| of(name).map_or(ClosedStatus::default(), |(limit, _)| limit.options().closed_status);
         let said = |(name, decision): (&'a tidegate::Name, &Decision)| {
             of(name.as_str()).map(|(limit, cost)| Answer::plain(limit, key, *cost, decision))
         };
@@ -152,12 +161,19 @@ impl<'a> AllAnswer<'a> {
                 (name, headers::detail(name, cost(name).get(), refusal))
             })
             .unzip();
+        let problems = decision.refusals().map(|(name, it)| Refusal::new(it, closed_status(name.as_str())));
+        let problem = problems.reduce(Refusal::and);
         Self {
-            problem: Some(Problem::quota_exceeded(details.join("; "), violated)),
+            problem: problem.map(|problem| Problem::new(problem, details.join("; "), violated)),
             outcome: "rejected",
             retry_after_ms: Some(decision.retry_after_ms()),
             ..plain
         }
+    }
+
+    /// The status to answer with.
+    pub fn status(&self) -> u16 {
+        self.problem.as_ref().map_or(200, |problem| problem.status)
     }
 
     /// As text.

@@ -24,6 +24,7 @@ pub mod log;
 mod moment;
 mod outcomes;
 mod patience;
+mod readiness;
 mod request_head;
 mod request_stream;
 pub mod serve;

@@ -6,6 +6,7 @@
 //! project may read a clock: `clippy.toml` bans it.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +24,24 @@ impl Timestamp {
     /// Milliseconds since the epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
+    }
+}
+
+/// As RFC 3339 has it: `2026-11-15T12:30:00.000Z`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, ms) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        // Years that begin in March end with the leap day, in cycles of 400.
+        let days = days + 719_468;
+        let (cycle, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let year = cycle * 400 + year + next;
+        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
     }
 }
 
@@ -198,6 +217,20 @@ pub(crate) fn deadline(after: Duration) -> tokio::time::Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timestamps_are_shown_as_dates() {
+        for (ms, shown) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_442_018_818_771, "2015-09-12T00:46:58.771Z"),
+            (4_107_542_399_000, "2100-02-28T23:59:59.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(Timestamp(ms).to_string(), shown);
+        }
+    }
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "compares with the system's clock")]

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::outage::OutageReason;
+
 /// What went wrong, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -31,6 +33,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
+    reason: Option<OutageReason>,
     message: Cow<'static, str>,
 }
 
@@ -39,7 +42,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, reason: None, message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
@@ -58,6 +61,24 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
+    /// The store is away.
+    pub(crate) fn away(reason: OutageReason, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::unavailable(message).because(reason)
+    }
+
+    pub(crate) fn because(self, reason: OutageReason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The same for somebody to whom whatever is wrong with the store is an outage.
+    pub(crate) fn into_unavailable(self) -> Self {
+        let reason = self.reason.or(Some(OutageReason::Config));
+        match self.kind {
+            ErrorKind::Unavailable => self,
+            _ => Self { kind: ErrorKind::Unavailable, reason, ..self },
+        }
+    }
+
     pub(crate) fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
     }
@@ -69,6 +90,11 @@ impl Error {
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Why the store could not answer, where it is the store.
+    pub fn reason(&self) -> Option<OutageReason> {
+        self.reason
     }
 
     /// Whether the same call may succeed later. It may also have taken effect:

@@ -45,7 +45,7 @@ use crate::hot::{Hot, HotOptions};
 pub use crate::key::{Key, Name};
 use crate::limit::{Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::{Metrics, StoreMetrics};
-pub use crate::outage::{AfterLoss, Outage, Share};
+pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
@@ -188,7 +188,7 @@ impl Tidegate {
         let metrics = self.inner.metrics.hot(name.as_str());
         let hot = Hot::new(&self.inner.store, name.clone(), &options, metrics)?;
         let rhythm = Rhythm { interval: options.cleanup_interval, batch: CLEANED };
-        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("hot"), {
+        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("hot").in_space(name.as_str()), {
             let hot = hot.clone();
             move |batch| {
                 let hot = hot.clone();
@@ -223,7 +223,7 @@ impl Tidegate {
         let sessions = Sessions::new(&self.inner.store, name.clone(), &options, metrics)?;
         let batch = NonZeroUsize::new(options.batch).unwrap_or(NonZeroUsize::MIN);
         let rhythm = Rhythm { interval: options.cleanup_interval, batch };
-        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("session"), {
+        let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("session").in_space(name.as_str()), {
             let sessions = sessions.clone();
             move |batch| {
                 let sessions = sessions.clone();
@@ -233,7 +233,8 @@ impl Tidegate {
         // Often enough that it is not late by more than a fraction of its interval.
         let asked = RECONCILE.min(options.reconcile_interval / 20);
         let rhythm = Rhythm { interval: asked, batch: NonZeroUsize::MIN };
-        let mender = Reaper::start(rhythm, self.inner.metrics.reaper("session_reconcile"), {
+        let metrics = self.inner.metrics.reaper("session_reconcile").in_space(name.as_str());
+        let mender = Reaper::start(rhythm, metrics, {
             let sessions = sessions.clone();
             move |_| {
                 let sessions = sessions.clone();

@@ -17,6 +17,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::limit::{LeaseCounts, Limit};
+use crate::outage::OutageReason;
 
 /// All metrics of one [`Tidegate`](crate::Tidegate).
 #[derive(Debug, Clone)]
@@ -41,6 +42,10 @@ struct ReaperFamilies {
 /// Handles of one reaper.
 #[derive(Debug, Clone)]
 pub(crate) struct ReaperMetrics {
+    /// Which one, for the log.
+    pub(crate) name: &'static str,
+    /// Of which space, if it is one's own.
+    pub(crate) space: Option<String>,
     runs: Counter,
     items: Counter,
     pub(crate) failures: Counter,
@@ -48,6 +53,11 @@ pub(crate) struct ReaperMetrics {
 }
 
 impl ReaperMetrics {
+    /// The same, of the loop of one space.
+    pub(crate) fn in_space(self, space: &str) -> Self {
+        Self { space: Some(space.to_owned()), ..self }
+    }
+
     pub(crate) fn ran(&self, items: usize, took: Duration) {
         self.runs.inc();
         self.items.inc_by(items as u64);
@@ -266,7 +276,9 @@ pub(crate) struct SessionMetrics {
 #[derive(Debug, Clone)]
 pub(crate) struct StoreMetrics {
     pub(crate) calls: Counter,
-    pub(crate) failed_calls: Counter,
+    failed_calls: Family<[(&'static str, &'static str); 1], Counter>,
+    /// Handles by reason, in order, and one for what has none.
+    failed: [Counter; OutageReason::ALL.len() + 1],
     pub(crate) losses: Counter,
     pub(crate) partitions_away: Gauge,
     batch_calls: Histogram,
@@ -277,6 +289,11 @@ impl StoreMetrics {
     pub(crate) fn batch(&self, calls: usize, took: Duration) {
         self.batch_calls.observe(calls as f64);
         self.round_trip_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a call without an answer.
+    pub(crate) fn failed(&self, reason: Option<OutageReason>) {
+        self.failed[reason.map_or(OutageReason::ALL.len(), |reason| reason as usize)].inc();
     }
 }
 
@@ -290,10 +307,14 @@ impl Metrics {
         registry.register("tidegate_store_calls", "Calls to the store", store.calls.clone());
         registry.register(
             "tidegate_store_failed_calls",
-            "Calls without an answer",
+            "Calls without an answer, by why",
             store.failed_calls.clone(),
         );
-        registry.register("tidegate_store_losses", "Restarts and failovers seen", store.losses.clone());
+        registry.register(
+            "tidegate_store_losses",
+            "Restarts, failovers and flushes seen",
+            store.losses.clone(),
+        );
         registry.register(
             "tidegate_store_partitions_away",
             "Partitions whose server is away",
@@ -335,9 +356,15 @@ fn seconds() -> Histogram {
 
 impl Default for StoreMetrics {
     fn default() -> Self {
+        let failed_calls = Family::<[(&str, &str); 1], Counter>::default();
+        let failed = std::array::from_fn(|number| {
+            let reason = OutageReason::ALL.get(number).map_or("other", |reason| reason.as_str());
+            failed_calls.get_or_create(&[("reason", reason)]).clone()
+        });
         Self {
             calls: Counter::default(),
-            failed_calls: Counter::default(),
+            failed,
+            failed_calls,
             losses: Counter::default(),
             partitions_away: Gauge::default(),
             batch_calls: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
@@ -363,6 +390,8 @@ impl Metrics {
     pub(crate) fn reaper(&self, name: &'static str) -> ReaperMetrics {
         let label = [("reaper", name)];
         ReaperMetrics {
+            name,
+            space: None,
             runs: self.reapers.runs.get_or_create(&label).clone(),
             items: self.reapers.items.get_or_create(&label).clone(),
             failures: self.reapers.failures.get_or_create(&label).clone(),

@@ -65,7 +65,8 @@ impl Reaper {
                             }
                         }
                         Err(error) => {
-                            tracing::warn!(%error, "reaper failed, the next run will try again");
+                            let (reaper, space) = (metrics.name, metrics.space.as_deref());
+                            tracing::warn!(reaper, space, %error, "reaper failed, the next run will try again");
                             metrics.failures.inc();
                             break;
                         }

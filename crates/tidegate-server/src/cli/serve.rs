@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tidegate::store::Declarations;
+use tokio::sync::watch;
 
 use super::args::ServeArgs;
 use crate::http::App;
@@ -41,23 +42,41 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
     let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
     let app = app.map_err(|error| error.to_string())?;
     declare(app.gate(), settings.store.declarations).await?;
-    let stop = signals()?;
+    let mut signals = signals()?;
     outlive_hangups()?;
     announce(&format!("http://{bound}"));
     tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.limits.len(), "serving");
-    let told = async {
-        let signal = stop.await;
-        let deadline = humantime::format_duration(settings.http.shutdown_deadline);
-        tracing::info!(signal, %deadline, "stopping: no more connections, requests in flight may end");
+    let told = {
+        let (app, mut signals) = (app.clone(), signals.clone());
+        async move {
+            let signal = nth(&mut signals, 1).await;
+            app.drain();
+            let delay = settings.http.drain_delay;
+            if signal == TERMINATE && !delay.is_zero() {
+                let delay_shown = humantime::format_duration(delay);
+                tracing::info!(signal, drain_delay = %delay_shown, "not ready any more; requests are still taken");
+                tokio::time::sleep(delay).await;
+            }
+            let deadline = humantime::format_duration(settings.http.shutdown_deadline);
+            tracing::info!(signal, %deadline, "stopping: no more connections, requests in flight may end");
+        }
     };
-    let ended = server::run(listener, app.clone(), &settings.http, told).await;
-    let back = settings.http.shutdown_deadline.max(LEASES_BACK);
-    if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
-        tracing::warn!("not all leases could be given back: what is left of them ends by itself");
-    }
-    match ended.cut {
-        0 => tracing::info!("stopped"),
-        cut => tracing::warn!(cut, "stopped, and cut connections that were busy at the deadline"),
+    let ended = async {
+        let ended = server::run(listener, app.clone(), &settings.http, told).await;
+        let back = settings.http.shutdown_deadline.max(LEASES_BACK);
+        if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
+            tracing::warn!("not all leases could be given back: what is left of them ends by itself");
+        }
+        ended
+    };
+    tokio::select! {
+        ended = ended => match ended.cut {
+            0 => tracing::info!("stopped"),
+            cut => tracing::warn!(cut, "stopped, and cut connections that were busy at the deadline"),
+        },
+        signal = nth(&mut signals, 2) => {
+            tracing::warn!(signal, "stopped at once by a second signal: requests in flight are cut, leases end by themselves");
+        }
     }
     Ok(())
 }
@@ -104,28 +123,48 @@ fn outlive_hangups() -> Result<(), String> {
     Ok(())
 }
 
-/// Listens for the signals that end a server; returns what waits for one.
+const TERMINATE: &str = "SIGTERM";
+
+/// The last signal that ends a server, and how many there were.
+type Signals = watch::Receiver<(usize, &'static str)>;
+
+/// Waits until there were `count` signals; the last one.
+async fn nth(signals: &mut Signals, count: usize) -> &'static str {
+    let seen = signals.wait_for(|(seen, _)| *seen >= count).await.map(|seen| seen.1);
+    match seen {
+        Ok(signal) => signal,
+        // Nothing can end it then but the system.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Listens for the signals that end a server.
 #[cfg(unix)]
-fn signals() -> Result<impl Future<Output = &'static str>, String> {
+fn signals() -> Result<Signals, String> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+    let (tell, told) = watch::channel((0, ""));
+    tokio::spawn(async move {
+        loop {
+            let signal = tokio::select! {
+                _ = terminate.recv() => TERMINATE,
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tell.send_modify(|(count, last)| (*count, *last) = (*count + 1, signal));
         }
-    })
+    });
+    Ok(told)
 }
 
 #[cfg(not(unix))]
-fn signals() -> Result<impl Future<Output = &'static str>, String> {
-    Ok(async {
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => "Ctrl-C",
-            // Nothing can end it then but the system.
-            Err(_) => std::future::pending().await,
+fn signals() -> Result<Signals, String> {
+    let (tell, told) = watch::channel((0, ""));
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            tell.send_modify(|(count, last)| (*count, *last) = (*count + 1, "Ctrl-C"));
         }
-    })
+    });
+    Ok(told)
 }

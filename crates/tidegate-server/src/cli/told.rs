@@ -57,7 +57,9 @@ impl Told {
         let is_answer = match status {
             StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => true,
             // A server in front of ours may say so too.
-            StatusCode::TOO_MANY_REQUESTS => told.members().is_ok_and(|told| told.outcome.is_some()),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                told.members().is_ok_and(|told| told.outcome.is_some())
+            }
             StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
                 let kind = told.members().ok().and_then(|told| told.r#type).unwrap_or_default();
                 ["conflict", "no-override", "no-reservation"]

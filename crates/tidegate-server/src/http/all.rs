@@ -1,6 +1,6 @@
 //! Several limits at once.
 
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::Response;
 use tidegate::limit::{AllDecision, Limit};
 use tidegate::{Cost, Key};
@@ -10,7 +10,7 @@ use super::extract::{Call, Sent};
 use super::limits::Answered;
 use super::metrics::Operation;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::reply::{Fields, JSON, respond};
+use super::reply::{Fields, JSON, respond, status};
 use crate::answer::AllAnswer;
 
 pub(super) async fn take_all(call: Call, sent: Sent) -> Answered {
@@ -25,11 +25,9 @@ pub(super) async fn take_all(call: Call, sent: Sent) -> Answered {
 }
 
 fn answer(key: Key<'_>, decision: &AllDecision, limits: &[(&Limit, Cost)]) -> Response {
-    let body = AllAnswer::new(key, decision, limits).to_json();
-    let (status, media_type) = match decision.is_admitted() {
-        true => (StatusCode::OK, JSON),
-        false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
-    };
+    let answer = AllAnswer::new(key, decision, limits);
+    let (status, body) = (status(answer.status()), answer.to_json());
+    let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
     let mut fields = Fields::default();
     for (name, decision) in decision.decisions() {
         fields.add(name.as_str(), decision.quota());

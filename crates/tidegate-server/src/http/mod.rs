@@ -57,6 +57,7 @@ mod sse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -75,6 +76,7 @@ pub(crate) use self::problem::Problem;
 pub(crate) use self::reply::Served;
 use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;
+use crate::readiness::{Readiness, Report};
 use crate::settings::{HttpSettings, SessionSettings, SettingsError};
 
 /// An open store with what is served from it. Clones share it.
@@ -84,6 +86,7 @@ pub struct App {
     spaces: Arc<BTreeMap<String, Hot>>,
     sessions: Arc<Spaces>,
     bounds: Bounds,
+    readiness: Readiness,
     stopping: Stopping,
 }
 
@@ -121,6 +124,7 @@ struct Inner {
     gate: Tidegate,
     limits: BTreeMap<String, Served>,
     metrics: HttpMetrics,
+    is_draining: AtomicBool,
 }
 
 impl App {
@@ -129,10 +133,11 @@ impl App {
         let limits =
             limits.into_iter().map(|limit| (limit.name().as_str().to_owned(), Served::new(limit))).collect();
         let metrics = HttpMetrics::beside(&gate);
-        let inner = Inner { gate, limits, metrics };
+        let inner = Inner { gate, limits, metrics, is_draining: AtomicBool::new(false) };
         let bounds = Bounds::from(&HttpSettings::default());
         let (spaces, sessions) = (Arc::default(), Arc::default());
-        Self { inner: Arc::new(inner), spaces, sessions, bounds, stopping: Stopping::default() }
+        let (readiness, stopping) = (Readiness::default(), Stopping::default());
+        Self { inner: Arc::new(inner), spaces, sessions, bounds, readiness, stopping }
     }
 
     /// The same, and these spaces of hot pages.
@@ -158,7 +163,25 @@ impl App {
     /// The same, on a server with these bounds that says when it ends.
     #[must_use]
     pub(crate) fn on_server(self, settings: &HttpSettings, stopping: watch::Receiver<()>) -> Self {
-        Self { bounds: settings.into(), stopping: Stopping(Some(stopping)), ..self }
+        let readiness = settings.readiness;
+        Self { bounds: settings.into(), readiness, stopping: Stopping(Some(stopping)), ..self }
+    }
+
+    /// The same, ready by another rule.
+    #[must_use]
+    pub fn with_readiness(self, readiness: Readiness) -> Self {
+        Self { readiness, ..self }
+    }
+
+    /// Says from now on that it is not ready, and goes on to answer: it will be stopped.
+    pub fn drain(&self) {
+        self.inner.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    fn readiness(&self) -> Report {
+        let draining = self.inner.is_draining.load(Ordering::Relaxed);
+        let limits = self.inner.limits.values().map(|served| &served.limit);
+        Report::new(self.readiness, draining, self.inner.gate.store().status(), limits)
     }
 
     /// The store.

@@ -1,7 +1,11 @@
 //! What is asked about the server itself.
 
+use axum::http::StatusCode;
+use axum::response::Response;
+
 use super::extract::Call;
 use super::problem::Problem;
+use super::reply::json;
 
 const INDEX: &str = "\
 tidegate
@@ -61,7 +65,11 @@ pub(super) async fn healthz(_: Call) -> &'static str {
     "ok"
 }
 
-pub(super) async fn readyz(call: Call) -> Result<&'static str, Problem> {
-    call.app.gate().store().check().map_err(|reason| Problem::not_ready(&reason))?;
-    Ok("ready")
+/// Whether requests should be sent here, and what is away.
+pub(super) async fn readyz(call: Call) -> Response {
+    let report = call.app.readiness();
+    match report.ready {
+        true => json(StatusCode::OK, &report),
+        false => Problem::not_ready(&report).respond_with(&report),
+    }
 }

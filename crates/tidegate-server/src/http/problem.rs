@@ -13,6 +13,7 @@ use tidegate::{Error, ErrorKind, Key};
 
 use super::reply::whole;
 use crate::answer;
+use crate::readiness::Report;
 
 /// The media type of a problem.
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(tidegate::limit::headers::PROBLEM_JSON);
@@ -31,13 +32,15 @@ pub(crate) struct Problem {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct Body<'a, M: Serialize> {
     r#type: String,
     title: &'a str,
     status: u16,
     detail: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    #[serde(flatten)]
+    more: &'a M,
 }
 
 impl Problem {
@@ -173,8 +176,8 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
     }
 
-    pub(crate) fn not_ready(reason: &Error) -> Self {
-        Self::unavailable(reason.to_string())
+    pub(crate) fn not_ready(report: &Report) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", "Not ready", report.detail())
     }
 
     fn unavailable(detail: String) -> Self {
@@ -216,14 +219,24 @@ impl From<Error> for Problem {
 }
 
 impl Problem {
+    /// As a response, with more members than a problem has.
+    pub(crate) fn respond_with(self, more: &impl Serialize) -> Response {
+        self.whole_with(more).map(axum::body::Body::from)
+    }
+
     /// As a response.
     pub(crate) fn whole(self) -> Response<Bytes> {
+        self.whole_with(&serde_json::Map::new())
+    }
+
+    fn whole_with(self, more: &impl Serialize) -> Response<Bytes> {
         let body = Body {
             r#type: format!("urn:tidegate:problem:{}", self.name),
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
             refusal: self.refusal,
+            more,
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();

@@ -34,14 +34,11 @@ impl Served {
         self.limit.name().as_str()
     }
 
-    /// To a take: 200 or 429.
+    /// To a take: 200, or 429; 503 if it is the store's doing and the limit says so.
     pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
         let answer = Answer::to_take(&self.limit, key, cost, decision);
-        let (status, media_type) = match decision.is_admitted() {
-            true => (StatusCode::OK, JSON),
-            false => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON),
-        };
-        whole(status, media_type, answer.to_json(), |headers| {
+        let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
+        whole(status(answer.status()), media_type, answer.to_json(), |headers| {
             self.fields(headers, decision);
             if let Some(seconds) = text::retry_after(decision) {
                 headers.insert(header::RETRY_AFTER, seconds.into());
@@ -69,6 +66,11 @@ impl Served {
         headers.insert(&RATELIMIT_POLICY, policy);
         headers.insert(&RATELIMIT, value(text::ratelimit(self.limit.name().as_str(), quota)));
     }
+}
+
+/// What we answer with is always a status.
+pub(super) fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The fields of several limits, a member for each.

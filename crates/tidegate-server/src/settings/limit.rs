@@ -116,6 +116,7 @@ fn options(name: &str, raw: &RawLimit) -> Result<LimitOptions, SettingsError> {
             })?)
         }
     };
+    options.closed_status = raw.closed_status.0.unwrap_or(options.closed_status);
     options.after_loss = raw.after_loss.0.unwrap_or(options.after_loss);
     if let Some(max_keys) = raw.max_keys.0 {
         options.max_keys = max_keys.get();

@@ -32,6 +32,7 @@ use tidegate::{Name, Tidegate};
 
 pub(crate) use self::declared::group_of;
 use self::raw::RawSettings;
+pub use crate::readiness::Readiness;
 
 /// Everything the server can be told, checked.
 #[derive(Debug, Clone)]
@@ -100,6 +101,11 @@ pub struct StoreSettings {
     pub connect_timeout: Duration,
     /// Whether small packets are sent at once.
     pub nodelay: bool,
+    /// Idle time of a connection after which the system looks whether the other side is
+    /// still there.
+    pub keepalive: Option<Duration>,
+    /// How often the store is asked whether it is still there.
+    pub check_interval: Duration,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
     /// What to do when a limit or a space is declared with other settings.
@@ -122,6 +128,8 @@ impl StoreSettings {
         options.connect_timeout = self.connect_timeout;
         options.nodelay = self.nodelay;
         options.declarations = self.declarations;
+        options.keepalive = self.keepalive;
+        options.check_interval = self.check_interval;
         options.tls_ca = match &self.tls_ca {
             None => None,
             Some(path) => Some(std::fs::read(path).map_err(|error| {
@@ -215,6 +223,11 @@ pub struct HttpSettings {
     pub max_connections: usize,
     /// How long requests in flight may take once the server is told to stop.
     pub shutdown_deadline: Duration,
+    /// How long the server says that it is not ready, and takes requests all the same,
+    /// before it stops.
+    pub drain_delay: Duration,
+    /// When it says that it is ready.
+    pub readiness: Readiness,
     /// Whether all who can reach the server may use it: without, it listens on loopback alone.
     pub trusted_network: bool,
     /// How many connections may wait to be accepted.
@@ -234,6 +247,8 @@ impl Default for HttpSettings {
             max_body_bytes: 65_536,
             max_connections: 10_000,
             shutdown_deadline: Duration::from_secs(10),
+            drain_delay: Duration::ZERO,
+            readiness: Readiness::default(),
             trusted_network: false,
             backlog: 1024,
             access_log: false,

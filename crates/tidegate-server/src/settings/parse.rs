@@ -9,10 +9,10 @@ use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
 use tidegate::store::Declarations;
-use tidegate::{AfterLoss, Cost, Key, Name, Rate, Share};
+use tidegate::{AfterLoss, ClosedStatus, Cost, Key, Name, Rate, Share};
 
 use super::names::nearest;
-use super::{Listen, LogFormat, StoreUrl};
+use super::{Listen, LogFormat, Readiness, StoreUrl};
 
 /// A value that a setting can have. The error says what is allowed.
 pub(crate) trait Parse: Sized {
@@ -190,6 +190,12 @@ impl Parse for OutageName {
     }
 }
 
+impl Parse for ClosedStatus {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("429", Self::TooManyRequests), ("503", Self::ServiceUnavailable)])
+    }
+}
+
 impl Parse for AfterLoss {
     fn parse(text: &str) -> Result<Self, String> {
         choice(text, &[("admit", Self::Admit), ("hold", Self::Hold)])
@@ -283,6 +289,12 @@ impl Parse for tracing::Level {
                 ("trace", Level::TRACE),
             ],
         )
+    }
+}
+
+impl Parse for Readiness {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("any", Self::Any), ("all", Self::All)])
     }
 }
 

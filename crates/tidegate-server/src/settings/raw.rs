@@ -14,10 +14,10 @@ use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
 use tidegate::store::Declarations;
-use tidegate::{AfterLoss, Cost, Name, Rate, Share};
+use tidegate::{AfterLoss, ClosedStatus, Cost, Name, Rate, Share};
 
 use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
-use super::{Listen, LogFormat, StoreUrl};
+use super::{Listen, LogFormat, Readiness, StoreUrl};
 
 /// Why a setting could not be set.
 #[derive(Debug)]
@@ -165,6 +165,10 @@ group!(RawStore {
     connect_timeout: Leaf<Duration>,
     /// send small packets at once (true)
     nodelay: Leaf<bool>,
+    /// idle time of a connection after which the system looks whether the other side is there; 0s: never (30s)
+    keepalive: Leaf<Duration>,
+    /// how often the store is asked whether it is still there (5s)
+    check_interval: Leaf<Duration>,
     /// PEM file of the authority to trust for rediss:// (the system's)
     tls_ca: Leaf<PathBuf>,
 });
@@ -192,6 +196,8 @@ group!(RawLimit {
     counter_ttl: Leaf<Duration>,
     /// while the store is away: open, closed or local (open)
     outage: Leaf<OutageName>,
+    /// status of a refusal that is the store's doing (`outage: closed`, `after_loss: hold`): 429 or 503 (429)
+    closed_status: Leaf<ClosedStatus>,
     /// share of the limit for `outage: local`, above 0 up to 1
     local_share: Leaf<Share>,
     /// number of servers, for local_share (an equal share) and lease (8)
@@ -287,6 +293,10 @@ group!(RawHttp {
     max_connections: Leaf<NonZeroUsize>,
     /// how long requests in flight may take after SIGTERM (10s)
     shutdown_deadline: Leaf<Duration>,
+    /// how long after SIGTERM /readyz says 503 while requests are still taken (0s)
+    drain_delay: Leaf<Duration>,
+    /// when /readyz says 200: any (something can be answered) or all (every partition is reached) (any)
+    readiness: Leaf<Readiness>,
     /// listen on addresses that other machines reach: whoever does may do everything (false)
     trusted_network: Leaf<bool>,
     /// most connections that wait to be accepted, up to 65535; the system may have less (1024)

@@ -13,6 +13,7 @@ use super::sessions;
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -44,6 +45,8 @@ pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
 fn store(raw: RawStore, declarations: Leaf<Declarations>) -> Result<StoreSettings, SettingsError> {
     let deadline = raw.deadline.or(Duration::from_millis(100));
     let connect_timeout = raw.connect_timeout.or(Duration::from_millis(500));
+    let keepalive = raw.keepalive.or(Duration::from_secs(30));
+    let check_interval = raw.check_interval.or(Duration::from_secs(5));
     Ok(StoreSettings {
         url: raw.url.or(StoreUrl("memory:".to_owned())),
         namespace: raw.namespace.0,
@@ -51,6 +54,13 @@ fn store(raw: RawStore, declarations: Leaf<Declarations>) -> Result<StoreSetting
         deadline: between("store.deadline", deadline, MILLISECOND, MINUTE)?,
         connect_timeout: between("store.connect_timeout", connect_timeout, MILLISECOND, MINUTE)?,
         nodelay: raw.nodelay.or(true),
+        keepalive: match between("store.keepalive", keepalive, Duration::ZERO, 2 * HOUR)? {
+            // Zero is a choice: nobody looks.
+            Duration::ZERO => None,
+            keepalive if keepalive < SECOND => Some(between("store.keepalive", keepalive, SECOND, 2 * HOUR)?),
+            keepalive => Some(keepalive),
+        },
+        check_interval: between("store.check_interval", check_interval, 10 * MILLISECOND, HOUR)?,
         tls_ca: raw.tls_ca.0,
         declarations: declarations.or(Declarations::default()),
     })
@@ -64,6 +74,7 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
     let bulk_timeout = raw.bulk_timeout.or(default.bulk_timeout);
     let stall_timeout = raw.stall_timeout.or(default.stall_timeout);
     let shutdown_deadline = raw.shutdown_deadline.or(default.shutdown_deadline);
+    let drain_delay = raw.drain_delay.or(default.drain_delay);
     Ok(HttpSettings {
         header_timeout: between("http.header_timeout", header_timeout, MILLISECOND, HOUR)?,
         idle_timeout: between("http.idle_timeout", idle_timeout, MILLISECOND, HOUR)?,
@@ -80,6 +91,8 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
         },
         // Zero is a choice: whatever is in flight is cut.
         shutdown_deadline: between("http.shutdown_deadline", shutdown_deadline, Duration::ZERO, HOUR)?,
+        drain_delay: between("http.drain_delay", drain_delay, Duration::ZERO, HOUR)?,
+        readiness: raw.readiness.or(default.readiness),
         trusted_network: raw.trusted_network.or(default.trusted_network),
         backlog: match raw.backlog.0 {
             // At most sixteen bits.

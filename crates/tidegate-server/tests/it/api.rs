@@ -172,7 +172,9 @@ async fn the_server_tells_about_itself() {
     let health = f.get("/healthz").await;
     assert_eq!((health.status.as_u16(), health.body.as_str()), (200, "ok"));
     let ready = f.get("/readyz").await;
-    assert_eq!((ready.status.as_u16(), ready.body.as_str()), (200, "ready"));
+    let store = json!({"partitions": 1, "partitions_away": 0, "reached": true, "away": []});
+    let expected = json!({"ready": true, "readiness": "any", "draining": false, "store": store});
+    assert_eq!((ready.status.as_u16(), ready.json()), (200, expected));
     assert!(f.get("/").await.body.contains("POST   /v1/limits/{limit}/take"));
 
     f.take(r#"{"key":"a"}"#).await;

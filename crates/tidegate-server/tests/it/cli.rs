@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use serde_json::{Value, json};
+use tidegate::clock::monotonic;
 
 use crate::support::SOON;
 
@@ -82,6 +83,37 @@ impl Server {
         })
     }
 
+    /// The lines of its log, as they come; once.
+    pub(crate) fn log(&mut self) -> Log {
+        let err = BufReader::new(self.child.stderr.take().unwrap());
+        let (tell, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in err.lines().map_while(Result::ok) {
+                // Read on even if nobody listens: the server must not block.
+                let _ = tell.send(line);
+            }
+        });
+        Log(lines)
+    }
+
+    /// Sends a signal.
+    pub(crate) fn tell(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits for its end: the exit code.
+    pub(crate) fn wait(mut self) -> Option<i32> {
+        let deadline = monotonic() + SOON;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(monotonic() < deadline, "it should have ended by now");
+            thread::yield_now();
+        }
+    }
+
     /// Its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
@@ -110,8 +142,7 @@ impl Server {
 
     /// Sends a signal and waits: the exit code and the log.
     pub(crate) fn signal(mut self, signal: &str) -> (Option<i32>, String) {
-        let kill = format!("kill -{signal} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        self.tell(signal);
         let mut err = self.child.stderr.take().unwrap();
         let log = within(move || {
             let mut log = String::new();
@@ -120,6 +151,30 @@ impl Server {
         });
         // Its standard error is closed: it has ended, or is about to.
         (self.child.wait().unwrap().code(), log)
+    }
+}
+
+/// The log of a server.
+pub(crate) struct Log(mpsc::Receiver<String>);
+
+impl Log {
+    /// The next line with `text` in it.
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        let deadline = monotonic() + SOON;
+        let mut seen = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(monotonic());
+            match self.0.recv_timeout(left) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => seen.push(line),
+                Err(_) => panic!("no line with {text:?} in {seen:#?}"),
+            }
+        }
+    }
+
+    /// The lines that have come by now.
+    pub(crate) fn so_far(&self) -> Vec<String> {
+        self.0.try_iter().collect()
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
 use tidegate::limit::{
-    Admitted, Algorithm, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected, Source,
+    Admitted, Algorithm, Cause, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected, Source,
     Suppression, Wait,
 };
 use tidegate::random::Random;
@@ -232,7 +232,7 @@ fn decision(body: &Value, limit: &Limit, key: &str) -> Decision {
                 retry_after_ms,
                 remaining_after_waiting: number("remaining_after_waiting").unwrap(),
             });
-            Decision::Rejected(Rejected { wait, quota, source })
+            Decision::Rejected(Rejected { wait, quota, source, cause: Cause::Usage })
         }
         "suppressed" => {
             let suppression_factor = body["suppression_factor"].as_f64().unwrap();

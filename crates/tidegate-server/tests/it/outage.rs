@@ -8,9 +8,11 @@ use serde_json::json;
 use tidegate::hot::HotOptions;
 use tidegate::limit::{LimitOptions, Sliding};
 use tidegate::store::StoreOptions;
-use tidegate::{Outage, Share, Tidegate};
+use tidegate::{ClosedStatus, Outage, Share, Tidegate};
 use tidegate_server::http::App;
+use tidegate_server::settings::HttpSettings;
 
+use crate::lifecycle::start_with;
 use crate::support::{bulk, call, settings};
 
 /// A server that never answers, and limits on it, one for each policy.
@@ -24,11 +26,17 @@ async fn away() -> (TcpListener, App) {
     let sliding = Sliding::new("5/s".parse().unwrap(), Duration::from_secs(60)).unwrap();
     let quarter = Share::one_of(NonZeroU32::new(4).unwrap());
     let policies = [("open", Outage::Open), ("closed", Outage::Closed), ("local", Outage::Local(quarter))];
-    let limits = policies.map(|(name, outage)| {
-        let mut options = LimitOptions::default();
-        options.outage = outage;
-        gate.limit(name, sliding, options).unwrap()
-    });
+    let mut limits: Vec<_> = policies
+        .map(|(name, outage)| {
+            let mut options = LimitOptions::default();
+            options.outage = outage;
+            gate.limit(name, sliding, options).unwrap()
+        })
+        .into();
+    let mut options = LimitOptions::default();
+    options.outage = Outage::Closed;
+    options.closed_status = ClosedStatus::ServiceUnavailable;
+    limits.push(gate.limit("unavailable", sliding, options).unwrap());
     let hot = gate.hot("pages", HotOptions::default()).unwrap();
     let sessions = settings("sessions", &[]).sessions;
     (silent, App::new(gate, limits).with_hot([hot]).with_sessions(&sessions).unwrap())
@@ -51,13 +59,41 @@ async fn each_policy_answers_in_its_way_and_says_so() {
     assert_eq!((closed.status.as_u16(), closed.header("retry-after")), (429, Some("1")));
     assert_eq!(
         closed.json()["detail"],
-        "the limit \"closed\" refuses by policy, without knowing what was used: try again in 1000 ms"
+        "the store is away, and the limit \"closed\" refuses meanwhile, whatever was used: try again in 1000 ms"
     );
+    assert_eq!(closed.json()["type"], "urn:tidegate:problem:store-away");
+    assert_eq!(closed.json()["title"], "Store away");
+    assert_eq!((&closed.json()["outcome"], &closed.json()["source"]), (&json!("rejected"), &json!("policy")));
+    let never = take("closed", 301).await;
+    assert_eq!(never.json()["title"], "Quota exceeded", "waiting for the store would not help");
 
     let local = take("local", 75).await;
     assert_eq!((local.status.as_u16(), &local.json()["source"]), (200, &json!("local")));
     assert_eq!(local.header("ratelimit-policy"), Some(r#""local";q=75;w=60"#));
     assert_eq!(take("local", 1).await.status, 429);
+}
+
+/// A limit may say with 503 what is not the caller's doing; the fast way and the router
+/// say the same.
+#[tokio::test]
+async fn a_closed_limit_says_503_where_it_is_set_to_on_both_ways() {
+    let (_silent, app) = away().await;
+    let routed = call(&app, "POST", "/v1/limits/unavailable/take", r#"{"key":"a"}"#).await;
+    assert_eq!((routed.status.as_u16(), routed.header("retry-after")), (503, Some("1")));
+    let told = routed.json();
+    assert_eq!((&told["status"], &told["title"]), (&json!(503), &json!("Store away")));
+    assert_eq!((&told["outcome"], &told["violated-policies"]), (&json!("rejected"), &json!(["unavailable"])));
+    assert_eq!(routed.header("content-type"), Some("application/problem+json"));
+
+    let running = start_with(HttpSettings::default(), app).await;
+    let mut client = running.connect().await;
+    client
+        .send("POST /v1/limits/unavailable/take HTTP/1.1\r\nhost: t\r\ncontent-length: 11\r\n\r\n{\"key\":\"a\"}")
+        .await;
+    let answer = client.read_until(&routed.body).await;
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    running.stop().await;
 }
 
 #[tokio::test]
@@ -74,6 +110,9 @@ async fn of_several_policies_the_one_that_refuses_decides() {
     let refused = take(&["open", "closed", "local"]).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.json()["violated-policies"], json!(["closed"]));
+    assert_eq!(refused.json()["type"], "urn:tidegate:problem:store-away");
+    assert_eq!(take(&["open", "unavailable"]).await.status, 503);
+    assert_eq!(take(&["closed", "unavailable"]).await.status, 429);
     assert_eq!(call(&app, "GET", "/v1/limits/local/keys/a", "").await.json()["remaining"], 74);
 }
 
@@ -103,7 +142,6 @@ async fn what_has_no_policy_is_an_error_for_now() {
         ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
         ("POST", "/v1/sessions/sessions/claims", ""),
         ("POST", "/v1/sessions/sessions/cleanup", ""),
-        ("GET", "/readyz", ""),
     ] {
         let answer = call(&app, method, path, body).await;
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("1")), "{path}");

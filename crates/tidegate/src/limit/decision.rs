@@ -53,6 +53,23 @@ pub struct Rejected {
     pub quota: Quota,
     /// Who decided.
     pub source: Source,
+    /// What stands in the way.
+    pub cause: Cause,
+}
+
+/// What stands in the way of a refused take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Cause {
+    /// What the key has used, or a cost above the capacity.
+    #[default]
+    Usage,
+    /// The store is away, and the limit refuses meanwhile.
+    StoreAway,
+    /// The store lost writes, and the limit refuses until they would no longer count.
+    StoreLoss,
+    /// This process holds as many keys as it may.
+    TooManyKeys,
 }
 
 /// How long until the same cost fits.
@@ -150,6 +167,14 @@ impl Decision {
             Self::Admitted(admitted) => Self::Admitted(Admitted { receipt: None, source, ..admitted }),
             Self::Rejected(rejected) => Self::Rejected(Rejected { source, ..rejected }),
             Self::Suppressed(suppression) => Self::Suppressed(Suppression { source, ..suppression }),
+        }
+    }
+
+    /// What stands in the way of a refused take.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Rejected(rejected) => rejected.cause,
+            Self::Admitted(_) | Self::Suppressed(_) => Cause::Usage,
         }
     }
 

@@ -4,7 +4,8 @@
 //! The server and the tower layer say the same because both say what is written
 //! here. It is text alone: which HTTP library sends it, this module does not know.
 
-use super::{Decision, Quota, Source};
+use super::{Cause, Decision, Quota, Source};
+use crate::outage::ClosedStatus;
 
 /// The field that names a limit and its numbers.
 pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
@@ -21,6 +22,44 @@ pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-type
 
 /// The title of that problem.
 pub const QUOTA_EXCEEDED_TITLE: &str = "Quota exceeded";
+
+/// The type of problem that a refusal is whose store is away.
+pub const STORE_AWAY: &str = "urn:tidegate:problem:store-away";
+
+/// The type of problem that a refusal is whose store lost writes.
+pub const STORE_LOSS: &str = "urn:tidegate:problem:store-loss";
+
+/// Which problem a refusal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Its type.
+    pub r#type: &'static str,
+    /// Its title.
+    pub title: &'static str,
+    /// Its status.
+    pub status: u16,
+}
+
+impl Refusal {
+    /// Of a limit that says what is the store's doing with `closed`.
+    pub fn new(decision: &Decision, closed: ClosedStatus) -> Self {
+        let status = closed.as_u16();
+        match decision.cause() {
+            Cause::StoreAway => Self { r#type: STORE_AWAY, title: "Store away", status },
+            Cause::StoreLoss => Self { r#type: STORE_LOSS, title: "Store lost writes", status },
+            _ => Self { r#type: QUOTA_EXCEEDED, title: QUOTA_EXCEEDED_TITLE, status: 429 },
+        }
+    }
+
+    /// Which problem two refusals together are: what the caller has used comes before what
+    /// is the store's doing, and 429 before 503.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let first = if other.r#type == QUOTA_EXCEEDED { other } else { self };
+        Self { status: self.status.min(other.status), ..first }
+    }
+}
 
 /// `RateLimit-Policy` as draft 11 of the IETF writes it: what `limit` admits per
 /// window.
@@ -66,6 +105,22 @@ pub fn detail(limit: &str, cost: u64, decision: &Decision) -> String {
             quota.capacity
         );
     };
+    match decision.cause() {
+        Cause::StoreAway => {
+            return format!(
+                "the store is away, and the limit {limit:?} refuses meanwhile, whatever was used: try again in {} ms",
+                wait.retry_after_ms
+            );
+        }
+        Cause::StoreLoss => {
+            return format!(
+                "the store lost writes, and the limit {limit:?} refuses until they would no longer count: try \
+                 again in {} ms",
+                wait.retry_after_ms
+            );
+        }
+        _ => {}
+    }
     if decision.source() == Source::Policy {
         return format!(
             "the limit {limit:?} refuses by policy, without knowing what was used: try again in {} ms",
@@ -87,7 +142,24 @@ mod tests {
 
     fn refused(wait_ms: Option<u64>, source: Source) -> Decision {
         let wait = wait_ms.map(|retry_after_ms| Wait { retry_after_ms, remaining_after_waiting: 5 });
-        Decision::Rejected(Rejected { wait, quota: QUOTA, source })
+        Decision::Rejected(Rejected { wait, quota: QUOTA, source, cause: Cause::Usage })
+    }
+
+    #[test]
+    fn what_is_the_stores_doing_is_not_said_to_be_the_callers() {
+        let because = |cause| {
+            let Decision::Rejected(rejected) = refused(Some(1000), Source::Policy) else { panic!("refused") };
+            Decision::Rejected(Rejected { cause, ..rejected })
+        };
+        let (own, unavailable) = (ClosedStatus::TooManyRequests, ClosedStatus::ServiceUnavailable);
+        let away = Refusal::new(&because(Cause::StoreAway), unavailable);
+        assert_eq!((away.r#type, away.title, away.status), (STORE_AWAY, "Store away", 503));
+        assert_eq!(Refusal::new(&because(Cause::StoreLoss), own).status, 429);
+        let used = Refusal::new(&because(Cause::Usage), unavailable);
+        assert_eq!((used.r#type, used.status), (QUOTA_EXCEEDED, 429));
+        assert_eq!((away.and(used), used.and(away)), (used, used));
+        assert_eq!(away.and(Refusal::new(&because(Cause::StoreAway), own)).status, 429);
+        assert!(detail("api", 1, &because(Cause::StoreAway)).starts_with("the store is away"));
     }
 
     #[test]

@@ -203,13 +203,14 @@ impl At<'_, Calendar> {
     /// A refusal by the next window ends with it.
     fn until_the_next_is_over(&self, not_held: NotHeld) -> NotHeld {
         use super::decision::{Decision, Rejected, Wait};
-        let NotHeld::Refused(Decision::Rejected(Rejected { wait, mut quota, source })) = not_held else {
+        let NotHeld::Refused(Decision::Rejected(Rejected { wait, mut quota, source, cause })) = not_held
+        else {
             return not_held;
         };
         let rule = &self.counted.rule;
         let wait_ms = rest_ms(rule, self.now_ms()) + rule.period().as_millis();
         quota.reset_after_ms = wait_ms;
         let wait = wait.map(|_| Wait { retry_after_ms: wait_ms, remaining_after_waiting: quota.capacity });
-        NotHeld::Refused(Decision::Rejected(Rejected { wait, quota, source }))
+        NotHeld::Refused(Decision::Rejected(Rejected { wait, quota, source, cause }))
     }
 }

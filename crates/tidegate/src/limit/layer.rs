@@ -9,7 +9,7 @@
 //! | | answer |
 //! |---|---|
 //! | the key function gives `None` | 400, unless [`without_key`](LimitLayer::without_key) says otherwise |
-//! | refused | 429, with `Retry-After` if waiting can help |
+//! | refused | 429, with `Retry-After` if waiting can help; 503 where that is the store's doing and the limit is set so |
 //! | a key that [may not be](crate::Key) | 400 |
 //! | the limit fails, for a reason that the log has | 500 |
 //! | the limit is away and no [policy](crate::Outage) answers | 503: not expected of a take |
@@ -281,7 +281,7 @@ impl Judged<Refused> {
                 Self::Admitted(Admitted { limit: name.clone(), decision })
             }
             Ok(decision) => {
-                let mut response = problem::refusal(name.as_str(), cost, &decision);
+                let mut response = problem::refusal(limit, cost, &decision);
                 Fields::new(name.as_str(), decision.quota()).append_to(response.headers_mut());
                 Self::Refused(Refused { reason: Reason::Decided(decision), response })
             }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::WhenFull;
 use super::algorithm::{Algorithm, Ask, Terms};
 use super::calendar::Calendar;
-use super::decision::{Decision, Quota, Rejected, Source, Wait};
+use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::listing::Index;
 use super::overrides::{Overridden, Override};
 use super::receipt::{Receipt, ReceiptText};
@@ -493,6 +493,6 @@ impl InProcess {
         let wait = (ask.cost <= capacity).then_some(wait);
         let window_size_seconds = self.window_seconds_of(ask.terms);
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
-        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause: Cause::TooManyKeys })
     }
 }

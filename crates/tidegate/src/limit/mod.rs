@@ -63,7 +63,7 @@ use self::algorithm::Ask;
 pub use self::all::AllDecision;
 pub(crate) use self::all::take_all;
 pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
+pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease::LeaseOptions;
@@ -82,9 +82,10 @@ use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name, check_prefix};
-use crate::outage::{AfterLoss, Outage, Share};
+use crate::outage::{AfterLoss, ClosedStatus, Outage, Share};
 use crate::random::Random;
 use crate::store::memory::Swept;
+use crate::store::redis::PartPolicy;
 use crate::store::{DeclaredSettings, Store};
 
 /// What a new key gets when the process already holds as many as it may.
@@ -104,6 +105,8 @@ pub enum WhenFull {
 pub struct LimitOptions {
     /// What to answer while the store is away.
     pub outage: Outage,
+    /// With which status HTTP says that the limit refuses because of the store.
+    pub closed_status: ClosedStatus,
     /// What to answer after the store lost charges.
     pub after_loss: AfterLoss,
     /// What Redis keys start with; each algorithm has its own unless set.
@@ -126,6 +129,7 @@ impl Default for LimitOptions {
     fn default() -> Self {
         Self {
             outage: Outage::default(),
+            closed_status: ClosedStatus::default(),
             after_loss: AfterLoss::default(),
             prefix: None,
             max_keys: InProcess::DEFAULT_MAX_KEYS,
@@ -192,6 +196,11 @@ impl Limit {
                     None => Duration::ZERO,
                 };
                 let hold = Hold((options.after_loss == AfterLoss::Hold).then_some(longer));
+                store.declare_policy(PartPolicy {
+                    name: format!("limit {}", name.as_str()),
+                    outage: options.outage.as_str(),
+                    hold: hold.0.map(|longer| longer + Duration::from_secs(algorithm.window_size_seconds())),
+                });
                 let on_redis = OnRedis::new(store.clone(), &name, prefix, algorithm, hold);
                 (Backend::Redis(Arc::new(on_redis)), store.clock().clone(), store.random().clone())
             }
@@ -585,7 +594,8 @@ impl Limit {
         }
         let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: capacity };
         let (wait, quota) = (fits_ever.then_some(wait), quota(0, OUTAGE_RETRY_MS));
-        Decision::Rejected(Rejected { wait, quota, source: Source::Policy })
+        let cause = if fits_ever { Cause::StoreAway } else { Cause::Usage };
+        Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause })
     }
 }
 

@@ -5,17 +5,20 @@ use std::fmt::Write as _;
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use super::{Decision, headers};
+use super::{Decision, Limit, headers};
 use crate::bounds::Cost;
 use crate::error::{Error, ErrorKind};
 
 /// To a take that was refused.
-pub(super) fn refusal(limit: &str, cost: Cost, decision: &Decision) -> Response<String> {
+pub(super) fn refusal(limit: &Limit, cost: Cost, decision: &Decision) -> Response<String> {
+    let closed_status = limit.options().closed_status;
+    let limit = limit.name().as_str();
     let detail = headers::detail(limit, cost.get(), decision);
+    let refusal = headers::Refusal::new(decision, closed_status);
     let mut problem = Problem {
-        status: StatusCode::TOO_MANY_REQUESTS,
-        kind: headers::QUOTA_EXCEEDED,
-        title: headers::QUOTA_EXCEEDED_TITLE,
+        status: StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS),
+        kind: refusal.r#type,
+        title: refusal.title,
         detail: &detail,
         violated: Some(limit),
     }

@@ -18,7 +18,7 @@ pub(super) use self::all::{Part, take_all};
 use self::reply::{Booked, Reply, asks_again, booked, reply};
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
-use super::decision::{Decision, Quota, Rejected, Source, Wait};
+use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::declared::Longest;
 use super::lease::{Grant, Report};
 use super::listing::member;
@@ -509,7 +509,8 @@ impl OnRedis {
                 let wait = Wait { retry_after_ms: held_ms, remaining_after_waiting: capacity };
                 let wait = (ask.cost <= capacity).then_some(wait);
                 let quota = Quota { capacity, remaining: 0, reset_after_ms: held_ms, window_size_seconds };
-                Ok(Decision::Rejected(Rejected { wait, quota, source: Source::Policy }))
+                let (source, cause) = (Source::Policy, Cause::StoreLoss);
+                Ok(Decision::Rejected(Rejected { wait, quota, source, cause }))
             }
             Reply::Elsewhere(store_ms) => Err(Error::internal(format!(
                 "the store's clock shows {store_ms}, ours is off and the difference changes"

@@ -1,6 +1,6 @@
 //! An answer before it is dressed as a decision.
 
-use super::decision::{Admitted, Decision, Quota, Rejected, Source, Suppression, Wait};
+use super::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 use super::receipt::Receipt;
 use crate::error::Result;
 
@@ -55,6 +55,7 @@ impl Verdict {
                 wait: Some(Wait { retry_after_ms: a, remaining_after_waiting: b }),
                 quota: Quota { capacity, remaining, reset_after_ms, window_size_seconds },
                 source: Source::Store,
+                cause: Cause::Usage,
             })),
             _ => Ok(self.dress(cost, subject, window_size_seconds)),
         }
@@ -74,9 +75,11 @@ impl Verdict {
             Outcome::Fits => Decision::Admitted(Admitted { receipt: None, quota, source, read_at: None }),
             Outcome::Rejected => {
                 let wait = Wait { retry_after_ms: a, remaining_after_waiting: b };
-                Decision::Rejected(Rejected { wait: Some(wait), quota, source })
+                Decision::Rejected(Rejected { wait: Some(wait), quota, source, cause: Cause::Usage })
             }
-            Outcome::NeverFits => Decision::Rejected(Rejected { wait: None, quota, source }),
+            Outcome::NeverFits => {
+                Decision::Rejected(Rejected { wait: None, quota, source, cause: Cause::Usage })
+            }
             Outcome::LetThrough | Outcome::HeldBack => {
                 let is_allowed = outcome == Outcome::LetThrough;
                 let suppression_factor = f64::from_bits(a);

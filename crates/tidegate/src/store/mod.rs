@@ -9,6 +9,7 @@ mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod redis;
 mod secret;
+mod status;
 mod time_index;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use self::declaration::{
 pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::redis::RedisStore;
 pub(crate) use self::secret::Secret;
+pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -62,6 +64,12 @@ pub struct StoreOptions {
     /// Send small packets at once. Calls are batched before they are sent, so
     /// this costs nothing.
     pub nodelay: bool,
+    /// How long a connection is idle before the system asks whether the other side is
+    /// still there; none to leave that out.
+    pub keepalive: Option<Duration>,
+    /// How often each partition's server is asked whether it is still there, whether or
+    /// not anybody else does.
+    pub check_interval: Duration,
     /// The certificate authority to trust for `rediss://`, in PEM form; the
     /// system's unless set.
     pub tls_ca: Option<Vec<u8>>,
@@ -81,6 +89,8 @@ impl Default for StoreOptions {
             deadline: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
             nodelay: true,
+            keepalive: Some(Duration::from_secs(30)),
+            check_interval: Duration::from_secs(5),
             tls_ca: None,
             declarations: Declarations::default(),
         }
@@ -114,7 +124,15 @@ impl Store {
         }
     }
 
-    /// Whether it can be used right now.
+    /// What of it is away right now, since when and why.
+    pub fn status(&self) -> StoreStatus {
+        match self {
+            Self::Memory(..) => StoreStatus::of_memory(),
+            Self::Redis(store) => store.status(),
+        }
+    }
+
+    /// Whether all of it can be used right now.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Memory(..) => Ok(()),

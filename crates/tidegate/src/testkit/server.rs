@@ -307,6 +307,15 @@ impl TlsServer {
         format!("rediss://127.0.0.1:{}", self.server.port)
     }
 
+    /// A connection for looking at what was written. A store on it must be open already:
+    /// it chooses how to encrypt.
+    pub fn connection(&self) -> redis::Connection {
+        let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(self.ca_pem.clone()) };
+        redis::Client::build_with_tls(self.url(), certificates)
+            .and_then(|client| client.get_connection())
+            .expect("the server is up")
+    }
+
     /// The authority to trust.
     pub fn ca_pem(&self) -> &[u8] {
         &self.ca_pem

@@ -18,7 +18,7 @@ use tidegate::limit::layer::{Decisions, LimitService, WithoutKey};
 use tidegate::limit::{Algorithm, Limit, LimitLayer, LimitOptions, Suppressed};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::limit::sliding;
-use tidegate::{Cost, Key, Outage, Share, Tidegate};
+use tidegate::{ClosedStatus, Cost, Key, Outage, Share, Tidegate};
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::kit::{On, REDIS};
@@ -365,23 +365,29 @@ async fn a_key_of_another_type_is_an_internal_error() {
 #[tokio::test]
 async fn while_the_store_is_away_its_policy_answers() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let service = async |outage| {
+    let service = async |outage, closed_status| {
         let gate = Tidegate::open(&format!("redis://127.0.0.1:{port}")).await.unwrap();
         let mut options = LimitOptions::default();
         options.outage = outage;
+        options.closed_status = closed_status;
         let limit = gate.limit("api", sliding(5, 60, 600), options).unwrap();
         LimitLayer::new(limit, key).layer(Strict::new().0)
     };
-    let response = ask(&mut service(Outage::Closed).await, request("a")).await.unwrap();
-    assert_eq!(
-        (response.status(), field(response.headers(), "retry-after")),
-        (429.try_into().unwrap(), vec!["1"])
-    );
-    let problem: Value = serde_json::from_str(response.body()).unwrap();
-    assert!(problem["detail"].as_str().unwrap().contains("refuses by policy"), "{problem}");
+    for (closed_status, expected) in
+        [(ClosedStatus::TooManyRequests, 429), (ClosedStatus::ServiceUnavailable, 503)]
+    {
+        let mut service = service(Outage::Closed, closed_status).await;
+        let response = ask(&mut service, request("a")).await.unwrap();
+        assert_eq!(response.status(), expected);
+        assert_eq!(field(response.headers(), "retry-after"), ["1"]);
+        let problem: Value = serde_json::from_str(response.body()).unwrap();
+        assert_eq!(problem["type"], "urn:tidegate:problem:store-away");
+        assert_eq!(problem["status"], expected);
+        assert!(problem["detail"].as_str().unwrap().starts_with("the store is away"), "{problem}");
+    }
 
     let half = Outage::Local(Share::one_of(NonZeroU32::new(2).unwrap()));
-    let response = ask(&mut service(half).await, request("a")).await.unwrap();
+    let response = ask(&mut service(half, ClosedStatus::default()).await, request("a")).await.unwrap();
     assert_eq!(response.status(), 201);
     assert_eq!(field(response.headers(), "ratelimit-policy"), [r#""api";q=2;w=60"#]);
 }

@@ -255,10 +255,8 @@ async fn becomes(limit: &Limit, expected: u64) {
 }
 
 /// Runs of scripts so far.
-async fn scripts_run(server: &RedisServer) -> u64 {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
+fn scripts_run(server: &RedisServer) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(&mut server.connection()).unwrap();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
@@ -268,13 +266,13 @@ async fn most_takes_ask_nobody_and_a_shutdown_returns_the_rest() {
     let server = RedisServer::start();
     let nodes = Nodes::new(server.url(), sliding(100_000, 60, 600));
     let (gate, limit) = nodes.start(Some(Duration::from_secs(6))).await;
-    let before = scripts_run(&server).await;
+    let before = scripts_run(&server);
     for _ in 0..5000 {
         let decision = take(&limit, 1).await;
         assert!(decision.is_admitted());
         assert_eq!(decision.source(), Source::Lease);
     }
-    let asked = scripts_run(&server).await - before;
+    let asked = scripts_run(&server) - before;
     assert!(asked < 100, "{asked} calls for 5000 takes");
     let (_, direct) = nodes.start(None).await;
     assert!(remaining(&direct).await < 95_000, "what is held counts");
@@ -306,7 +304,7 @@ async fn a_dry_node_knows_until_when_and_does_not_ask_before() {
     assert!(take(&direct, 1000).await.is_admitted());
     let (_gate, limit) = nodes.start(Some(Duration::from_millis(100))).await;
     assert!(!take(&limit, 1).await.is_admitted());
-    let before = scripts_run(&server).await;
+    let before = scripts_run(&server);
     for ms in 0..1010 {
         nodes.at(ms);
         let refused = take(&limit, 1).await;
@@ -314,7 +312,7 @@ async fn a_dry_node_knows_until_when_and_does_not_ask_before() {
         assert_eq!(refused.source(), Source::Lease);
         assert_eq!(refused.wait().unwrap().retry_after_ms, 1010 - ms);
     }
-    assert_eq!(scripts_run(&server).await - before, 0);
+    assert_eq!(scripts_run(&server) - before, 0);
     nodes.at(1010);
     assert!(take(&limit, 1).await.is_admitted());
 }
@@ -498,14 +496,14 @@ async fn large_costs_are_leased_too() {
     for cost in [17, 33, 100] {
         let nodes = Nodes::new(server.url(), sliding(1_000_000, 60, 600));
         let (_gate, limit) = nodes.start(Some(Duration::from_secs(6))).await;
-        let before = scripts_run(&server).await;
+        let before = scripts_run(&server);
         let mut by_lease = 0;
         for _ in 0..200 {
             let decision = take(&limit, cost).await;
             assert!(decision.is_admitted());
             by_lease += u32::from(decision.source() == Source::Lease);
         }
-        let asked = scripts_run(&server).await - before;
+        let asked = scripts_run(&server) - before;
         assert!(by_lease >= 190 && asked < 50, "cost {cost}: {by_lease} by lease, {asked} scripts");
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, Limit, LimitOptions, Period, Source, Suppressed};
 use tidegate::store::{Declarations, StoreOptions};
-use tidegate::testkit::RedisServer;
 use tidegate::testkit::limit::{calendar, sliding, token};
+use tidegate::testkit::{Fault, FaultProxy, RedisServer};
 use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
 
 use crate::kit::CLUSTER;
@@ -288,11 +288,15 @@ async fn a_changed_grid_keeps_the_bound() {
 async fn with_hold_a_loss_is_noticed_whoever_connects_first() {
     let mut server = RedisServer::start();
     let key = Key::new("k").unwrap();
-    let old = limit_on(&server.url(), 10, AfterLoss::Hold).await;
+    let proxy = FaultProxy::start(server.port()).await;
+    let old = limit_on(&proxy.url(), 10, AfterLoss::Hold).await;
     assert!(old.take(key, Cost::new(10).unwrap()).await.unwrap().is_admitted());
+    // Who knew it would be back first.
+    proxy.set(Fault::Cut);
     server.restart();
     let new = limit_on(&server.url(), 10, AfterLoss::Hold).await;
     assert!(new.take(key, Cost::ONE).await.unwrap().is_admitted(), "it cannot know of what it never saw");
+    proxy.set(Fault::None);
     until("the old one is back", async || {
         let decision = old.take(key, Cost::ONE).await.unwrap();
         assert!(!decision.is_admitted());

@@ -6,6 +6,7 @@
 mod acl;
 mod chance;
 mod conformance;
+mod connections;
 mod declarations;
 mod differential;
 mod hot;

@@ -414,7 +414,7 @@ async fn hundreds_of_calls_at_once_are_all_answered_and_counted() {
     let text = gate.metrics();
     let has = |line: &str| assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     has("tidegate_store_calls_total 1000");
-    has("tidegate_store_failed_calls_total 0");
+    has(r#"tidegate_store_failed_calls_total{reason="timeout"} 0"#);
     has("tidegate_store_partitions_away 0");
     has(r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="store"} 300"#);
     has(r#"tidegate_limit_decisions_total{limit="api",outcome="rejected",source="store"} 700"#);
@@ -424,7 +424,7 @@ async fn hundreds_of_calls_at_once_are_all_answered_and_counted() {
     }
     let text = gate.metrics();
     let has = |line: &str| assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
-    has("tidegate_store_failed_calls_total 100");
+    has(r#"tidegate_store_failed_calls_total{reason="refused"} 100"#);
     has("tidegate_store_partitions_away 1");
     has(r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="policy"} 100"#);
 }

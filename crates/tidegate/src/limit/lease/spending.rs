@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use tokio::sync::Notify;
 
 use super::options::Size;
-use crate::limit::decision::{Admitted, Decision, Quota, Rejected, Source, Wait};
+use crate::limit::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
 
 /// The first block of a key.
 pub(super) const FIRST_BLOCK: u64 = 16;
@@ -136,7 +136,7 @@ impl Spending {
         let wait = Wait { retry_after_ms, remaining_after_waiting: cost.min(self.capacity) };
         let quota = self.quota(now, self.left(now), window_size_seconds);
         let wait = (cost <= self.capacity).then_some(wait);
-        Decision::Rejected(Rejected { wait, quota, source: Source::Lease })
+        Decision::Rejected(Rejected { wait, quota, source: Source::Lease, cause: Cause::Usage })
     }
 
     /// As of the last time the store was asked.

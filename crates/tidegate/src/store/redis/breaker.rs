@@ -1,13 +1,18 @@
 //! Fails fast while a partition's server is away.
 //!
-//! Closed, calls go through. A broken connection, or two batches in a row that
-//! got no answer, open it: then calls are refused at once while the lane probes
-//! in the background, and the first probe that succeeds closes it again.
+//! Closed, calls go through. A server that cannot be reached or used, or two batches in
+//! a row that got no answer, open it: then calls are refused at once while the lane's
+//! keeper probes in the background, and the first probe that succeeds closes it again.
+//! A connection that ends is no reason: the next call makes another.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
+use crate::clock::{self, SystemClock, Timestamp};
 use crate::error::{Error, Result};
 
 /// Unanswered batches in a row that open the breaker.
@@ -15,26 +20,79 @@ const TOLERATED_SILENCE: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Breaker {
-    open: AtomicBool,
+    is_open: AtomicBool,
+    was_closed: AtomicBool,
     silent: AtomicU32,
-    /// Why, in words. Whatever it is, a call that is refused can be made again.
-    reason: Mutex<String>,
+    /// Calls refused since it opened.
+    refused: AtomicU64,
+    /// There while it is open; behind a lock that only those take who find it so.
+    outage: Mutex<Option<Outage>>,
+    /// The last outage, until somebody has told of it.
+    over: Mutex<Option<Over>>,
+    clock: SystemClock,
+    /// Wakes the keeper.
+    pub(super) opened: Notify,
+    /// Wakes the log, which all lanes of a store share.
+    changed: Arc<Notify>,
+}
+
+/// Why and since when it is open.
+#[derive(Debug, Clone)]
+pub(super) struct Outage {
+    pub(super) server: String,
+    pub(super) since: Timestamp,
+    pub(super) started: Instant,
+    pub(super) error: Error,
+}
+
+/// An outage that is over.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) outage: Outage,
+    pub(super) refused: u64,
 }
 
 impl Breaker {
     /// Open until the first probe has succeeded.
-    pub(super) fn new() -> Self {
-        let reason = Mutex::new("the store has not been reached yet".to_owned());
-        Self { open: AtomicBool::new(true), silent: AtomicU32::new(0), reason }
+    pub(super) fn new(server: String, changed: Arc<Notify>) -> Self {
+        let clock = SystemClock::new();
+        let error = Error::unavailable("the store has not been reached yet");
+        let outage = Outage { server, since: clock.now(), started: clock::monotonic(), error };
+        Self {
+            is_open: AtomicBool::new(true),
+            was_closed: AtomicBool::new(false),
+            silent: AtomicU32::new(0),
+            refused: AtomicU64::new(0),
+            outage: Mutex::new(Some(outage)),
+            over: Mutex::default(),
+            clock,
+            opened: Notify::new(),
+            changed,
+        }
     }
 
     /// Refuses while open.
     pub(super) fn check(&self) -> Result<()> {
-        if self.is_open() { Err(Error::unavailable(self.reason.lock().clone())) } else { Ok(()) }
+        if !self.is_open() {
+            return Ok(());
+        }
+        self.outage.lock().as_ref().map_or(Ok(()), |outage| Err(outage.error.clone().into_unavailable()))
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Whether it was ever closed.
+    pub(super) fn was_closed(&self) -> bool {
+        self.was_closed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call that had no answer.
+    pub(super) fn count_refused(&self) {
+        if self.is_open() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn succeeded(&self) {
@@ -43,17 +101,59 @@ impl Breaker {
 
     pub(super) fn close(&self) {
         self.succeeded();
-        self.open.store(false, Ordering::Release);
+        self.was_closed.store(true, Ordering::Relaxed);
+        let mut current = self.outage.lock();
+        self.is_open.store(false, Ordering::Release);
+        // To be reached at the first attempt is no end of an outage.
+        if let Some(outage) = current.take()
+            && outage.error.reason().is_some()
+        {
+            let refused = self.refused.swap(0, Ordering::Relaxed);
+            let mut over = self.over.lock();
+            match &mut *over {
+                Some(earlier) => earlier.refused += refused,
+                None => *over = Some(Over { outage, refused }),
+            }
+            self.changed.notify_one();
+        }
     }
 
     /// Opens, or stays open for another reason; whether it was closed before.
-    pub(super) fn open(&self, reason: &Error) -> bool {
-        *self.reason.lock() = reason.to_string();
-        !self.open.swap(true, Ordering::AcqRel)
+    pub(super) fn open(&self, error: &Error, server: impl FnOnce() -> String) -> bool {
+        let mut current = self.outage.lock();
+        if let Some(outage) = &mut *current {
+            if outage.error.reason().is_none() {
+                // The first attempt of all has failed.
+                self.changed.notify_one();
+            }
+            outage.error = error.clone();
+            return false;
+        }
+        let (since, started) = (self.clock.now(), clock::monotonic());
+        *current = Some(Outage { server: server(), since, started, error: error.clone() });
+        self.is_open.store(true, Ordering::Release);
+        self.opened.notify_one();
+        self.changed.notify_one();
+        true
     }
 
     /// A batch got no answer; whether that opened the breaker.
-    pub(super) fn was_silent(&self, reason: &Error) -> bool {
-        self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= TOLERATED_SILENCE && self.open(reason)
+    pub(super) fn was_silent(&self, error: &Error, server: impl FnOnce() -> String) -> bool {
+        self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= TOLERATED_SILENCE && self.open(error, server)
+    }
+
+    /// Why and since when it is open.
+    pub(super) fn outage(&self) -> Option<Outage> {
+        self.outage.lock().clone()
+    }
+
+    /// Calls refused since it opened.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The outage that is over, once.
+    pub(super) fn take_over(&self) -> Option<Over> {
+        self.over.lock().take()
     }
 }

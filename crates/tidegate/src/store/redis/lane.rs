@@ -3,10 +3,10 @@
 //! Calls that wait at the same time travel together: up to [`MAX_BATCH`] of one
 //! script in one round trip. While four batches are under way the next one
 //! gathers, so batches grow with the load and a lone call never waits for
-//! company. A lane whose server is away refuses at once and keeps probing.
+//! company. A lane whose server is away refuses at once, and its keeper probes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use compact_str::CompactString;
 use futures_util::StreamExt as _;
@@ -15,11 +15,13 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::Shared;
 use super::breaker::Breaker;
+use super::failure::Failure;
 use super::script::Script;
+use super::{Shared, Task};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::outage::OutageReason;
 
 /// Calls per round trip. More would save little of a server's time and keep it
 /// and us from working at the same time: with 64 callers, 16 is 10 % faster than
@@ -79,17 +81,20 @@ struct Job {
 pub(super) struct Lane {
     pub(super) breaker: Arc<Breaker>,
     jobs: mpsc::Sender<Job>,
+    _keeper: Task,
 }
 
 impl Lane {
     /// Starts a lane. `first` hears of its first attempt to reach the server.
     pub(super) fn start(shared: Arc<Shared>, partition: u32, first: oneshot::Sender<Result<()>>) -> Self {
-        let breaker = Arc::new(Breaker::new());
+        let slot = shared.keyspace.slot(partition);
+        let breaker = Arc::new(Breaker::new(shared.links.server_of(slot), shared.changed.clone()));
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
-        let far = Arc::new(Far { shared, partition, breaker: breaker.clone() });
-        tokio::spawn(far.clone().probe(Some(first), jobs.downgrade()));
-        tokio::spawn(far.run(waiting, jobs.downgrade()));
-        Self { breaker, jobs }
+        let was_used = AtomicBool::new(false);
+        let far = Arc::new(FarEnd { shared, partition, breaker: breaker.clone(), was_used });
+        let keeper = Task(tokio::spawn(far.clone().keep(first)));
+        tokio::spawn(far.run(waiting));
+        Self { breaker, jobs, _keeper: keeper }
     }
 
     /// Makes a call; always answers by `deadline`, give or take a timer's tick.
@@ -102,25 +107,32 @@ impl Lane {
         }
         let (reply, answer) = oneshot::channel();
         self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| {
-            Error::unavailable(format!("{MAX_WAITING} calls are already waiting for the store"))
+            let text = format!("{MAX_WAITING} calls are already waiting for the store");
+            Error::away(OutageReason::Overloaded, text)
         })?;
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::unavailable("the store is shutting down")),
-            Err(_) => Err(Error::unavailable("the store did not answer within the deadline")),
+            Ok(Err(_)) => Err(Error::away(OutageReason::Stopping, "the store is shutting down")),
+            Err(_) => Err(late()),
         }
     }
 }
 
-/// The far end of a lane: what its tasks share.
-struct Far {
-    shared: Arc<Shared>,
-    partition: u32,
-    breaker: Arc<Breaker>,
+fn late() -> Error {
+    Error::away(OutageReason::Timeout, "the store did not answer within the deadline")
 }
 
-impl Far {
-    async fn run(self: Arc<Self>, mut jobs: mpsc::Receiver<Job>, alive: mpsc::WeakSender<Job>) {
+/// The far end of a lane: what its tasks share.
+pub(super) struct FarEnd {
+    pub(super) shared: Arc<Shared>,
+    pub(super) partition: u32,
+    pub(super) breaker: Arc<Breaker>,
+    /// Whether a call was made since the keeper last looked.
+    pub(super) was_used: AtomicBool,
+}
+
+impl FarEnd {
+    async fn run(self: Arc<Self>, mut jobs: mpsc::Receiver<Job>) {
         let mut gathered = Vec::with_capacity(MAX_BATCH);
         let mut under_way = FuturesUnordered::new();
         loop {
@@ -138,7 +150,7 @@ impl Far {
                         gathered.push(job);
                     }
                     for batch in batches(&mut gathered) {
-                        under_way.push(self.clone().deliver(batch, alive.clone()));
+                        under_way.push(self.clone().deliver(batch));
                     }
                 }
             }
@@ -147,111 +159,113 @@ impl Far {
     }
 
     /// Sends a batch and hands out its answers.
-    async fn deliver(self: Arc<Self>, batch: Vec<Job>, alive: mpsc::WeakSender<Job>) {
+    async fn deliver(self: Arc<Self>, mut batch: Vec<Job>) {
         let Some(deadline) = batch.iter().map(|job| job.deadline).max() else { return };
         if let Err(refusal) = self.breaker.check() {
             return answer_all(batch, &refusal);
         }
+        self.was_used.store(true, Ordering::Relaxed);
         let metrics = &self.shared.metrics;
         let started = clock::monotonic();
-        let outcome = tokio::time::timeout_at(deadline, self.attempt(&batch)).await;
+        let outcome = tokio::time::timeout_at(deadline, self.attempt(&mut batch)).await;
         metrics.batch(batch.len(), started.elapsed());
-        let timed_out = outcome.is_err();
-        let outcome = outcome
-            .unwrap_or_else(|_| Err(Error::unavailable("the store did not answer within the deadline")));
-        let failure = match outcome {
-            Ok(replies) => {
+        match outcome {
+            Ok(Ok(replies)) => {
                 self.breaker.succeeded();
-                let mut failure = None;
-                for (job, reply) in batch.into_iter().zip(replies) {
-                    let answer = item(reply).map_err(|error| named(error, &job.call));
-                    if let Err(error) = &answer
-                        && error.is_transient()
-                    {
-                        failure = Some(error.clone());
-                    }
+                let answers = batch.iter().zip(replies);
+                let answers: Vec<_> = answers
+                    .map(|(job, reply)| item(reply).map_err(|error| named(error, &job.call)))
+                    .collect();
+                // A server that answers, but as a replica or with its memory full, is
+                // away too: it takes a connection to its successor, or time.
+                let failure = answers.iter().filter_map(|it| it.as_ref().err()).rfind(|it| it.is_transient());
+                if let Some(failure) = failure {
+                    self.is_away(failure);
+                }
+                for (job, answer) in batch.into_iter().zip(answers) {
                     // The caller may have given up.
                     let _ = job.reply.send(answer);
                 }
-                failure
             }
-            Err(error) => {
-                let error = named(error, &batch[0].call);
-                answer_all(batch, &error);
-                error.is_transient().then_some(error)
-            }
-        };
-        // A server that answers, but as a replica or with its memory full, is
-        // away too: it takes a connection to its successor, or time.
-        let opened = failure.is_some_and(|failure| match timed_out {
-            true => self.breaker.was_silent(&failure),
-            false => self.breaker.open(&failure),
-        });
-        if opened {
-            tracing::warn!(partition = self.partition, "store is away");
-            self.shared.drop_link(self.partition);
-            tokio::spawn(self.clone().probe(None, alive));
-        }
-    }
-
-    /// One round trip.
-    async fn attempt(&self, batch: &[Job]) -> Result<Vec<Value>> {
-        // While running, a store that refuses us is away like any other: it was
-        // right when it was opened.
-        let link = self.shared.link(self.partition).await;
-        let mut link = link.map_err(|error| Error::unavailable(error.to_string()))?;
-        let first = &batch[0].call;
-        let marker = self.shared.keyspace.marker(self.partition);
-        let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
-        let keys: Vec<&str> = [marker.as_str()]
-            .into_iter()
-            .chain(first.common.iter().map(|key| &**key))
-            .chain(batch.iter().flat_map(|job| job.call.keys()))
-            .collect();
-        let args: Vec<&str> = [now.as_str()]
-            .into_iter()
-            .chain(first.shared.iter().map(|arg| &**arg))
-            .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
-            .collect();
-        match first.script.run(&mut link, &keys, &args).await {
-            Ok(Value::Array(replies)) if first.items > 1 && replies.len() == first.items => {
-                Ok(vec![Value::Array(replies)])
-            }
-            Ok(Value::Array(replies)) if first.items == 1 && replies.len() == batch.len() => Ok(replies),
-            Ok(other) => Err(Error::internal(format!("{} replies were due, got {other:?}", batch.len()))),
-            Err(error) => Err(self.shared.failure(&error)),
-        }
-    }
-
-    /// Tries to reach the server, with backoff and jitter, until it answers.
-    async fn probe(
-        self: Arc<Self>,
-        first: Option<oneshot::Sender<Result<()>>>,
-        alive: mpsc::WeakSender<Job>,
-    ) {
-        let mut first = first;
-        let mut pause = Duration::from_millis(20);
-        while alive.strong_count() > 0 {
-            let reached = self.shared.renew(self.partition).await;
-            match &reached {
-                Ok(()) => self.breaker.close(),
-                Err(error) => {
-                    self.breaker.open(error);
+            Ok(Err(Undelivered { error, is_away })) => {
+                let error = match batch.first() {
+                    Some(job) => named(error, &job.call),
+                    None => error,
+                };
+                if is_away {
+                    self.is_away(&error);
                 }
+                answer_all(batch, &error);
             }
-            let is_reached = reached.is_ok();
-            if let Some(first) = first.take() {
-                // Nobody may be waiting any more.
-                let _ = first.send(reached);
+            Err(_) => {
+                let error = late();
+                if self.breaker.was_silent(&error, || self.server()) {
+                    self.shared.drop_link(self.partition);
+                }
+                answer_all(batch, &error);
             }
-            if is_reached {
-                tracing::info!(partition = self.partition, "store is reached");
-                return;
-            }
-            tokio::time::sleep(self.shared.jitter(pause)).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
+
+    fn is_away(&self, error: &Error) {
+        if self.breaker.open(error, || self.server()) {
+            self.shared.drop_link(self.partition);
+        }
+    }
+
+    /// The address of the partition's server.
+    pub(super) fn server(&self) -> String {
+        self.shared.links.server_of(self.shared.keyspace.slot(self.partition))
+    }
+
+    /// One round trip, on the next connection if the one there was had ended before
+    /// anything was sent.
+    async fn attempt(&self, batch: &mut Vec<Job>) -> Result<Vec<Value>, Undelivered> {
+        loop {
+            // While running, a store that refuses us is away like any other: it was
+            // right when it was opened.
+            let refused = |error: Error| Undelivered { error: error.into_unavailable(), is_away: true };
+            let mut link = self.shared.link(self.partition).await.map_err(refused)?;
+            // Who has been answered meanwhile must not be charged after that.
+            batch.retain(|job| !job.reply.is_closed());
+            let Some(Job { call: first, .. }) = batch.first() else { return Ok(Vec::new()) };
+            let marker = self.shared.keyspace.marker(self.partition);
+            let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
+            let keys: Vec<&str> = [marker.as_str()]
+                .into_iter()
+                .chain(first.common.iter().map(|key| &**key))
+                .chain(batch.iter().flat_map(|job| job.call.keys()))
+                .collect();
+            let args: Vec<&str> = [now.as_str()]
+                .into_iter()
+                .chain(first.shared.iter().map(|arg| &**arg))
+                .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
+                .collect();
+            return match first.script.run(&mut link, &keys, &args).await {
+                Ok(Value::Array(replies)) if first.items > 1 && replies.len() == first.items => {
+                    Ok(vec![Value::Array(replies)])
+                }
+                Ok(Value::Array(replies)) if first.items == 1 && replies.len() == batch.len() => Ok(replies),
+                Ok(other) => {
+                    let error = Error::internal(format!("{} replies were due, got {other:?}", batch.len()));
+                    Err(Undelivered { error, is_away: false })
+                }
+                Err(Failure::Unsent) => continue,
+                Err(failure) => {
+                    let error = self.shared.failure(failure);
+                    // A connection that was cut says nothing of the next one.
+                    let is_away = error.is_transient() && error.reason() != Some(OutageReason::Cut);
+                    Err(Undelivered { error, is_away })
+                }
+            };
+        }
+    }
+}
+
+/// A batch that was not answered, and whether its server is away.
+struct Undelivered {
+    error: Error,
+    is_away: bool,
 }
 
 /// Splits what has gathered into calls that travel together, in order.
@@ -289,8 +303,8 @@ fn named(error: Error, call: &Call) -> Error {
 /// A script answers an item that failed with the error's text.
 fn item(reply: Value) -> Result<Value> {
     match reply {
-        Value::BulkString(text) => Err(super::server_failure(&String::from_utf8_lossy(&text))),
-        Value::SimpleString(text) => Err(super::server_failure(&text)),
+        Value::BulkString(text) => Err(super::failure::server_failure(&String::from_utf8_lossy(&text))),
+        Value::SimpleString(text) => Err(super::failure::server_failure(&text)),
         reply => Ok(reply),
     }
 }

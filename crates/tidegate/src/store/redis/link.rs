@@ -9,21 +9,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo as _, RedisResult, ServerErrorKind,
-    TlsCertificates, Value,
-};
+use redis::{Cmd, Value};
 
 use super::super::StoreOptions;
 use super::super::keyspace::Slot;
+use super::connection::Connection;
+use super::dial::{Address, Dial};
+use super::failure::Failure;
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::outage::OutageReason;
 
 /// How often a command follows its slot to another server before giving up.
 const MAX_MOVES: usize = 5;
@@ -31,29 +30,17 @@ const MAX_MOVES: usize = 5;
 /// One server and the connection to it.
 #[derive(Debug)]
 struct Server {
-    host: String,
-    client: Client,
-    current: Mutex<Option<(u64, MultiplexedConnection)>>,
+    address: Address,
+    current: Mutex<Option<(u64, Connection)>>,
     connecting: tokio::sync::Mutex<()>,
-}
-
-/// How servers are reached.
-#[derive(Debug)]
-struct Dial {
-    scheme: &'static str,
-    /// User and password with their `@`, or nothing.
-    login: String,
-    certificates: Option<TlsCertificates>,
-    nodelay: bool,
-    connect_timeout: Duration,
-    /// Connections made so far; the next one's number is one more.
-    made: AtomicU64,
 }
 
 /// All servers. Sentinel will be a third way to find the right one.
 #[derive(Debug)]
 pub(super) struct Links {
     dial: Dial,
+    /// Connections made so far; the next one's number is one more.
+    made: AtomicU64,
     servers: Servers,
 }
 
@@ -63,14 +50,22 @@ enum Servers {
     Cluster(Cluster),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cluster {
     /// By address; those in the URL are always there.
-    known: Mutex<HashMap<String, Arc<Server>>>,
-    owners: Mutex<HashMap<Slot, Arc<Server>>>,
+    known: Mutex<HashMap<Address, Arc<Server>>>,
+    owners: Mutex<HashMap<Slot, Owner>>,
     /// The slots that are asked for.
     slots: Vec<Slot>,
     refreshing: tokio::sync::Mutex<()>,
+}
+
+/// Who serves a slot, as far as is known.
+#[derive(Debug, Clone)]
+struct Owner {
+    server: Arc<Server>,
+    /// It could not be reached, and another may have taken over.
+    is_doubtful: bool,
 }
 
 /// An open connection to the server of a slot.
@@ -79,83 +74,70 @@ pub(super) struct Link {
     slot: Slot,
     /// Tells one connection from the next.
     pub(super) number: u64,
-    connection: MultiplexedConnection,
+    pub(super) connection: Connection,
 }
 
 impl Link {
     /// Sends one command. It is sent again only where the server has said that
     /// it did nothing: the slot is elsewhere.
-    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
         for _ in 0..MAX_MOVES {
-            let answer = value(self.connection.req_packed_command(command).await);
-            let Err(error) = &answer else { return answer };
-            let (Servers::Cluster(cluster), Some((address, _))) =
-                (&self.links.servers, error.redirect_node())
+            let answer = self.connection.send(command.get_packed_command(), 1).await;
+            let Err(failure) = &answer else { return answer };
+            let (Servers::Cluster(cluster), Some((address, is_ask))) =
+                (&self.links.servers, failure.redirect())
             else {
                 return answer;
             };
-            let server = cluster.server(&self.links.dial, address)?;
-            let (number, mut connection) = server.connect(&self.links.dial).await?;
-            if error.kind() == ServerErrorKind::Ask.into() {
+            let Some(address) = read_address(address) else { return answer };
+            let server = cluster.server(address);
+            let (number, connection) = server.connect(&self.links).await?;
+            if is_ask {
                 // The slot is being moved, and this key has been, or is new.
-                let mut pipeline = redis::pipe();
-                pipeline.cmd("ASKING").add_command(command.clone());
-                let mut answers = connection.req_packed_commands(&pipeline, 0, 2).await?;
-                let lost = || (ErrorKind::Client, "no answer after ASKING").into();
-                return value(answers.pop().ok_or_else(lost));
+                let mut both = redis::cmd("ASKING").get_packed_command();
+                command.write_packed_command(&mut both);
+                return connection.send(both, 2).await;
             }
-            cluster.owners.lock().insert(self.slot, server);
+            cluster.owners.lock().insert(self.slot, Owner { server, is_doubtful: false });
             (self.number, self.connection) = (number, connection);
         }
-        Err((ErrorKind::ClusterConnectionNotFound, "a slot kept moving").into())
+        Err(unserved("a slot kept moving"))
     }
 }
 
-fn value(answer: RedisResult<Value>) -> RedisResult<Value> {
-    match answer? {
-        Value::ServerError(error) => Err(error.into()),
-        value => Ok(value),
-    }
+fn unserved(text: &str) -> Failure {
+    Failure::Away(OutageReason::ClusterDown, text.to_owned())
+}
+
+/// `host:port` as servers write it.
+fn read_address(text: &str) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(Address { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 impl Links {
     /// For the server or the cluster at `url`.
     pub(super) fn new(url: &str, options: &StoreOptions) -> Result<Self> {
-        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-        let is_tls = scheme.starts_with("rediss");
-        if is_tls {
-            // Another part of the program may have installed one already.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let ca = options.tls_ca.clone();
-        let mut dial = Dial {
-            scheme: if is_tls { "rediss" } else { "redis" },
-            login: String::new(),
-            certificates: ca.map(|ca| TlsCertificates { client_tls: None, root_cert: Some(ca) }),
-            nodelay: options.nodelay,
-            connect_timeout: options.connect_timeout,
-            made: AtomicU64::new(0),
-        };
-        // The URL may hold a password: only the reason is told.
-        let refused = |error| Error::config(format!("the store's URL cannot be used: {error}"));
+        let made = AtomicU64::new(0);
         if !is_cluster(url) {
-            let server = dial.server(url, "").map_err(refused)?;
-            return Ok(Self { dial, servers: Servers::Single(Arc::new(server)) });
+            let (dial, address) = Dial::new(url, options)?;
+            return Ok(Self { dial, made, servers: Servers::Single(Arc::new(Server::at(address))) });
         }
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        let scheme = scheme.trim_end_matches("-cluster");
         let (login, addresses) = rest.rsplit_once('@').unwrap_or(("", rest));
-        if !login.is_empty() {
-            dial.login = format!("{login}@");
-        }
-        let cluster = Cluster {
-            known: Mutex::default(),
-            owners: Mutex::default(),
-            slots: Vec::new(),
-            refreshing: tokio::sync::Mutex::new(()),
-        };
+        let at = if login.is_empty() { "" } else { "@" };
+        let (cluster, mut first) = (Cluster::default(), None);
         for address in addresses.trim_end_matches('/').split(',') {
-            cluster.server(&dial, address).map_err(refused)?;
+            let (dial, address) = Dial::new(&format!("{scheme}://{login}{at}{address}"), options)?;
+            cluster.server(address);
+            first.get_or_insert(dial);
         }
-        Ok(Self { dial, servers: Servers::Cluster(cluster) })
+        match first {
+            Some(dial) => Ok(Self { dial, made, servers: Servers::Cluster(cluster) }),
+            None => Err(crate::Error::config("the store's URL cannot be used: it has no host")),
+        }
     }
 
     /// Tells which slots will be asked for.
@@ -171,19 +153,17 @@ impl Links {
     }
 
     /// The connection to the server of a slot, made if there is none.
-    pub(super) async fn get(self: &Arc<Self>, slot: Slot) -> RedisResult<Link> {
+    pub(super) async fn get(self: &Arc<Self>, slot: Slot) -> Result<Link, Failure> {
         let connected = match &self.servers {
-            Servers::Single(server) => server.connect(&self.dial).await,
+            Servers::Single(server) => server.connect(self).await,
             Servers::Cluster(cluster) => {
-                let owner = cluster.owners.lock().get(&slot).cloned();
-                let owner = match owner {
+                let owner = match cluster.owner(slot) {
                     Some(owner) => owner,
-                    None => cluster.find_owner(&self.dial, slot).await?,
+                    None => cluster.find_owner(self, slot).await?,
                 };
-                let connected = owner.connect(&self.dial).await;
+                let connected = owner.connect(self).await;
                 if connected.is_err() {
-                    // Another may have taken over.
-                    cluster.owners.lock().remove(&slot);
+                    cluster.doubt(slot);
                 }
                 connected
             }
@@ -198,13 +178,24 @@ impl Links {
     pub(super) fn discard(&self, slot: Slot, number: u64) {
         let server = match &self.servers {
             Servers::Single(server) => Some(server.clone()),
-            Servers::Cluster(cluster) => cluster.owners.lock().remove(&slot),
+            Servers::Cluster(cluster) => cluster.doubt(slot),
         };
         if let Some(server) = server {
             let mut current = server.current.lock();
             if current.as_ref().is_some_and(|(made, _)| *made == number) {
                 *current = None;
             }
+        }
+    }
+
+    /// The server of a slot, for people: its address, and never a password.
+    pub(super) fn server_of(&self, slot: Slot) -> String {
+        match &self.servers {
+            Servers::Single(server) => server.address.to_string(),
+            Servers::Cluster(cluster) => match cluster.owners.lock().get(&slot) {
+                Some(owner) => owner.server.address.to_string(),
+                None => "cluster".to_owned(),
+            },
         }
     }
 }
@@ -214,95 +205,93 @@ pub(super) fn is_cluster(url: &str) -> bool {
     url.starts_with("redis-cluster://") || url.starts_with("rediss-cluster://")
 }
 
-impl Dial {
-    fn server(&self, url: &str, host: &str) -> RedisResult<Server> {
-        let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(self.nodelay);
-        let info = url.into_connection_info()?.set_tcp_settings(tcp);
-        let client = match &self.certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone())?,
-            None => Client::open(info)?,
-        };
-        let connecting = tokio::sync::Mutex::new(());
-        Ok(Server { host: host.to_owned(), client, current: Mutex::new(None), connecting })
-    }
-}
-
 impl Server {
+    fn at(address: Address) -> Self {
+        Self { address, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(()) }
+    }
+
+    /// The connection and its number, if there is one that has not ended.
+    fn current(&self) -> Option<(u64, Connection)> {
+        self.current.lock().clone().filter(|(_, connection)| !connection.is_ended())
+    }
+
     /// The connection and its number, made if there is none, by one at a time.
-    async fn connect(&self, dial: &Dial) -> RedisResult<(u64, MultiplexedConnection)> {
-        if let Some(current) = self.current.lock().clone() {
+    async fn connect(&self, links: &Links) -> Result<(u64, Connection), Failure> {
+        if let Some(current) = self.current() {
             return Ok(current);
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(current) = self.current.lock().clone() {
+        if let Some(current) = self.current() {
             return Ok(current);
         }
-        // Calls have deadlines of their own.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(dial.connect_timeout))
-            .set_response_timeout(None);
-        let connect = self.client.get_multiplexed_async_connection_with_config(&config);
-        let connection = match tokio::time::timeout_at(clock::deadline(dial.connect_timeout), connect).await {
-            Ok(connection) => connection?,
-            Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-        };
-        let numbered = (dial.made.fetch_add(1, Ordering::Relaxed) + 1, connection);
+        let connection = links.dial.connect(&self.address).await?;
+        let numbered = (links.made.fetch_add(1, Ordering::Relaxed) + 1, connection);
         *self.current.lock() = Some(numbered.clone());
         Ok(numbered)
     }
 }
 
 impl Cluster {
-    /// The server at `host:port`.
-    fn server(&self, dial: &Dial, address: &str) -> RedisResult<Arc<Server>> {
+    /// The server at an address.
+    fn server(&self, address: Address) -> Arc<Server> {
         let mut known = self.known.lock();
-        if let Some(server) = known.get(address) {
-            return Ok(server.clone());
-        }
-        let (host, _) = address.rsplit_once(':').unwrap_or((address, ""));
-        let server = Arc::new(dial.server(&format!("{}://{}{address}", dial.scheme, dial.login), host)?);
-        known.insert(address.to_owned(), server.clone());
-        Ok(server)
+        known.entry(address.clone()).or_insert_with(|| Arc::new(Server::at(address))).clone()
+    }
+
+    fn owner(&self, slot: Slot) -> Option<Arc<Server>> {
+        let owners = self.owners.lock();
+        owners.get(&slot).filter(|owner| !owner.is_doubtful).map(|owner| owner.server.clone())
+    }
+
+    /// Has the owner of a slot looked for before it is asked again; who it was.
+    fn doubt(&self, slot: Slot) -> Option<Arc<Server>> {
+        let mut owners = self.owners.lock();
+        let owner = owners.get_mut(&slot).filter(|owner| !owner.is_doubtful)?;
+        owner.is_doubtful = true;
+        Some(owner.server.clone())
     }
 
     /// Asks all servers at once who serves which slot, and believes the first.
-    async fn find_owner(&self, dial: &Dial, slot: Slot) -> RedisResult<Arc<Server>> {
+    async fn find_owner(&self, links: &Links, slot: Slot) -> Result<Arc<Server>, Failure> {
         let _one_at_a_time = self.refreshing.lock().await;
-        if let Some(owner) = self.owners.lock().get(&slot).cloned() {
+        if let Some(owner) = self.owner(slot) {
             return Ok(owner);
         }
         let servers: Vec<_> = self.known.lock().values().cloned().collect();
-        let deadline = clock::deadline(dial.connect_timeout);
+        let deadline = clock::deadline(links.dial.connect_timeout);
+        let command = redis::cmd("CLUSTER").arg("SLOTS").get_packed_command();
         let mut answers: FuturesUnordered<_> = servers
             .into_iter()
-            .map(async |server: Arc<Server>| {
-                let ask = async {
-                    let (_, mut connection) = server.connect(dial).await?;
-                    value(connection.req_packed_command(redis::cmd("CLUSTER").arg("SLOTS")).await)
+            .map(|server| {
+                let command = command.clone();
+                let ask = async move {
+                    let (_, connection) = server.connect(links).await?;
+                    let rows = connection.send(command, 1).await?;
+                    Ok((server.address.host.clone(), rows))
                 };
-                match tokio::time::timeout_at(deadline, ask).await {
-                    Ok(slots) => slots.map(|slots| (server.host.clone(), slots)),
-                    Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-                }
+                tokio::time::timeout_at(deadline, ask)
             })
             .collect();
-        let mut failure = None;
+        let mut failure = unserved("no server is known");
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok((host, rows)) => {
-                    self.learn(dial, &host, &rows)?;
-                    let unserved = || (ErrorKind::ClusterConnectionNotFound, "nobody serves the slot").into();
-                    return self.owners.lock().get(&slot).cloned().ok_or_else(unserved);
+                Ok(Ok((host, rows))) => {
+                    self.learn(&host, &rows);
+                    return self.owner(slot).ok_or_else(|| unserved("nobody serves the slot"));
                 }
-                Err(error) => failure = Some(error),
+                Ok(Err(refused)) => failure = refused,
+                Err(_) => {
+                    let text = "the store cannot be reached: no server answers who serves what";
+                    failure = Failure::Away(OutageReason::Timeout, text.to_owned());
+                }
             }
         }
-        Err(failure.unwrap_or_else(|| (ErrorKind::ClusterConnectionNotFound, "no server is known").into()))
+        Err(failure)
     }
 
     /// Reads an answer to CLUSTER SLOTS, which `host` gave.
-    fn learn(&self, dial: &Dial, host: &str, rows: &Value) -> RedisResult<()> {
-        let Value::Array(rows) = rows else { return Ok(()) };
+    fn learn(&self, host: &str, rows: &Value) {
+        let Value::Array(rows) = rows else { return };
         for row in rows {
             let Value::Array(row) = row else { continue };
             let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &row[..] else { continue };
@@ -312,15 +301,13 @@ impl Cluster {
                 [_, Value::Int(port), ..] => ("".into(), port),
                 _ => continue,
             };
+            let Ok(port) = u16::try_from(*port) else { continue };
             let named = if named.is_empty() || named == "?" { host } else { &*named };
-            let bracketed = named.contains(':') && !named.starts_with('[');
-            let address = if bracketed { format!("[{named}]:{port}") } else { format!("{named}:{port}") };
             let slots = self.slots.iter().filter(|slot| (*first..=*last).contains(&i64::from(slot.0)));
             for slot in slots {
-                let server = self.server(dial, &address)?;
-                self.owners.lock().insert(*slot, server);
+                let server = self.server(Address { host: named.to_owned(), port });
+                self.owners.lock().insert(*slot, Owner { server, is_doubtful: false });
             }
         }
-        Ok(())
     }
 }

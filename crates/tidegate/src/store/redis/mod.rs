@@ -5,30 +5,44 @@
 //! when a script or a connection is gone: all of that stays in here.
 
 mod breaker;
+mod connection;
+mod dial;
+mod failure;
+mod keeper;
 mod lane;
 mod link;
+mod outage_log;
+mod resp;
 mod script;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use redis::{ServerErrorKind, Value};
-use tokio::sync::oneshot;
+use redis::Value;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 
+use self::connection::Connection;
+use self::failure::Failure;
+pub(crate) use self::failure::server_failure;
 pub(crate) use self::lane::Call;
 use self::lane::Lane;
 use self::link::{Link, Links, is_cluster};
+use self::outage_log::OutageLog;
+pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
 use super::secret::Secret;
-use super::{Declarations, StoreOptions};
+use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::metrics::StoreMetrics;
+use crate::outage::OutageReason;
 use crate::random::Random;
 
 /// How long a marker lives after its last renewal: longer than the longest
@@ -42,7 +56,21 @@ static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("mar
 pub struct RedisStore {
     lanes: Arc<[Lane]>,
     shared: Arc<Shared>,
+    _log: Arc<Task>,
 }
+
+/// A task that ends with whoever holds this.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How often a connection is made again that ends before it was of any use.
+const MAX_ENDS: usize = 3;
 
 /// What all lanes of a store share.
 struct Shared {
@@ -54,12 +82,17 @@ struct Shared {
     deadline: Duration,
     connect_timeout: Duration,
     declarations: Declarations,
+    check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
     /// What the marker of the first partition has for all who share the store.
     secret: RwLock<Option<Secret>>,
     random: RandomState,
     metrics: StoreMetrics,
+    /// What is answered while the store is away, by part.
+    policies: Mutex<Vec<PartPolicy>>,
+    /// Wakes the log.
+    changed: Arc<Notify>,
 }
 
 /// What is known of a partition's marker.
@@ -70,6 +103,8 @@ struct Marker {
     read_on: u64,
     /// The server that had it.
     run: String,
+    /// When writes were last lost, by our own clock.
+    lost_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -95,8 +130,11 @@ impl RedisStore {
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
             declarations: options.declarations,
+            check_interval: options.check_interval,
             random: RandomState::new(),
             metrics,
+            policies: Mutex::default(),
+            changed: Arc::default(),
         });
         let (lanes, reached): (Vec<_>, Vec<_>) = (0..shared.keyspace.partitions())
             .map(|partition| {
@@ -110,7 +148,18 @@ impl RedisStore {
                 _ => {}
             }
         }
-        Ok(Self { lanes: lanes.into(), shared })
+        let log = OutageLog::new(shared.clone(), lanes.iter().map(|lane| lane.breaker.clone()).collect());
+        let log = Arc::new(Task(tokio::spawn(log.run())));
+        Ok(Self { lanes: lanes.into(), shared, _log: log })
+    }
+
+    /// Says what a part answers while the store is away.
+    pub(crate) fn declare_policy(&self, policy: PartPolicy) {
+        let mut policies = self.shared.policies.lock();
+        policies.retain(|known| known.name != policy.name);
+        policies.push(policy);
+        // It may have begun with a hold.
+        self.shared.changed.notify_one();
     }
 
     /// Where the keys of `subject` are.
@@ -162,9 +211,11 @@ impl RedisStore {
         let metrics = &self.shared.metrics;
         metrics.calls.inc();
         let deadline = clock::deadline(self.shared.deadline);
-        let answer = self.lanes[partition as usize].call(call, deadline).await;
-        if answer.is_err() {
-            metrics.failed_calls.inc();
+        let lane = &self.lanes[partition as usize];
+        let answer = lane.call(call, deadline).await;
+        if let Err(error) = &answer {
+            metrics.failed(error.reason());
+            lane.breaker.count_refused();
         }
         answer
     }
@@ -214,7 +265,7 @@ impl RedisStore {
     pub(crate) async fn renew_markers(&self) -> Result<()> {
         let mut renewed = Ok(());
         for partition in 0..self.shared.keyspace.partitions() {
-            renewed = self.shared.renew(partition).await.and(renewed);
+            renewed = self.shared.renew(partition).await.map(|_| ()).and(renewed);
         }
         renewed
     }
@@ -222,6 +273,29 @@ impl RedisStore {
     /// Whether every partition's server can be used right now.
     pub(crate) fn check(&self) -> Result<()> {
         self.lanes.iter().try_for_each(|lane| lane.breaker.check())
+    }
+
+    /// What is away, by server.
+    pub(crate) fn status(&self) -> StoreStatus {
+        let mut away: Vec<Away> = Vec::new();
+        for outage in self.lanes.iter().filter_map(|lane| lane.breaker.outage()) {
+            match away.iter_mut().find(|away| away.server == outage.server) {
+                Some(away) => {
+                    away.partitions += 1;
+                    away.since = away.since.min(outage.since);
+                }
+                None => away.push(Away {
+                    reason: outage.reason(),
+                    detail: outage.error.to_string(),
+                    server: outage.server,
+                    partitions: 1,
+                    since: outage.since,
+                }),
+            }
+        }
+        away.sort_by_key(|away| away.since);
+        let was_reached = self.lanes.iter().any(|lane| lane.breaker.was_closed());
+        StoreStatus { partitions: self.partitions(), was_reached, away }
     }
 
     /// Partitions whose server is away.
@@ -241,28 +315,44 @@ impl Shared {
     /// that a loss is known before the first call.
     async fn link(&self, partition: u32) -> Result<Link> {
         let slot = self.keyspace.slot(partition);
-        let mut link = self.links.get(slot).await.map_err(|error| self.failure(&error))?;
-        if self.read_on(partition) != link.number {
-            self.mark(partition, &mut link).await?;
+        let mut ends = 0;
+        loop {
+            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
+            if self.read_on(partition) == link.number {
+                return Ok(link);
+            }
+            match self.mark(partition, &mut link).await {
+                Ok(()) => return Ok(link),
+                // Whoever cut it, to read a marker twice does no harm.
+                Err(error) if error.reason() == Some(OutageReason::Cut) && ends < MAX_ENDS => ends += 1,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(link)
     }
 
-    /// Reads and renews the marker of a partition. A connection on which that
+    /// Reads and renews the marker of a partition; the connection. One on which that
     /// fails is dropped.
-    async fn renew(&self, partition: u32) -> Result<()> {
+    async fn renew(&self, partition: u32) -> Result<Connection> {
         let slot = self.keyspace.slot(partition);
-        let mut link = self.links.get(slot).await.map_err(|error| self.failure(&error))?;
-        let number = link.number;
-        let patience = clock::deadline(self.connect_timeout + self.deadline);
-        let renewed = match tokio::time::timeout_at(patience, self.mark(partition, &mut link)).await {
-            Ok(renewed) => renewed,
-            Err(_) => Err(Error::unavailable("the store accepts connections and does not answer")),
-        };
-        if renewed.is_err() {
+        let mut ends = 0;
+        loop {
+            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
+            let number = link.number;
+            let patience = clock::deadline(self.connect_timeout + self.deadline);
+            let renewed = match tokio::time::timeout_at(patience, self.mark(partition, &mut link)).await {
+                Ok(renewed) => renewed,
+                Err(_) => {
+                    let text = "the store accepts connections and does not answer";
+                    Err(Error::away(OutageReason::Timeout, text))
+                }
+            };
+            let Err(error) = renewed else { return Ok(link.connection) };
             self.links.discard(slot, number);
+            if error.reason() != Some(OutageReason::Cut) || ends == MAX_ENDS {
+                return Err(error);
+            }
+            ends += 1;
         }
-        renewed
     }
 
     /// Drops the connection that a partition last used.
@@ -275,9 +365,13 @@ impl Shared {
     }
 
     async fn mark(&self, partition: u32, link: &mut Link) -> Result<()> {
-        let failed = |error: redis::RedisError| self.failure(&error);
-        let run = server_run(link).await.map_err(failed)?;
+        let failed = |failure| self.failure(failure);
         let seen = self.markers[partition as usize].lock().clone();
+        // A connection leads to one run of a server for as long as it lives.
+        let run = match seen.read_on == link.number {
+            true => seen.run.clone(),
+            false => server_run(link).await.map_err(failed)?,
+        };
         let time = match &self.clock {
             Clock::System(_) => String::new(),
             Clock::Manual(clock) => clock.now().as_millis().to_string(),
@@ -293,7 +387,7 @@ impl Shared {
         };
         let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
-        let (stored, stored_hash, lost, secret): (String, String, u8, String) =
+        let (stored, stored_hash, lost, secret, since_loss_ms): (String, String, u8, String, i64) =
             redis::from_redis_value(answer)
                 .map_err(|error| Error::internal(format!("the marker: {error}")))?;
         if stored != partitions || stored_hash != hash {
@@ -305,42 +399,33 @@ impl Shared {
         if let Some(secret) = Secret::read(&secret) {
             *self.secret.write() = Some(secret);
         }
-        *self.markers[partition as usize].lock() = Marker { read_on: link.number, run };
+        let since_loss = u64::try_from(since_loss_ms).ok().map(Duration::from_millis);
+        // What was lost before this machine was started is over.
+        let lost_at = since_loss.and_then(|since| clock::monotonic().checked_sub(since));
+        *self.markers[partition as usize].lock() = Marker { read_on: link.number, run, lost_at };
         if lost == 1 {
-            tracing::warn!(partition, "store was restarted or replaced: charges may be lost");
+            let server = self.links.server_of(self.keyspace.slot(partition));
+            tracing::warn!(
+                server,
+                partition,
+                "the store lost writes (a restart, a failover, a flush): charges may be forgotten"
+            );
             self.metrics.losses.inc();
+        }
+        // Give or take the way that the answer took.
+        let is_new = match (lost_at, seen.lost_at) {
+            (Some(now), Some(seen)) => now > seen + Duration::from_secs(1),
+            (now, _) => now.is_some(),
+        };
+        if is_new {
+            self.changed.notify_one();
         }
         Ok(())
     }
 
     /// What a failed round trip means.
-    fn failure(&self, error: &redis::RedisError) -> Error {
-        use redis::ErrorKind;
-        match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
-                Error::config(format!("the store refuses us: {error}"))
-            }
-            ErrorKind::Io | ErrorKind::ClusterConnectionNotFound | ErrorKind::Parse => {
-                Error::unavailable(format!("the store cannot be reached: {error}"))
-            }
-            ErrorKind::UnexpectedReturnType => Error::internal(format!("the store answered: {error}")),
-            // In a cluster these have been followed.
-            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot)
-                if !self.links.is_cluster() =>
-            {
-                Error::config("the store is one node of a cluster: use redis-cluster:// for it")
-            }
-            _ => match error.code() {
-                Some(code) => {
-                    let text = format!("{code} {}", error.detail().unwrap_or_default());
-                    if self.links.is_cluster() && text.contains("cluster support disabled") {
-                        return Error::config("the store is not a cluster: use redis:// for it");
-                    }
-                    server_failure(&text)
-                }
-                None => Error::unavailable(format!("the store cannot be reached: {error}")),
-            },
-        }
+    fn failure(&self, failure: Failure) -> Error {
+        failure.into_error(self.links.is_cluster())
     }
 
     /// Half of `pause` to all of it, so that many nodes do not come back at once.
@@ -351,44 +436,14 @@ impl Shared {
 }
 
 /// Tells one run of a server from the next; unknown where INFO is forbidden.
-async fn server_run(link: &mut Link) -> redis::RedisResult<String> {
+async fn server_run(link: &mut Link) -> Result<String, Failure> {
     match link.send(redis::cmd("INFO").arg("server")).await {
         Ok(info) => {
-            let info: String = redis::from_redis_value(info)?;
+            let info: String = redis::from_redis_value(info).unwrap_or_default();
             let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
             Ok(run.unwrap_or_default().to_owned())
         }
-        Err(error) if error.kind() == ServerErrorKind::NoPerm.into() => Ok(String::new()),
-        Err(error) => Err(error),
+        Err(failure) if failure.has_code("NOPERM") => Ok(String::new()),
+        Err(failure) => Err(failure),
     }
 }
-
-/// What an error of the server means, by its code. Before version 7 a script's
-/// error has the line in front: `@user_script: 12: -OOM command not allowed`.
-pub(crate) fn server_failure(text: &str) -> Error {
-    let told = text
-        .rsplit_once("@user_script: ")
-        .and_then(|(_, line)| line.split_once(": "))
-        .map_or(text, |it| it.1);
-    let code = told.trim_start_matches('-').split(' ').next().unwrap_or_default();
-    match code {
-        "LOADING" | "READONLY" | "OOM" | "BUSY" | "MISCONF" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN"
-        | "NOREPLICAS" | "UNBLOCKED" => Error::unavailable(format!("the store cannot answer now: {told}")),
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => Error::config(format!("the store refuses us: {told}")),
-        _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
-            "a key in the store is of another type than ours, or cannot be read: {told}"
-        )),
-        _ => Error::internal(format!("the store answered: {told}")),
-    }
-}
-
-/// What Redis and Lua say of a key that is not what a script takes it for. `is_corrupt` in
-/// `limit/reset.lua` goes by the same words.
-const CORRUPT: [&str; 6] = [
-    "WRONGTYPE",
-    "attempt to ",
-    "bad argument",
-    "data string too short",
-    "not an integer",
-    "not a valid float",
-];

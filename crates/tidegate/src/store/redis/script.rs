@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use super::failure::Failure;
 use super::link::Link;
 
 /// A script with everything that stands in front of it.
@@ -23,14 +24,9 @@ impl Script {
     /// place that handles NOSCRIPT (a restart, a failover, SCRIPT FLUSH). The
     /// server refuses an unknown script before running any of it, so sending the
     /// source then cannot run it twice.
-    pub(super) async fn run(
-        &self,
-        link: &mut Link,
-        keys: &[&str],
-        args: &[&str],
-    ) -> redis::RedisResult<Value> {
+    pub(super) async fn run(&self, link: &mut Link, keys: &[&str], args: &[&str]) -> Result<Value, Failure> {
         match link.send(&command("EVALSHA", &self.sha, keys, args)).await {
-            Err(error) if error.kind() == redis::ServerErrorKind::NoScript.into() => {
+            Err(failure) if failure.has_code("NOSCRIPT") => {
                 link.send(&command("EVAL", &self.source, keys, args)).await
             }
             answer => answer,

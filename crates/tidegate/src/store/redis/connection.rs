@@ -1,0 +1,256 @@
+//! One connection, shared by all who ask the same server.
+//!
+//! Commands are written in the order in which they come and answered in that order. What
+//! the client library's own connection does not tell, this one does: when it ended, the
+//! moment it did, and of each command whether any byte of it was given to the system. One
+//! that was not can be sent again on the next connection; one that was may have been
+//! carried out, whoever closed the connection and why.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, BytesMut};
+use redis::Value;
+use tokio::io::ReadBuf;
+use tokio::sync::{mpsc, oneshot};
+
+use super::failure::Failure;
+use super::resp::{NotRedis, Parser};
+use super::stream::Stream;
+use crate::outage::OutageReason;
+
+/// Commands that may wait to be written; who comes then waits to be let in.
+const MAX_WAITING: usize = 1024;
+
+/// Gathered before it is written: more would not make fewer packets.
+const MAX_GATHERED_BYTES: usize = 64 * 1024;
+
+/// Read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// The near end. The connection ends with the last clone.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    requests: mpsc::Sender<Request>,
+    goodbye: Goodbye,
+}
+
+/// What the other side said before it closed, without having been asked.
+type Goodbye = Arc<OnceLock<Failure>>;
+
+#[derive(Debug)]
+struct Request {
+    bytes: Vec<u8>,
+    /// How many replies it gets; the last is the answer.
+    replies: usize,
+    answer: oneshot::Sender<Result<Value, Failure>>,
+}
+
+impl Connection {
+    /// Takes a stream into use.
+    pub(super) fn start(stream: Stream) -> Self {
+        let (requests, waiting) = mpsc::channel(MAX_WAITING);
+        let goodbye = Goodbye::default();
+        let far_end = FarEnd {
+            stream,
+            requests: waiting,
+            parser: Parser::default(),
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            unread: BytesMut::new(),
+            unwritten: BytesMut::new(),
+            queued: 0,
+            written: 0,
+            in_flight: VecDeque::new(),
+            goodbye: goodbye.clone(),
+        };
+        tokio::spawn(far_end.run());
+        Self { requests, goodbye }
+    }
+
+    /// Sends `bytes`, one or more commands, and waits for the last of their `replies`.
+    pub(super) async fn send(&self, bytes: Vec<u8>, replies: usize) -> Result<Value, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request { bytes, replies, answer };
+        let answer = match self.requests.send(request).await {
+            // The far end answers whatever it took; without it the program is ending.
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(cut())),
+            Err(_) => Err(Failure::Unsent),
+        };
+        match answer {
+            Err(Failure::Unsent) => Err(self.goodbye.get().cloned().unwrap_or(Failure::Unsent)),
+            answer => answer,
+        }
+    }
+
+    /// Whether it has ended: known at once, whoever ended it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Waits for the end.
+    pub(super) async fn ended(&self) {
+        self.requests.closed().await;
+    }
+}
+
+fn cut() -> Failure {
+    let text = "the connection to the store was cut while it was asked: it may have done it, or not";
+    Failure::Away(OutageReason::Cut, text.to_owned())
+}
+
+/// How a connection ended.
+enum End {
+    /// The other side closed it, or it broke.
+    Closed,
+    NotRedis(NotRedis),
+    /// Nobody holds it any more.
+    Unused,
+}
+
+impl From<&NotRedis> for Failure {
+    fn from(NotRedis(what): &NotRedis) -> Self {
+        Self::Away(OutageReason::NotRedis, format!("the store is no Redis: {what}"))
+    }
+}
+
+/// A command on its way.
+struct InFlight {
+    /// How many bytes were queued before it.
+    from: u64,
+    replies: usize,
+    answer: oneshot::Sender<Result<Value, Failure>>,
+}
+
+struct FarEnd {
+    stream: Stream,
+    requests: mpsc::Receiver<Request>,
+    parser: Parser,
+    scratch: Box<[u8]>,
+    unread: BytesMut,
+    unwritten: BytesMut,
+    /// Bytes taken from requests so far, and those of them given to the system.
+    queued: u64,
+    written: u64,
+    in_flight: VecDeque<InFlight>,
+    goodbye: Goodbye,
+}
+
+impl FarEnd {
+    async fn run(mut self) {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        if let End::NotRedis(not_redis) = &end {
+            self.says_goodbye(not_redis.into());
+        }
+        // First this: who is told that nothing was sent must not come back here.
+        self.requests.close();
+        for flight in self.in_flight.drain(..) {
+            let failure = match &end {
+                End::NotRedis(not_redis) => not_redis.into(),
+                _ if flight.from < self.written => cut(),
+                _ => Failure::Unsent,
+            };
+            // The caller may have given up.
+            let _ = flight.answer.send(Err(failure));
+        }
+        while let Ok(request) = self.requests.try_recv() {
+            let _ = request.answer.send(Err(Failure::Unsent));
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            // Reading comes first: there the end shows, before more is written.
+            if let Poll::Ready(end) = self.poll_read(cx) {
+                return Poll::Ready(end);
+            }
+            if let Poll::Ready(end) = self.poll_gather(cx) {
+                return Poll::Ready(end);
+            }
+            if self.unwritten.is_empty() {
+                return match self.stream.poll_flush(cx) {
+                    Poll::Ready(Err(_)) => Poll::Ready(End::Closed),
+                    _ => Poll::Pending,
+                };
+            }
+            // With nothing on its way the end may have come unnoticed: the runtime hears
+            // of it when it asks the system the next time, which may be after this.
+            let is_idle = self.in_flight.front().is_none_or(|first| first.from >= self.written);
+            if is_idle && !ready!(self.poll_look()) {
+                return Poll::Ready(End::Closed);
+            }
+            match ready!(self.stream.poll_write(cx, &self.unwritten)) {
+                Ok(count) if count > 0 => {
+                    self.unwritten.advance(count);
+                    self.written += count as u64;
+                }
+                _ => return Poll::Ready(End::Closed),
+            }
+        }
+    }
+
+    /// Reads all there is and hands it out. Ready at the end only.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            let mut buffer = ReadBuf::new(&mut self.scratch);
+            match ready!(self.stream.poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => self.unread.extend_from_slice(buffer.filled()),
+                _ => return Poll::Ready(End::Closed),
+            }
+            loop {
+                let reply = match self.parser.next(&mut self.unread) {
+                    Ok(Some(reply)) => reply,
+                    Ok(None) => break,
+                    Err(not_redis) => return Poll::Ready(End::NotRedis(not_redis)),
+                };
+                let Some(first) = self.in_flight.front_mut() else {
+                    // It speaks without being asked: to say why it closes.
+                    if let Err(text) = reply {
+                        self.says_goodbye(Failure::Server(text));
+                    }
+                    return Poll::Ready(End::Closed);
+                };
+                first.replies -= 1;
+                if first.replies == 0
+                    && let Some(flight) = self.in_flight.pop_front()
+                {
+                    // The caller may have given up.
+                    let _ = flight.answer.send(reply.map_err(Failure::Server));
+                }
+            }
+        }
+    }
+
+    fn says_goodbye(&self, why: Failure) {
+        // There is only one.
+        let _ = self.goodbye.set(why);
+    }
+
+    /// Takes what waits to be written. Ready when nobody can come any more.
+    fn poll_gather(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        while self.unwritten.len() < MAX_GATHERED_BYTES {
+            let Some(request) = ready!(self.requests.poll_recv(cx)) else { return Poll::Ready(End::Unused) };
+            // Its caller has been answered: carrying it out now would only do harm.
+            if request.answer.is_closed() {
+                continue;
+            }
+            let Request { bytes, replies, answer } = request;
+            self.in_flight.push_back(InFlight { from: self.queued, replies, answer });
+            self.queued += bytes.len() as u64;
+            self.unwritten.extend_from_slice(&bytes);
+        }
+        Poll::Pending
+    }
+
+    /// Asks the system whether an idle connection is still open.
+    fn poll_look(&self) -> Poll<bool> {
+        match self.stream.peek() {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Poll::Ready(true),
+            // Something came that has not been read: a goodbye, most likely. Reading was
+            // tried before this, so the runtime will wake us for it.
+            Ok(1..) => Poll::Pending,
+            _ => Poll::Ready(false),
+        }
+    }
+}

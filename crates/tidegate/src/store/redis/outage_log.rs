@@ -1,0 +1,218 @@
+//! Says when a server goes away and when it is back, for people who read the log.
+//!
+//! At once, and then at growing intervals for as long as it lasts: which server, since
+//! when, why, and what callers are answered meanwhile. One line per server, however many
+//! partitions it has. Also when a limit begins and ends to refuse after a loss.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use super::breaker::{Breaker, Outage};
+use crate::clock::{self, Timestamp};
+use crate::outage::OutageReason;
+
+/// What goes away together is told of together, and who opens a store has told by then
+/// what its parts answer.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// From one line to the next about the same outage: doubles from this to that.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Names per policy that a line has room for.
+const MAX_NAMES: usize = 8;
+
+/// What a part answers while the store is away, or after it lost writes.
+#[derive(Debug, Clone)]
+pub(crate) struct PartPolicy {
+    /// What it is called: `limit api`.
+    pub(crate) name: String,
+    /// What is answered, in a word.
+    pub(crate) outage: &'static str,
+    /// For how long it refuses everything after a loss.
+    pub(crate) hold: Option<Duration>,
+}
+
+impl Outage {
+    pub(super) fn reason(&self) -> OutageReason {
+        // What has none is something that only a setting can mend.
+        self.error.reason().unwrap_or(OutageReason::Config)
+    }
+}
+
+pub(super) struct OutageLog {
+    shared: Arc<Shared>,
+    breakers: Vec<Arc<Breaker>>,
+    /// By server, what was said.
+    told: BTreeMap<String, Told>,
+    /// By part, until when it refuses.
+    held: BTreeMap<String, Instant>,
+}
+
+struct Told {
+    since: Timestamp,
+    started: Instant,
+    /// Calls refused on partitions that are back.
+    refused: u64,
+    next: Instant,
+    pause: Duration,
+}
+
+/// The partitions of one server that are away.
+struct Group {
+    partitions: u32,
+    first: Outage,
+    refused: u64,
+}
+
+impl OutageLog {
+    pub(super) fn new(shared: Arc<Shared>, breakers: Vec<Arc<Breaker>>) -> Self {
+        Self { shared, breakers, told: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
+    pub(super) async fn run(mut self) {
+        let changed = self.shared.changed.clone();
+        let mut due: Option<Instant> = None;
+        loop {
+            let wait = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = changed.notified() => tokio::time::sleep(SETTLE).await,
+                () = wait => {}
+            }
+            let now = clock::monotonic();
+            self.tell_of_outages(now);
+            self.tell_of_holds(now);
+            due = self.told.values().map(|told| told.next).chain(self.held.values().copied()).min();
+        }
+    }
+
+    fn tell_of_outages(&mut self, now: Instant) {
+        let away = self.away();
+        for (server, group) in &away {
+            self.tell_away(server, group, now);
+        }
+        for over in self.breakers.iter().filter_map(|breaker| breaker.take_over()) {
+            let Outage { server, since, started, .. } = over.outage;
+            let new = || Told { since, started, refused: 0, next: now, pause: FIRST_PAUSE };
+            self.told.entry(server).or_insert_with(new).refused += over.refused;
+        }
+        self.told.retain(|server, told| {
+            let is_away = away.contains_key(server);
+            if !is_away {
+                let after = whole(now.saturating_duration_since(told.started));
+                tracing::warn!(
+                    server,
+                    since = %told.since,
+                    ?after,
+                    answered_without_it = told.refused,
+                    "the store is back"
+                );
+            }
+            is_away
+        });
+    }
+
+    fn away(&self) -> BTreeMap<String, Group> {
+        let mut away = BTreeMap::<String, Group>::new();
+        for breaker in &self.breakers {
+            let Some(outage) = breaker.outage() else { continue };
+            let refused = breaker.refused();
+            match away.get_mut(&outage.server) {
+                None => {
+                    let group = Group { partitions: 1, refused, first: outage };
+                    away.insert(group.first.server.clone(), group);
+                }
+                Some(group) => {
+                    group.partitions += 1;
+                    group.refused += refused;
+                    if outage.started < group.first.started {
+                        group.first = outage;
+                    }
+                }
+            }
+        }
+        away
+    }
+
+    fn tell_away(&mut self, server: &str, group: &Group, now: Instant) {
+        let Outage { since, started, error, .. } = &group.first;
+        let (reason, partitions) = (group.first.reason(), group.partitions);
+        let meanwhile = self.meanwhile();
+        let Some(told) = self.told.get_mut(server) else {
+            tracing::warn!(server, %since, %reason, %error, partitions, meanwhile, "the store is away");
+            let (since, started) = (*since, *started);
+            let told = Told { since, started, refused: 0, next: now + FIRST_PAUSE, pause: FIRST_PAUSE };
+            self.told.insert(server.to_owned(), told);
+            return;
+        };
+        if now < told.next {
+            return;
+        }
+        let after = whole(now.saturating_duration_since(*started));
+        let answered_without_it = told.refused + group.refused;
+        tracing::warn!(
+            server, %since, ?after, %reason, %error, partitions, answered_without_it, meanwhile,
+            "the store is still away"
+        );
+        told.pause = (told.pause * 2).min(LONGEST_PAUSE);
+        told.next = now + told.pause;
+    }
+
+    /// What callers are answered meanwhile: `open: limit api; closed: limit login`.
+    fn meanwhile(&self) -> String {
+        let policies = self.shared.policies.lock();
+        let mut by_answer = BTreeMap::<&str, Vec<&str>>::new();
+        for policy in &*policies {
+            by_answer.entry(policy.outage).or_default().push(&policy.name);
+        }
+        let shown = by_answer.into_iter().map(|(answer, names)| {
+            let more = names.len().saturating_sub(MAX_NAMES);
+            let names = names[..names.len() - more].join(", ");
+            match more {
+                0 => format!("{answer}: {names}"),
+                _ => format!("{answer}: {names} and {more} more"),
+            }
+        });
+        let shown: Vec<_> = shown.collect();
+        if shown.is_empty() { "calls fail".to_owned() } else { shown.join("; ") }
+    }
+
+    fn tell_of_holds(&mut self, now: Instant) {
+        let losses: Vec<_> = self.shared.markers.iter().filter_map(|marker| marker.lock().lost_at).collect();
+        for policy in &*self.shared.policies.lock() {
+            let (part, Some(hold)) = (&policy.name, policy.hold) else { continue };
+            let ends = losses.iter().map(|lost_at| *lost_at + hold).filter(|end| *end > now);
+            let partitions = ends.clone().count();
+            match ends.max() {
+                Some(end) => {
+                    if self.held.insert(part.clone(), end).is_none() {
+                        let lasting = whole(end.saturating_duration_since(now));
+                        tracing::warn!(
+                            part,
+                            partitions,
+                            ?lasting,
+                            "refuses everything, since the store lost writes"
+                        );
+                    }
+                }
+                None => {
+                    if self.held.remove(part).is_some() {
+                        tracing::warn!(part, "decides again: the hold after a loss is over");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whole milliseconds, to be read.
+fn whole(duration: Duration) -> Duration {
+    Duration::from_millis(duration.as_millis() as u64)
+}

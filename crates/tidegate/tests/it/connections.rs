@@ -1,0 +1,281 @@
+//! Connections that end: the server closes idle ones, and so do proxies. A call whose
+//! bytes were never sent is decided by the store all the same; one whose bytes may have
+//! been is never sent again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::limit::{Decision, Limit, LimitOptions, Source};
+use tidegate::store::StoreOptions;
+use tidegate::testkit::limit::sliding;
+use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer, TlsServer};
+use tidegate::{Cost, Key, Outage, Tidegate};
+
+use crate::outage::until;
+
+/// Time enough to connect anew on a busy machine.
+fn patient() -> StoreOptions {
+    let mut options = StoreOptions::default();
+    options.deadline = Duration::from_secs(10);
+    options
+}
+
+async fn limit_on(url: &str, options: StoreOptions) -> (Tidegate, Limit) {
+    let gate = Tidegate::open_with(url, options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.outage = Outage::Open;
+    let limit = gate.limit("api", sliding(1_000_000, 60, 600), options).unwrap();
+    (gate, limit)
+}
+
+async fn take(limit: &Limit, key: &str) -> Decision {
+    limit.take(Key::new(key).unwrap(), Cost::ONE).await.unwrap()
+}
+
+async fn used(limit: &Limit, key: &str) -> u64 {
+    let peek = limit.peek(Key::new(key).unwrap()).await.unwrap();
+    assert_eq!(peek.source(), Source::Store);
+    peek.quota().capacity - peek.quota().remaining
+}
+
+/// Closes all connections but this one.
+fn kill_others(connection: &mut redis::Connection) {
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").exec(connection).unwrap();
+}
+
+/// Connections beside the one that asks.
+fn others(connection: &mut redis::Connection) -> usize {
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(connection).unwrap();
+    list.lines().count() - 1
+}
+
+/// How often the server was asked for any of `commands`.
+fn commands(connection: &mut redis::Connection, commands: &[&str]) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(connection).unwrap();
+    let calls = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let name = name.split('|').next()?;
+        commands.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    };
+    info.lines().filter_map(calls).sum()
+}
+
+/// Failed calls by reason, as the metrics have them.
+fn failed(gate: &Tidegate, reason: &str) -> u64 {
+    let line = format!("tidegate_store_failed_calls_total{{reason=\"{reason}\"}} ");
+    gate.metrics().lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
+}
+
+/// `redis-server --timeout 1`, a hundred takes, each after the server has closed the
+/// connection of the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn takes_after_the_server_closed_the_idle_connection_are_decided_by_the_store() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("timeout").arg(1).exec(&mut connection).unwrap();
+    let mut limits = Vec::new();
+    let mut options = patient();
+    // Else there is always one that has just asked.
+    options.check_interval = Duration::from_secs(600);
+    for _ in 0..34 {
+        limits.push(limit_on(&server.url(), options.clone()).await);
+    }
+    let asked = ["eval", "evalsha", "ping", "info"];
+    let before = commands(&mut connection, &asked);
+    let mut takes = 0;
+    for _ in 0..3 {
+        until("the server has closed all of them", async || (others(&mut connection) == 0).then_some(()))
+            .await;
+        for (_, limit) in &limits {
+            assert_eq!(take(limit, "k").await.source(), Source::Store, "take {takes}");
+            takes += 1;
+        }
+    }
+    // A take; and, for it and for the connection that replaces its own, the server's name
+    // and the marker.
+    let asked = commands(&mut connection, &asked) - before;
+    assert!(asked <= 5 * takes + 2, "{takes} takes, and not by asking all the time: {asked} commands");
+    assert_eq!(used(&limits[0].1, "k").await, takes);
+}
+
+#[tokio::test]
+async fn a_killed_connection_is_replaced_before_the_next_call() {
+    let server = RedisServer::start();
+    let (gate, limit) = limit_on(&server.url(), patient()).await;
+    let mut connection = server.connection();
+    for i in 0..100 {
+        kill_others(&mut connection);
+        assert_eq!(take(&limit, "k").await.source(), Source::Store, "take {i}");
+    }
+    assert_eq!(used(&limit, "k").await, 100);
+    assert!(!gate.metrics().contains("source=\"policy\"} 1"), "{}", gate.metrics());
+}
+
+#[tokio::test]
+async fn a_killed_tls_connection_is_replaced_before_the_next_call() {
+    let server = TlsServer::start();
+    let mut options = patient();
+    options.tls_ca = Some(server.ca_pem().to_vec());
+    let (_gate, limit) = limit_on(&server.url(), options).await;
+    let mut connection = server.connection();
+    for i in 0..100 {
+        kill_others(&mut connection);
+        assert_eq!(take(&limit, "k").await.source(), Source::Store, "take {i}");
+    }
+    assert_eq!(used(&limit, "k").await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_to_a_cluster_are_replaced_before_the_next_call() {
+    let cluster = RedisCluster::start();
+    let (_gate, limit) = limit_on(&cluster.url(), patient()).await;
+    let mut connections: Vec<_> = cluster.nodes().iter().map(RedisServer::connection).collect();
+    for i in 0..100 {
+        connections.iter_mut().for_each(kill_others);
+        let decision = take(&limit, &format!("user_{}", i % 7)).await;
+        assert_eq!(decision.source(), Source::Store, "take {i}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_closes_idle_connections_goes_unnoticed() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let (_gate, limit) = limit_on(&proxy.url(), patient()).await;
+    let mut connection = server.connection();
+    for i in 0..100 {
+        let before: u64 = connections_received(&mut connection);
+        proxy.close_connections();
+        until("it is mended, without a call", async || {
+            tokio::task::yield_now().await;
+            (connections_received(&mut connection) > before).then_some(())
+        })
+        .await;
+        assert_eq!(take(&limit, "k").await.source(), Source::Store, "take {i}");
+    }
+}
+
+fn connections_received(connection: &mut redis::Connection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query(connection).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.unwrap().parse().unwrap()
+}
+
+/// The connection is gone and the server hangs: nothing of the call was sent, so it
+/// waits for the new connection, and is decided by the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_not_sent_waits_for_the_new_connection() {
+    let server = RedisServer::start();
+    let mut options = patient();
+    options.connect_timeout = Duration::from_secs(10);
+    let (_gate, limit) = limit_on(&server.url(), options).await;
+    for i in 0..5 {
+        kill_others(&mut server.connection());
+        server.freeze();
+        let call = tokio::spawn({
+            let limit = limit.clone();
+            async move { take(&limit, "k").await }
+        });
+        // Whoever answers by policy does so at once.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!call.is_finished());
+        server.thaw();
+        assert_eq!(call.await.unwrap().source(), Source::Store, "round {i}");
+    }
+}
+
+/// Bytes given to the kernel may have arrived: such a call answers by policy and is
+/// never sent again, though there is time enough.
+#[tokio::test]
+async fn a_call_that_was_cut_answers_by_policy_and_is_not_sent_again() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let (gate, limit) = limit_on(&proxy.url(), patient()).await;
+    assert_eq!(take(&limit, "k").await.source(), Source::Store);
+    proxy.set(Fault::Freeze);
+    let call = tokio::spawn({
+        let limit = limit.clone();
+        async move { take(&limit, "k").await }
+    });
+    let seen = |proxy: &FaultProxy| proxy.held_back() > 0;
+    until("the proxy has its bytes", async || {
+        tokio::task::yield_now().await;
+        seen(&proxy).then_some(())
+    })
+    .await;
+    // The calls that come now wait for the next connection.
+    proxy.close_connections();
+    proxy.set(Fault::None);
+    let cut = call.await.unwrap();
+    assert_eq!((cut.is_admitted(), cut.source()), (true, Source::Policy));
+    assert_eq!(failed(&gate, "cut"), 1);
+    assert_eq!(take(&limit, "k").await.source(), Source::Store, "no breaker is open");
+    assert_eq!(used(&limit, "k").await, 2, "it was not sent again");
+}
+
+/// Connections killed under load: what the store charged is what it said it charged,
+/// and at most once what it could not say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_under_way_when_the_connection_is_killed_are_never_charged_twice() {
+    let server = RedisServer::start();
+    let (gate, limit) = limit_on(&server.url(), patient()).await;
+    let decided = Arc::<AtomicU64>::default();
+    let takers: Vec<_> = (0..16)
+        .map(|_| {
+            let (limit, decided) = (limit.clone(), decided.clone());
+            tokio::spawn(async move {
+                let (mut by_store, mut by_policy) = (0, 0);
+                for _ in 0..400 {
+                    match take(&limit, "k").await.source() {
+                        Source::Store => by_store += 1,
+                        _ => by_policy += 1,
+                    }
+                    decided.fetch_add(1, Ordering::Relaxed);
+                }
+                (by_store, by_policy)
+            })
+        })
+        .collect();
+    let mut connection = server.connection();
+    let mut kills = 0;
+    while !takers.iter().all(|taker| taker.is_finished()) {
+        // The next one comes when this has been got over.
+        if decided.load(Ordering::Relaxed) >= kills * 50 {
+            kill_others(&mut connection);
+            kills += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(kills > 100, "{kills}");
+    let (mut by_store, mut by_policy) = (0, 0);
+    for taker in takers {
+        let (store, policy) = taker.await.unwrap();
+        by_store += store;
+        by_policy += policy;
+    }
+    let charged = used(&limit, "k").await;
+    assert!(
+        (by_store..=by_store + by_policy).contains(&charged),
+        "{charged} charged, {by_store} decided by the store and {by_policy} by policy"
+    );
+    assert_eq!(failed(&gate, "cut"), by_policy, "{}", gate.metrics());
+    assert!(by_store > 0, "the connection is made anew in between");
+}
+
+/// A server that has as many clients as it may says so and closes, asked or not.
+#[tokio::test]
+async fn a_server_with_too_many_clients_is_away_for_that_reason() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).exec(&mut connection).unwrap();
+    let (gate, limit) = limit_on(&server.url(), patient()).await;
+    assert_eq!(take(&limit, "k").await.source(), Source::Policy);
+    let status = gate.store().status();
+    assert_eq!(status.away[0].reason, tidegate::OutageReason::TooManyClients, "{status:?}");
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(100).exec(&mut connection).unwrap();
+    until("it is let in", async || (take(&limit, "k").await.source() == Source::Store).then_some(())).await;
+}
