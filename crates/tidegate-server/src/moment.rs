@@ -58,6 +58,16 @@ fn offset_ms(text: &str) -> Option<i64> {
     Some(sign * (number(hours, 23)? * 60 + number(minutes, 59)?) * 60_000)
 }
 
+/// What to say of a moment that is one of our days in seconds, and 1970 in milliseconds.
+pub(crate) fn seconds_hint(at: Timestamp) -> Option<String> {
+    let ms = at.as_millis();
+    // From 2001 on, and before any that a program of today writes in milliseconds.
+    (1_000_000_000..100_000_000_000).contains(&ms).then(|| {
+        let meant = shown(Timestamp::from_millis(ms * 1000));
+        format!("{ms} looks like {meant} in seconds: milliseconds since 1970 are expected")
+    })
+}
+
 /// A moment for people.
 pub(crate) fn shown(at: Timestamp) -> String {
     let at = UNIX_EPOCH.checked_add(std::time::Duration::from_millis(at.as_millis()));

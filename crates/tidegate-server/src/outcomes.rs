@@ -14,7 +14,10 @@ pub(crate) struct Outcomes {
     rejected: u64,
     duplicate: u64,
     too_late: u64,
-    pub(crate) dropped: u64,
+    dropped: u64,
+    /// An older server does not tell.
+    #[serde(default)]
+    unknown: u64,
 }
 
 impl Outcomes {
@@ -26,10 +29,16 @@ impl Outcomes {
             Recorded::Rejected => &mut self.rejected,
             Recorded::Duplicate => &mut self.duplicate,
             Recorded::TooLate => &mut self.too_late,
-            // Whatever else there will be is not kept either.
-            _ => &mut self.dropped,
+            Recorded::Dropped => &mut self.dropped,
+            // Whatever else there will be.
+            _ => &mut self.unknown,
         };
         *count += 1;
+    }
+
+    /// Those that the store did not take, or may not have.
+    pub(crate) fn lost(&self) -> u64 {
+        self.dropped + self.unknown
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -40,6 +49,7 @@ impl Outcomes {
         self.duplicate += other.duplicate;
         self.too_late += other.too_late;
         self.dropped += other.dropped;
+        self.unknown += other.unknown;
     }
 }
 
@@ -53,6 +63,7 @@ impl fmt::Display for Outcomes {
             (self.duplicate, "duplicate"),
             (self.too_late, "too late"),
             (self.dropped, "dropped"),
+            (self.unknown, "unknown"),
         ];
         let said: Vec<_> = all
             .iter()

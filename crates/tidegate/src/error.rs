@@ -33,6 +33,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
+    is_in_doubt: bool,
     reason: Option<OutageReason>,
     message: Cow<'static, str>,
 }
@@ -42,7 +43,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, reason: None, message: message.into() }
+        Self { kind, reason: None, is_in_doubt: false, message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
@@ -61,6 +62,16 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
+    /// The same of a call that the store was sent, or may have been.
+    pub(crate) fn in_doubt(self) -> Self {
+        Self { is_in_doubt: true, ..self }
+    }
+
+    /// The same of a call that was not made because of it.
+    pub(crate) fn undone(self) -> Self {
+        Self { is_in_doubt: false, ..self }
+    }
+
     /// The store is away.
     pub(crate) fn away(reason: OutageReason, message: impl Into<Cow<'static, str>>) -> Self {
         Self::unavailable(message).because(reason)
@@ -74,8 +85,8 @@ impl Error {
     pub(crate) fn into_unavailable(self) -> Self {
         let reason = self.reason.or(Some(OutageReason::Config));
         match self.kind {
-            ErrorKind::Unavailable => self,
-            _ => Self { kind: ErrorKind::Unavailable, reason, ..self },
+            ErrorKind::Unavailable => self.undone(),
+            _ => Self { kind: ErrorKind::Unavailable, reason, is_in_doubt: false, ..self },
         }
     }
 
@@ -101,6 +112,12 @@ impl Error {
     /// a call that timed out can have been carried out.
     pub fn is_transient(&self) -> bool {
         self.kind == ErrorKind::Unavailable
+    }
+
+    /// Whether the call may have taken effect: the store was sent it, or may have been, and
+    /// has not answered. Otherwise it did nothing.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
     }
 }
 

@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::hot::EventKind;
 use crate::limit::{LeaseCounts, Limit};
 use crate::outage::OutageReason;
 
@@ -109,6 +110,8 @@ struct HotFamilies {
     tracked: Spaced<Gauge>,
     activities: Spaced<Gauge>,
     dropped: Spaced<Counter>,
+    unknown: Spaced<Counter>,
+    events: Family<[(&'static str, String); 2], Counter>,
 }
 
 impl HotFamilies {
@@ -129,6 +132,12 @@ impl HotFamilies {
             "Edits lost while the store was away",
             self.dropped.clone(),
         );
+        registry.register(
+            "tidegate_hot_unknown_edits",
+            "Edits that the store was sent and did not answer in time",
+            self.unknown.clone(),
+        );
+        registry.register("tidegate_hot_events", "What happened to pages, by kind", self.events.clone());
     }
 }
 
@@ -143,6 +152,9 @@ pub(crate) struct HotMetrics {
     pub(crate) tracked: Gauge,
     pub(crate) activities: Gauge,
     pub(crate) dropped: Counter,
+    pub(crate) unknown: Counter,
+    /// In the order of `EventKind::OF_PAGES`.
+    pub(crate) events: [Counter; EventKind::OF_PAGES.len()],
 }
 
 #[derive(Debug, Clone)]
@@ -410,6 +422,11 @@ impl Metrics {
             tracked: self.hot.tracked.get_or_create(&label).clone(),
             activities: self.hot.activities.get_or_create(&label).clone(),
             dropped: self.hot.dropped.get_or_create(&label).clone(),
+            unknown: self.hot.unknown.get_or_create(&label).clone(),
+            events: EventKind::OF_PAGES.map(|kind| {
+                let labels = [("space", space.to_owned()), ("kind", kind.as_str().to_owned())];
+                self.hot.events.get_or_create(&labels).clone()
+            }),
         }
     }
 

@@ -11,7 +11,7 @@ use tower_service::Service as _;
 use super::args::Target;
 use super::client::{Begun, Server};
 use super::request::Asked;
-use crate::http::{App, router};
+use crate::http::{App, Reason, router};
 use crate::settings::{Settings, Sources, group_of};
 
 /// One of the two, for as many questions as there are.
@@ -90,6 +90,9 @@ impl Asking {
             Self::Server(server) => server.send(asked).await,
             Self::Store(app) => {
                 let response = answer(app, asked).await?;
+                if let Some(Reason(reason)) = response.extensions().get() {
+                    return Err(format!("the store cannot be used: {reason}"));
+                }
                 let status = response.status();
                 let collected = response.into_body().collect().await.map_err(|error| error.to_string())?;
                 Ok((status, collected.to_bytes()))

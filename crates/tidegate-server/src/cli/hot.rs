@@ -31,8 +31,13 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
             HotCommand::Stats { page, of } => {
                 one(&of.target, Some(&of.space), Asked::get(page_of(of, page)), hot_told::stats).await
             }
-            HotCommand::List { limit, of } => {
-                let asked = Asked::get(format!("{}?limit={limit}", path_of(of)));
+            HotCommand::Rm { page, of } => {
+                let asked = Asked::new(Method::DELETE, page_of(of, page), None);
+                one(&of.target, Some(&of.space), asked, hot_told::removed).await
+            }
+            HotCommand::List { limit, after, of } => {
+                let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
+                let asked = Asked::get(format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default()));
                 one(&of.target, Some(&of.space), asked, hot_told::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {

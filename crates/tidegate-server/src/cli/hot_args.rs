@@ -16,7 +16,7 @@ pub(super) enum HotCommand {
         /// Which edit it is: sent twice it counts once
         #[arg(long)]
         id: String,
-        /// Who made it
+        /// Who made it; without one it counts for no editor
         #[arg(long, default_value = "")]
         editor: String,
         /// By how many bytes the page grew
@@ -36,12 +36,23 @@ pub(super) enum HotCommand {
         #[command(flatten)]
         of: Space,
     },
+    /// Forget a page, hot or not
+    #[command(after_help = RM_EXAMPLES)]
+    Rm {
+        /// The page
+        page: String,
+        #[command(flatten)]
+        of: Space,
+    },
     /// See the hottest pages
     #[command(after_help = LIST_EXAMPLES)]
     List {
         /// How many at most, up to 1000
         #[arg(long, default_value_t = 20)]
         limit: u32,
+        /// Behind which place, as the list before has told
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
         #[command(flatten)]
         of: Space,
     },
@@ -59,7 +70,7 @@ pub(super) enum HotCommand {
         #[command(flatten)]
         of: Space,
     },
-    /// Follow what happens: promoted, replaced, trending, spiking, cooled
+    /// Follow what happens: promoted, replaced, trending and spiking and their ends, cooled, removed
     #[command(after_help = WATCH_EXAMPLES)]
     Watch {
         /// From this event on, by its cursor; 0-0 is the oldest that is kept
@@ -150,6 +161,9 @@ pub(super) struct ReplayArgs {
     /// The server to send to, with --rate [default: http://127.0.0.1:8080]
     #[arg(long, value_name = "URL", requires = "rate", conflicts_with = "store")]
     pub(super) server: Option<String>,
+    /// How far a row's time may be from those around it, by the file's clock; further off it is skipped
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = humantime::parse_duration, conflicts_with = "rate")]
+    pub(super) max_gap: std::time::Duration,
     /// How many of the hottest to show, up to 1000
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(super) top: u32,
@@ -161,7 +175,7 @@ pub(super) struct ReplayArgs {
 }
 
 const RECORD_EXAMPLES: &str = "\
-Exit codes: 0 recorded, 1 rejected, too late or dropped, 2 wrong usage or no answer.
+Exit codes: 0 recorded, 1 rejected, too late, dropped or unknown, 2 wrong usage or no answer.
 
 Example:
   tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change -12";
@@ -171,6 +185,12 @@ Exit codes: 0 it is hot, 1 it is not, 2 wrong usage or no answer.
 
 Example:
   tidegate hot stats 'en:Tide gate' --json";
+
+const RM_EXAMPLES: &str = "\
+Exit codes: 0 it is forgotten, 1 nothing was known of it, 2 wrong usage or no answer.
+
+Example:
+  tidegate hot rm 'en:Tide gate'";
 
 const LIST_EXAMPLES: &str = "\
 Example:

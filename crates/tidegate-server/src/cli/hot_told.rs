@@ -33,9 +33,21 @@ pub(super) fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, String> {
     serde_json::from_slice(answer).map_err(|error| format!("an answer that is none of ours: {error}"))
 }
 
-/// Somebody else's text must not move the cursor of a terminal.
+/// Somebody else's text must not move the cursor of a terminal, nor turn the direction of
+/// what is written: such characters are escaped, and can still be told apart.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 pub(super) fn moment(ms: u64) -> String {
@@ -55,6 +67,7 @@ pub(super) fn edited(answer: &[u8]) -> Result<Said, String> {
     struct Edited {
         outcome: String,
         replaced: Option<String>,
+        hint: Option<String>,
     }
     let told: Edited = read(answer)?;
     let said = match told.outcome.as_str() {
@@ -65,11 +78,13 @@ pub(super) fn edited(answer: &[u8]) -> Result<Said, String> {
         "duplicate" => "duplicate: it has been recorded before",
         "too_late" => "too late: it is older than all that counts",
         "dropped" => "dropped: the store is away",
+        "unknown" => "unknown: the store did not answer; sent again it counts once",
         other => other,
     };
     let replaced = told.replaced.map(|page| format!(", in the place of {}", printable(&page)));
-    let is_no = matches!(told.outcome.as_str(), "rejected" | "too_late" | "dropped");
-    Ok(Said { text: format!("{said}{}", replaced.unwrap_or_default()), is_no })
+    let hint = told.hint.map(|hint| format!("\nhint: {hint}"));
+    let is_no = matches!(told.outcome.as_str(), "rejected" | "too_late" | "dropped" | "unknown");
+    Ok(Said { text: format!("{said}{}{}", replaced.unwrap_or_default(), hint.unwrap_or_default()), is_no })
 }
 
 /// What is known of a page.
@@ -111,6 +126,21 @@ pub(super) fn stats(answer: &[u8]) -> Result<Said, String> {
     )))
 }
 
+pub(super) fn removed(answer: &[u8]) -> Result<Said, String> {
+    #[derive(Deserialize)]
+    struct Removed {
+        page: String,
+        was: String,
+    }
+    let told: Removed = read(answer)?;
+    let page = printable(&told.page);
+    Ok(match told.was.as_str() {
+        "hot" => Said::yes(format!("{page}: forgotten; it was hot")),
+        "remembered" => Said::yes(format!("{page}: forgotten; it was not hot")),
+        _ => Said { text: format!("{page}: nothing was known of it"), is_no: true },
+    })
+}
+
 /// The hottest pages.
 #[derive(Deserialize)]
 pub(super) struct Hottest {
@@ -118,6 +148,7 @@ pub(super) struct Hottest {
     pub(super) count: u64,
     pub(super) window_ms: u64,
     pub(super) pages: Vec<Ranked>,
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -131,7 +162,11 @@ pub(super) struct Ranked {
 pub(super) fn hottest(answer: &[u8]) -> Result<Said, String> {
     let told: Hottest = read(answer)?;
     let rows = told.pages.iter().map(|it| (it.page.as_str(), it.edits, it.last_seen_ms));
-    Ok(Said::yes(ranking(told.count, told.window_ms, rows)))
+    let mut text = ranking(told.count, told.window_ms, rows);
+    if let Some(next) = told.next {
+        text += &format!("\nmore: --after '{}'", printable(&next));
+    }
+    Ok(Said::yes(text))
 }
 
 /// Pages with their edits and the latest of them.

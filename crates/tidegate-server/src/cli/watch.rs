@@ -88,5 +88,5 @@ async fn follow(
 
 fn told(data: &str) -> Result<String, String> {
     let Happened { kind, page, edits, at_ms } = read(data.as_bytes())?;
-    Ok(format!("{}  {kind:<8}  {edits:>5}  {}", moment(at_ms), printable(&page)))
+    Ok(format!("{}  {kind:<14}  {edits:>5}  {}", moment(at_ms), printable(&page)))
 }

@@ -28,6 +28,7 @@ pub(crate) enum Operation {
     HotStats,
     HotWindow,
     HotCleanup,
+    HotRemove,
     SessionActivate,
     SessionGet,
     SessionList,
@@ -44,7 +45,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 27] = [
         "take",
         "take_all",
         "peek",
@@ -59,6 +60,7 @@ impl Operation {
         "hot_stats",
         "hot_window",
         "hot_cleanup",
+        "hot_remove",
         "session_activate",
         "session_get",
         "session_list",

@@ -15,6 +15,7 @@
 //! | `POST /v1/hot/{space}/edits` | one edit as JSON, or one per line as NDJSON |
 //! | `GET /v1/hot/{space}?limit=20` | the hottest pages |
 //! | `GET /v1/hot/{space}/pages/{page}` | what is known of a page |
+//! | `DELETE /v1/hot/{space}/pages/{page}` | forgets it |
 //! | `GET …/pages/{page}/window?from=&to=` | the edits in its window |
 //! | `GET /v1/hot/{space}/events` | what happens, as server-sent events |
 //! | `POST /v1/hot/{space}/cleanup` | drops what is over |
@@ -72,7 +73,7 @@ use tokio::sync::watch;
 pub(crate) use self::body::is_type_allowed;
 pub(crate) use self::hot::is_bulk;
 pub(crate) use self::metrics::HttpMetrics;
-pub(crate) use self::problem::Problem;
+pub(crate) use self::problem::{Problem, Reason};
 pub(crate) use self::reply::Served;
 use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;

@@ -29,6 +29,7 @@ GET    /v1/limits/{limit}
 POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
 GET    /v1/hot/{space}?limit=20
 GET    /v1/hot/{space}/pages/{page}
+DELETE /v1/hot/{space}/pages/{page}
 GET    /v1/hot/{space}/pages/{page}/window?from=&to=
 GET    /v1/hot/{space}/events
 POST   /v1/hot/{space}/cleanup

@@ -29,7 +29,15 @@ pub(crate) struct Problem {
     refusal: Option<&'static str>,
     /// What is left of the connection is not read.
     is_last: bool,
+    /// What had been done by then.
+    counts: Option<Box<serde_json::Value>>,
+    reason: Option<Box<Reason>>,
 }
+
+/// Why a store cannot be used: with the response for who asks without a server, and so without
+/// a log, and never sent to anybody.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason(pub(crate) String);
 
 #[derive(Serialize)]
 struct Body<'a, M: Serialize> {
@@ -39,6 +47,8 @@ struct Body<'a, M: Serialize> {
     detail: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<&'a serde_json::Value>,
     #[serde(flatten)]
     more: &'a M,
 }
@@ -47,7 +57,7 @@ impl Problem {
     fn new(status: StatusCode, name: &'static str, title: &'static str, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
         let is_last = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
-        Self { status, name, title, detail, refusal: None, is_last }
+        Self { status, name, title, detail, refusal: None, is_last, counts: None, reason: None }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
@@ -176,6 +186,18 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
     }
 
+    /// The server is told to stop, and does not wait for the rest.
+    pub(crate) fn stopping(so_far: String) -> Self {
+        let detail = format!("the server is stopping, {so_far}");
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self { is_last: true, ..Self::new(status, "stopping", "Server stopping", detail) }
+    }
+
+    /// The same, with what had been done by then.
+    pub(crate) fn with_counts(self, counts: &impl Serialize) -> Self {
+        Self { counts: serde_json::to_value(counts).ok().map(Box::new), ..self }
+    }
+
     pub(crate) fn not_ready(report: &Report) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", "Not ready", report.detail())
     }
@@ -201,18 +223,17 @@ impl From<Error> for Problem {
                 let detail = "what the store has for this is of another type than ours, or cannot be read: somebody \
                               else has written there; a reset of the key, or the deletion of what it is about, \
                               mends it";
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt-key", "Corrupt key", detail.to_owned())
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                let problem = Self::new(status, "corrupt-key", "Corrupt key", detail.to_owned());
+                Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }
             // The reason is the operator's, and may tell about the inside.
             kind => {
                 tracing::error!(%error, ?kind, "a call failed");
-                let detail = "the store cannot be used: the server's log has the reason";
-                Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal-error",
-                    "Internal error",
-                    detail.to_owned(),
-                )
+                let detail = "the store cannot be used: the server's log has the reason".to_owned();
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                let problem = Self::new(status, "internal-error", "Internal error", detail);
+                Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }
         }
     }
@@ -236,18 +257,23 @@ impl Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
             refusal: self.refusal,
+            counts: self.counts.as_deref(),
             more,
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        whole(self.status, PROBLEM_JSON, body, |headers| {
+        let mut response = whole(self.status, PROBLEM_JSON, body, |headers| {
             if self.status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             if self.is_last {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-        })
+        });
+        if let Some(reason) = self.reason {
+            response.extensions_mut().insert(*reason);
+        }
+        response
     }
 }
 

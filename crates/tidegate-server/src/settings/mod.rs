@@ -120,8 +120,18 @@ impl StoreSettings {
 
     /// The same, with a clock of the caller's.
     pub async fn open_by(&self, clock: Clock) -> Result<Tidegate, SettingsError> {
+        self.open_for(clock, StoreOptions::default().marker_ttl).await
+    }
+
+    /// The same, with markers that end so long after their last renewal.
+    pub(crate) async fn open_for(
+        &self,
+        clock: Clock,
+        marker_ttl: Duration,
+    ) -> Result<Tidegate, SettingsError> {
         let mut options = StoreOptions::default();
         options.clock = clock;
+        options.marker_ttl = marker_ttl;
         options.namespace = self.namespace.clone();
         options.partitions = self.partitions;
         options.deadline = self.deadline;

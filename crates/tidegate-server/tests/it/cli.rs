@@ -471,7 +471,7 @@ fn a_store_can_be_asked_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 37] = [
+    let commands: [&[&str]; 38] = [
         &[],
         &["serve"],
         &["limit"],
@@ -491,6 +491,7 @@ fn every_help_has_an_example() {
         &["hot"],
         &["hot", "record"],
         &["hot", "stats"],
+        &["hot", "rm"],
         &["hot", "list"],
         &["hot", "window"],
         &["hot", "watch"],

@@ -502,7 +502,7 @@ fn values_that_do_not_fit_together_are_told_why() {
         ),
         (
             vec![("hot.pages.window_duration", "8d")],
-            "`hot.pages`: a window_duration in seconds of 691200 is not allowed: 1 to 604800 are",
+            "`hot.pages`: a window_duration of 691200s is not allowed: 1s to 7 days are",
         ),
         (
             vec![("hot.pages.window_duration", "1500ms")],

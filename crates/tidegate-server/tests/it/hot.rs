@@ -278,11 +278,40 @@ async fn what_is_asked_is_checked() {
         ("GET", "/v1/hot/pages/edits", "POST"),
         ("GET", "/v1/hot/pages/cleanup", "POST"),
         ("POST", "/v1/hot/pages/events", "GET,HEAD"),
-        ("DELETE", "/v1/hot/pages/pages/a", "GET,HEAD"),
+        ("PUT", "/v1/hot/pages/pages/a", "GET,HEAD,DELETE"),
         ("POST", "/v1/hot/pages", "GET,HEAD"),
     ] {
         let answer = call(&f.app, method, path, "").await;
         assert_problem(&answer, 405, "method-not-allowed", "");
         assert_eq!(answer.header("allow"), Some(allow), "{path}");
+    }
+}
+
+/// All hot pages, list by list, over HTTP.
+#[tokio::test]
+async fn the_hot_list_goes_on_where_the_one_before_has_ended() {
+    let f = serving_hot(&["pages.hot_threshold=1"]).await;
+    for (page, edits) in [("a:b", 3), ("c&d", 2), ("\u{e4} e", 2), ("f", 1)] {
+        for id in 0..edits {
+            let edit = json!({"page": page, "id": format!("{page}{id}")}).to_string();
+            assert_eq!(f.post("/v1/hot/pages/edits", &edit).await.status, 200);
+        }
+    }
+    let (mut told, mut after) = (Vec::new(), String::new());
+    loop {
+        let list = f.get(&format!("/v1/hot/pages?limit=1{after}")).await.json();
+        assert_eq!(list["count"], 4);
+        told.extend(
+            list["pages"].as_array().unwrap().iter().map(|it| it["page"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = list["next"].as_str() else { break };
+        after = format!("&after={}", form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>());
+    }
+    assert_eq!(told, ["a:b", "\u{e4} e", "c&d", "f"]);
+    assert_eq!(f.get("/v1/hot/pages?limit=9").await.json()["next"], json!(null));
+    for bad in ["", "x", "1:2", "1:2:", "-1:2:p", "1:x:p", "1:9007199254740992:p"] {
+        let answer = f.get(&format!("/v1/hot/pages?after={bad}")).await;
+        let detail = "is not a place in a list: the `next` of a page is";
+        assert_problem(&answer, 400, "invalid-request", detail);
     }
 }

@@ -9,10 +9,11 @@ use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::json;
 use tidegate::clock::monotonic;
+use tidegate::testkit::RedisServer;
 use tidegate_server::settings::HttpSettings;
 
 use crate::lifecycle::start_with;
-use crate::support::{START, bulk, serving_hot};
+use crate::support::{Fixture, START, bulk, serving_hot, settings, soon};
 
 const PATH: &str = "/v1/hot/pages/edits";
 
@@ -41,7 +42,7 @@ async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
         json!({
             "space": "pages", "lines": 13, "good": 7, "bad": 5,
             "outcomes": {"remembered": 2, "promoted": 1, "added": 1, "rejected": 1, "duplicate": 1,
-                "too_late": 1, "dropped": 0},
+                "too_late": 1, "dropped": 0, "unknown": 0},
             "bad_lines": [
                 {"line": 3, "detail": "expected ident at column 2"},
                 {"line": 5, "detail": "it is an array: an object is expected"},
@@ -195,4 +196,95 @@ async fn bulk_has_a_time_of_its_own_and_what_came_before_counts() {
     }
     let recorded = f.post(PATH, r#"{"page":"a","id":"1"}"#).await.json();
     assert_eq!(recorded["outcome"], "duplicate", "it has been recorded");
+}
+
+const HEAD: &str = "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+    transfer-encoding: chunked\r\n\r\n";
+
+fn chunk(lines: &str) -> String {
+    format!("{:x}\r\n{lines}\r\n", lines.len())
+}
+
+async fn until_hot(f: &Fixture, page: &str) {
+    soon(async {
+        while f.get(&format!("/v1/hot/pages/pages/{page}")).await.json()["is_hot"] != true {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// The sender is silent for far longer than the test: what it has sent is there.
+#[tokio::test]
+async fn what_has_come_is_recorded_while_more_is_awaited() {
+    let f = serving_hot(&[]).await;
+    let settings = HttpSettings { request_timeout: Duration::from_secs(3600), ..HttpSettings::default() };
+    let running = start_with(settings, f.app.clone()).await;
+    let mut client = running.connect().await;
+    client.send(HEAD).await;
+    for page in ["a", "b"] {
+        let line = |id: u32| format!("{{\"page\":\"{page}\",\"id\":\"{id}\"}}\n");
+        client.send(&chunk(&(line(1) + &line(2) + r#"{"page":"c","#))).await;
+        until_hot(&f, page).await;
+        client.send(&chunk("\n")).await;
+    }
+    client.send("0\r\n\r\n").await;
+    let answer = client.read_until("]}").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"good\":4,\"bad\":2"), "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_records_what_it_has_read_and_answers() {
+    let f = serving_hot(&[]).await;
+    let long = Duration::from_secs(3600);
+    let settings = HttpSettings { request_timeout: long, shutdown_deadline: long, ..HttpSettings::default() };
+    let running = start_with(settings, f.app.clone()).await;
+    let mut client = running.connect().await;
+    client.send(HEAD).await;
+    let line = |id: u32| format!("{{\"page\":\"a\",\"id\":\"{id}\"}}\n");
+    client.send(&chunk(&(line(1) + &line(2)))).await;
+    until_hot(&f, "a").await;
+    client.send(&chunk(&line(3))).await;
+    assert_eq!(running.stop().await, tidegate_server::serve::Ended { cut: 0 });
+    let answer = client.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+    assert!(answer.contains("urn:tidegate:problem:stopping"), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let (good, counts) = (body["counts"]["good"].as_u64().unwrap(), &body["counts"]["outcomes"]);
+    // Whether the third line was read by then nobody knows; what was counted is recorded.
+    assert!((2..=3).contains(&good), "{answer}");
+    assert_eq!(counts["remembered"], 1, "{answer}");
+    let stats = f.get("/v1/hot/pages/pages/a").await.json();
+    assert_eq!(stats["total_edits"].as_u64().unwrap(), good, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_says_that_edits_were_dropped() {
+    let mut redis = RedisServer::start();
+    let f = Fixture::of(&redis.url(), &settings("hot", &[]), START).await;
+    let lines = |from: u32| -> String {
+        (from..from + 600).map(|id| format!("{{\"page\":\"p{id}\",\"id\":\"1\"}}\n")).collect()
+    };
+    assert_eq!(bulk(&f.app, PATH, lines(0)).await.status, 200);
+    redis.kill();
+    let answer = bulk(&f.app, PATH, lines(1000)).await;
+    assert_eq!(answer.status, 207, "{}", answer.body);
+    let answer = answer.json();
+    let lost = ["dropped", "unknown"].map(|it| answer["outcomes"][it].as_u64().unwrap());
+    assert_eq!((lost.iter().sum::<u64>(), &answer["good"]), (600, &json!(600)), "{answer}");
+}
+
+#[tokio::test]
+async fn a_time_in_seconds_is_told_so() {
+    let f = serving_hot(&[]).await;
+    let line = r#"{"page":"a","id":"1","at":1794753112}"#;
+    let expected = "`at`: 1794753112 looks like 2026-11-15T14:31:52.000Z in seconds: milliseconds since 1970 are expected";
+    let one = f.post(PATH, line).await.json();
+    assert_eq!((&one["outcome"], &one["hint"]), (&json!("too_late"), &json!(expected)));
+    assert_eq!(bulk(&f.app, PATH, line).await.json()["hint"], expected);
+    for line in [r#"{"page":"a","id":"1"}"#, r#"{"page":"a","id":"2","at":1442018818771}"#] {
+        assert!(f.post(PATH, line).await.json().get("hint").is_none(), "{line}");
+    }
 }

@@ -28,7 +28,7 @@ fn edits_and_pages_are_told_to_people_and_to_machines() {
     let (code, out, _) = server.hot(&["stats", "en:Tide/gate"]);
     let lines: Vec<_> = out.lines().collect();
     assert_eq!((code, lines[0]), (0, "en:Tide/gate: hot"));
-    assert!(lines[1].starts_with("3 edits in the last ") && lines[1].ends_with("by 2 editors"), "{out}");
+    assert!(lines[1].starts_with("3 edits in the last ") && lines[1].ends_with("by 1 editor"), "{out}");
     assert!(lines[2].starts_with("3 edits since 20") && lines[2].ends_with("with +0 bytes"), "{out}");
     assert_eq!(server.hot(&["stats", "cold"]), (1, "cold: not hot\n".into(), "".into()));
     let (code, out, _) = server.hot(&["stats", "cold", "--json"]);
@@ -55,7 +55,7 @@ fn edits_and_pages_are_told_to_people_and_to_machines() {
     );
     let (code, out, _) = server.hot(&["watch", "--after", "0-0", "--count", "1"]);
     assert_eq!(code, 0);
-    assert!(out.ends_with("Z  promoted      2  en:Tide/gate\n"), "{out}");
+    assert!(out.ends_with("Z  promoted            2  en:Tide/gate\n"), "{out}");
     let (_, out, _) = server.hot(&["watch", "--after", "0-0", "--count", "1", "--json"]);
     assert_eq!(json_of(&out)["kind"], "promoted");
 }
@@ -116,7 +116,7 @@ fn top_is_shown_once_to_who_is_no_terminal() {
     assert_eq!((code, lines[0]), (0, "pages: 1 hot, edits of the last 1h"));
     assert_eq!(lines[2], "edits  5 min  editors  latest           page");
     assert!(lines[3].starts_with("    6      6        1  "), "{out}");
-    assert!(lines[3].ends_with(" ago           trending en:\u{fffd}[2Jgate"), "{out}");
+    assert!(lines[3].ends_with(" ago           trending en:\\u{1b}[2Jgate"), "{out}");
     let (_, out, _) = server.hot(&["top", "--once", "--json"]);
     assert_eq!(json_of(&out)["pages"][0]["stats"]["is_trending"], true);
 }
@@ -145,4 +145,60 @@ fn top_is_a_live_table_in_a_terminal() {
     assert_eq!(code, 0, "{out} {err}");
     assert!(out.contains("pages: 1 of 1000 hot, edits of the last 1h   q quits"), "{out}");
     assert!(out.contains("\u{1b}[?1049h") && out.contains("\u{1b}[?1049l"), "{out}");
+}
+
+#[test]
+fn a_page_is_removed_and_names_are_escaped() {
+    let server = Server::start(&[]);
+    let odd = "a\u{1b}[2J\nb\u{202e}c";
+    for id in ["1", "2"] {
+        assert_eq!(server.hot(&["record", odd, "--id", id]).0, 0);
+    }
+    assert_eq!(server.hot(&["record", "once", "--id", "1"]).0, 0);
+    let shown = "a\\u{1b}[2J\\nb\\u{202e}c";
+    let (_, out, _) = server.hot(&["list"]);
+    assert!(out.ends_with(&format!("Z  {shown}\n")), "{out}");
+    let (_, out, _) = server.hot(&["stats", odd]);
+    assert!(out.starts_with(&format!("{shown}: hot\n")) && out.contains("by 0 editors"), "{out}");
+    let (_, out, _) = server.hot(&["watch", "--after", "0-0", "--count", "1"]);
+    assert!(out.ends_with(&format!("  {shown}\n")), "{out}");
+    let (code, out, _) = server.hot(&["rm", odd]);
+    assert_eq!((code, out), (0, format!("{shown}: forgotten; it was hot\n")));
+    assert_eq!(server.hot(&["rm", odd]), (1, format!("{shown}: nothing was known of it\n"), String::new()));
+    assert_eq!(server.hot(&["rm", "once"]).1, "once: forgotten; it was not hot\n");
+    assert_eq!(json_of(&server.hot(&["list", "--json"]).1)["count"], 0);
+    let (_, out, _) = server.hot(&["watch", "--after", "0-0", "--count", "2", "--json"]);
+    assert_eq!(json_of(out.lines().last().unwrap())["kind"], "removed");
+    let (code, out, _) = server.hot(&["record", "p", "--id", "1", "--at", "1794753112"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("\nhint: `at`: 1794753112 looks like 2026-11-15T"), "{out}");
+}
+
+#[test]
+fn a_full_space_says_so_once_a_minute() {
+    let server = Server::start(&["--set", "hot.pages.max_tracked=1"]);
+    for page in ["a", "b", "c", "d"] {
+        for id in ["1", "2", "3"] {
+            server.hot(&["record", page, "--id", id]);
+        }
+    }
+    let (_, log) = server.signal("TERM");
+    let said: Vec<_> = log.lines().filter(|line| line.contains("as many pages are hot as may be")).collect();
+    assert_eq!(said.len(), 1, "{log}");
+    for what in ["WARN", "space=\"pages\"", "refused=1", "max_tracked=1"] {
+        assert!(said[0].contains(what), "{what}: {log}");
+    }
+}
+
+/// There is no server, and no log of one.
+#[test]
+fn who_asks_a_store_is_told_the_reason_itself() {
+    let redis = RedisServer::start();
+    let mut connection = redis.connection();
+    redis::cmd("SET").arg("hot:meta:p").arg("x").arg("EX").arg(60).exec(&mut connection).unwrap();
+    let mut command = tidegate(&["hot", "record", "p", "--id", "1", "--store"]);
+    command.arg(redis.url());
+    let (code, _, err) = run(command);
+    assert_eq!(code, 2);
+    assert!(err.contains("WRONGTYPE") && !err.contains("server's log"), "{err}");
 }

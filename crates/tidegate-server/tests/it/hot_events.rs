@@ -73,13 +73,15 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
     f.clock.advance_ms(3_600_000);
     f.post("/v1/hot/pages/cleanup", "").await;
     let mut again = watching(&running, "", &format!("last-event-id: {second}\r\n")).await;
-    let (_, name, data) = next(&mut again).await;
-    assert_eq!((name.as_str(), &data["page"]), ("cooled", &json!("a\nb")));
+    for kind in ["trending_ended", "cooled"] {
+        let (_, name, data) = next(&mut again).await;
+        assert_eq!((name.as_str(), &data["page"]), (kind, &json!("a\nb")));
+    }
     assert_eq!(next(&mut again).await.2["page"], "before");
 
     // The header is later than the parameter, and wins.
     let header = format!("last-event-id: {second}\r\n");
-    assert_eq!(next(&mut watching(&running, "?after=0-0", &header).await).await.1, "cooled");
+    assert_eq!(next(&mut watching(&running, "?after=0-0", &header).await).await.1, "trending_ended");
     // Who was cut off before anything had happened has missed nothing.
     let mut early = watching(&running, &format!("?after={position}"), "").await;
     assert_eq!(next(&mut early).await.0, first);

@@ -268,3 +268,129 @@ fn what_cannot_be_replayed_is_told_why() {
     let (code, out, _) = run(tidegate(&["hot", "replay", "/dev/null"]));
     assert_eq!((code, out.as_str()), (0, "0 edits, 0 bad lines\nnothing\n0 pages hot in the last 1h\n"));
 }
+
+/// Rows dated 2100, 1970 and months off, one or several in a row, at the start, in the middle
+/// and at the end: all else is as if they were not there.
+#[test]
+fn rows_far_from_those_around_them_are_skipped_counted_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clean, odd) = (folder.path().join("clean.jsonl"), folder.path().join("odd.jsonl"));
+    let day = day(3000);
+    let lines: Vec<&str> = day.text.lines().collect();
+    let row = |time: &str| {
+        json!({"time": time, "channel": "#en", "page": "Odd", "user": "u", "delta": 1}).to_string()
+    };
+    let mut mixed: Vec<String> = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        match number {
+            0 => mixed.push(row("2100-01-01T00:00:00Z")),
+            900 => mixed.push(row("1970-01-01T00:00:01Z")),
+            1500 => mixed.extend((0..40).map(|_| row("2100-01-01T00:00:00Z"))),
+            2000 => mixed.extend((0..3).map(|_| row("2016-03-01T00:00:00Z"))),
+            _ => {}
+        }
+        mixed.push((*line).to_owned());
+    }
+    mixed.push(row("2100-01-01T00:00:00Z"));
+    std::fs::write(&clean, &day.text).unwrap();
+    std::fs::write(&odd, mixed.join("\n")).unwrap();
+    // By their place in the file ids would differ.
+    let ids = ["--id-field", "time"];
+    let expected = replay(&clean, &ids);
+    let told = replay(&odd, &ids);
+    assert_eq!((&told["skipped"], &told["lines"]), (&json!(46), &json!(3046)));
+    for what in ["good", "bad", "outcomes", "from_ms", "to_ms", "count", "pages"] {
+        assert_eq!(told[what], expected[what], "{what}");
+    }
+    let first = &told["skipped_lines"][0];
+    assert_eq!(first["line"], 1);
+    let detail = first["detail"].as_str().unwrap();
+    assert!(detail.starts_with("skipped: its time, 2100-01-01T00:00:00.000Z, is 84years"), "{detail}");
+    let mut command = tidegate(&["hot", "replay", "--page-field", "channel,page"]);
+    command.arg(&odd).args(["--max-gap", "1000years"]);
+    let (_, out, _) = run(command);
+    assert!(out.contains("too late") && !out.contains("skipped"), "{out}");
+    let mut command = tidegate(&["hot", "replay", "--page-field", "channel,page"]);
+    command.arg(&odd);
+    let (_, out, err) = run(command);
+    assert!(out.contains(", 0 bad lines, 46 rows skipped\n"), "{out}");
+    assert!(
+        err.contains("odd.jsonl:1: skipped: its time, 2100") && err.contains("and 41 more rows skipped"),
+        "{err}"
+    );
+}
+
+#[test]
+fn times_in_seconds_are_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("seconds.jsonl");
+    std::fs::write(&file, "{\"time\":1442016000,\"page\":\"a\"}\n{\"time\":1442016001,\"page\":\"a\"}\n")
+        .unwrap();
+    let mut command = tidegate(&["hot", "replay"]);
+    command.arg(&file);
+    let (code, _, err) = run(command);
+    assert_eq!(code, 0);
+    assert!(err.contains("1442016001 looks like 2015-09-12T00:00:01.000Z in seconds"), "{err}");
+}
+
+/// As the operations page says: pages an hour after their window, indices and the marker two.
+#[test]
+fn the_keys_of_a_replay_end_when_they_should() {
+    const WINDOW_MS: i64 = 1_800_000;
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("day.jsonl");
+    std::fs::write(&file, day(2000).text).unwrap();
+    replay(&file, &["--store", &url, "--namespace", "mine", "--set", "hot.pages.window_duration=30m"]);
+    let mut connection = redis.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    for family in ["hot:window:", "hot:rank", "activity:", "tidegate:marker"] {
+        assert!(keys.iter().any(|key| key.contains(family)), "{family}: {keys:?}");
+    }
+    for key in keys {
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        let is_of_page =
+            ["activity:", "hot:window:", "hot:meta:", "hot:editors:"].iter().any(|it| key.contains(it));
+        let most = WINDOW_MS + if is_of_page { 3_600_000 } else { 7_200_000 };
+        assert!((1..=most).contains(&ttl_ms), "{key} ends in {ttl_ms} ms");
+    }
+}
+
+/// It is told to stop in the middle of a file that has no end.
+#[test]
+fn ctrl_c_leaves_a_summary() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let mut command = tidegate(&[
+        "hot",
+        "replay",
+        "-",
+        "--page-field",
+        "channel,page",
+        "--store",
+        &url,
+        "--namespace",
+        "mine",
+    ]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(day(1500).text.as_bytes()).unwrap();
+    stdin.flush().unwrap();
+    // It has begun once there is something of it.
+    let begun = tidegate::clock::monotonic();
+    let mut connection = redis.connection();
+    while redis::cmd("EXISTS").arg("mine:hot:rank").query::<u64>(&mut connection).unwrap() == 0 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "nothing is recorded");
+        std::thread::yield_now();
+    }
+    let kill = format!("kill -INT {}", child.id());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(130), "{out}{err}");
+    assert!(out.contains(" edits from 2015-09-12T") && out.contains(" hot in the last 1h\n"), "{out}");
+    assert!(err.contains("interrupted after line "), "{err}");
+    drop(stdin);
+}

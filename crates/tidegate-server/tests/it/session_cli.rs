@@ -37,7 +37,7 @@ fn sessions_are_told_to_people_and_to_machines() {
     assert!(lines[2].starts_with("last seen 20") && lines[3].starts_with("last update 20"), "{out}");
     assert_eq!(&lines[4..], ["config {\"theme\":\"dark\"}", "value "]);
     let (code, out, _) = server.sessions(&["show", "--broadcaster", "b\u{1b}[2J"]);
-    assert_eq!((code, out.lines().nth(1)), (0, Some("broadcaster b\u{fffd}[2J")));
+    assert_eq!((code, out.lines().nth(1)), (0, Some("broadcaster b\\u{1b}[2J")));
     let (_, out, _) = server.sessions(&["show", &id, "--json"]);
     assert_eq!(json_of(&out)["broadcaster"], "channel/7");
 

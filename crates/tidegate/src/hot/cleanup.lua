@@ -2,7 +2,7 @@
 --
 -- Own   how many pages to look after at most, and how much activity
 -- Answers  pages that are not hot any more, 1 if there are more to look after, 1 if more
---          activity may be over, hot pages, activities
+--          activity may be over, hot pages, activities, how many events of each kind
 pin_due()
 return finish(each(function(_, at)
   local limit = tonumber(ARGV[at + 1])
@@ -18,5 +18,6 @@ return finish(each(function(_, at)
     end
     forget(page, key)
   end
-  return { expired, #due(1), is_more_activity, call('ZCARD', RANK), call('ZCARD', ACTIVITIES) }
+  local left = #due(1)
+  return with_counts({ expired, left, is_more_activity, call('ZCARD', RANK), call('ZCARD', ACTIVITIES) })
 end, KEYS_OF_ITEM, 1, COMMON))

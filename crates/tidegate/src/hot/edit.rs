@@ -11,7 +11,7 @@ pub struct Edit<'a> {
     pub page: Key<'a>,
     /// Which edit it is: sent twice, it counts once.
     pub id: &'a str,
-    /// Who made it.
+    /// Who made it; empty if nobody knows, and then it counts for no editor.
     pub editor: &'a str,
     /// By how many bytes the page grew.
     pub byte_change: i64,
@@ -43,8 +43,12 @@ impl<'a> Edit<'a> {
         }
         fits("an edit's id", self.id, 1)?;
         fits("an editor", self.editor, 0)?;
-        if self.byte_change.unsigned_abs() > 1 << 52 {
-            return Err(Error::invalid(format!("a byte change of {} is not allowed", self.byte_change)));
+        const MOST: i64 = 1 << 52;
+        if !(-MOST..=MOST).contains(&self.byte_change) {
+            let given = self.byte_change;
+            return Err(Error::invalid(format!(
+                "a byte change of {given} is not allowed: -{MOST} to {MOST} are"
+            )));
         }
         Ok(())
     }
@@ -69,8 +73,11 @@ pub enum Recorded {
     Duplicate,
     /// It is older than all that counts.
     TooLate,
-    /// The store is away; it is lost, and counted as such.
+    /// The store is away; nothing of it was recorded, and it is counted as such.
     Dropped,
+    /// The store was asked and did not answer in time: it may have been recorded. Sent again
+    /// it counts once.
+    Unknown,
 }
 
 impl Recorded {
@@ -84,6 +91,7 @@ impl Recorded {
             Self::Duplicate => "duplicate",
             Self::TooLate => "too_late",
             Self::Dropped => "dropped",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -103,7 +111,7 @@ pub struct Stats {
     pub edits_last_5_minutes: u64,
     /// How much of the last hour the window covers.
     pub covered_ms: u64,
-    /// Editors in the window.
+    /// Editors in the window; edits without one have none.
     pub unique_editors: u64,
     /// By how much the latest edit changed the page.
     pub last_byte_change: i64,
@@ -139,6 +147,21 @@ pub struct HotPage {
     pub last_seen: Timestamp,
 }
 
+impl HotPage {
+    /// A place in a list, to go on behind; see [`Hot::list_after`](super::Hot::list_after).
+    pub fn new(page: impl Into<String>, edits: u64, last_seen: Timestamp) -> Self {
+        Self { page: page.into(), edits, last_seen }
+    }
+
+    /// By what pages are ranked, as one number; then by name.
+    pub(super) fn rank(&self) -> u64 {
+        self.edits.min(MAX_RANKED) << 41 | self.last_seen.as_millis().min((1 << 41) - 1)
+    }
+}
+
+/// More edits than a window counts: a rank stays a number that a double has exactly.
+const MAX_RANKED: u64 = (1 << 12) - 1;
+
 /// What happened to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -153,6 +176,12 @@ pub enum EventKind {
     Spiking,
     /// Its window is empty.
     Cooled,
+    /// It has fewer edits than `promotion_threshold` again, or is not hot any more.
+    TrendingEnded,
+    /// Its edits come no longer faster, or it is not hot any more.
+    SpikingEnded,
+    /// Somebody removed it.
+    Removed,
     /// Who watches is told so, of no page: more has happened since than is kept, and what
     /// comes next is the oldest that is left.
     Missed,
@@ -167,13 +196,53 @@ impl EventKind {
             Self::Trending => "trending",
             Self::Spiking => "spiking",
             Self::Cooled => "cooled",
+            Self::TrendingEnded => "trending_ended",
+            Self::SpikingEnded => "spiking_ended",
+            Self::Removed => "removed",
             Self::Missed => "missed",
         }
     }
 
+    /// What happens to pages, in the order in which a store counts it.
+    pub(crate) const OF_PAGES: [Self; 8] = [
+        Self::Promoted,
+        Self::Replaced,
+        Self::Trending,
+        Self::TrendingEnded,
+        Self::Spiking,
+        Self::SpikingEnded,
+        Self::Cooled,
+        Self::Removed,
+    ];
+
     pub(super) fn named(name: &str) -> Option<Self> {
-        let all = [Self::Promoted, Self::Replaced, Self::Trending, Self::Spiking, Self::Cooled];
-        all.into_iter().find(|kind| kind.as_str() == name)
+        Self::OF_PAGES.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// How many events of each kind, in the order of [`EventKind::OF_PAGES`].
+pub(super) type EventCounts = [u32; EventKind::OF_PAGES.len()];
+
+/// What a removed page had been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Removed {
+    /// Hot.
+    Hot,
+    /// Not hot, and remembered.
+    Remembered,
+    /// Not known.
+    Unknown,
+}
+
+impl Removed {
+    /// The name in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Remembered => "remembered",
+            Self::Unknown => "unknown",
+        }
     }
 }
 

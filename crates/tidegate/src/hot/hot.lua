@@ -139,8 +139,22 @@ local function finish(replies)
   return replies
 end
 
+-- What happens to pages, in the order in which it is counted.
+local KINDS = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
+  cooled = 7, removed = 8 }
+local counts
+
+-- How many events of each kind there were since this was last asked, after `answer`.
+local function with_counts(answer)
+  for kind = 1, 8 do answer[#answer + 1] = counts and counts[kind] or 0 end
+  counts = nil
+  return answer
+end
+
 local function tell(kind, page, edits)
   life_of_events()
+  counts = counts or {}
+  counts[KINDS[kind]] = (counts[KINDS[kind]] or 0) + 1
   call('XADD', EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end
@@ -235,8 +249,16 @@ local function judge(page, keys, p)
   local count = kept_ms > window_ms and lately(keys, window_ms) or p.count
   local is_trending, is_spiking = judged(keys, p, count)
   p.flags = (is_trending and 1 or 0) + (is_spiking and 2 or 0)
-  if is_trending and not was_trending then tell('trending', page, count) end
-  if is_spiking and not was_spiking then tell('spiking', page, count) end
+  if is_trending ~= was_trending then tell(is_trending and 'trending' or 'trending_ended', page, count) end
+  if is_spiking ~= was_spiking then tell(is_spiking and 'spiking' or 'spiking_ended', page, count) end
+end
+
+-- Drops a page, and tells what ends with it and why.
+local function drop_and_tell(page, keys, p, kind, edits)
+  drop(page, keys)
+  if p and p.flags % 2 == 1 then tell('trending_ended', page, edits) end
+  if p and p.flags >= 2 then tell('spiking_ended', page, edits) end
+  tell(kind, page, edits)
 end
 
 -- A page as it stands in our window, for a reader: nothing is changed, and nothing is
@@ -257,8 +279,7 @@ end
 local function settle(page, keys, p)
   if p.oldest + kept_ms > now_ms and p.last <= ahead_ms then return p, 0 end
   if p.last + kept_ms <= now_ms or p.last > ahead_ms then
-    drop(page, keys)
-    tell('cooled', page, 0)
+    drop_and_tell(page, keys, p, 'cooled', 0)
     return nil, 1
   end
   local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
@@ -266,8 +287,7 @@ local function settle(page, keys, p)
   local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
   if not first[2] then
     -- Its window is lost: nothing of it counts.
-    drop(page, keys)
-    tell('cooled', page, 0)
+    drop_and_tell(page, keys, p, 'cooled', 0)
     return nil, 1
   end
   p.count, p.oldest = p.count - left, tonumber(first[2])

@@ -3,22 +3,85 @@
 -- have left our window in part, and ends where none that follow can be among the hottest.
 -- Changes nothing.
 --
--- Own   how many are wanted; how many may be counted anew; from which place on; the rank
---       of the last that is wanted, as far as it is known from before
+-- Own   how many are wanted; how many may be counted anew; the rank and the page that those
+--       told are behind, or two empty texts; from which place on (-1: at the beginning); the
+--       rank of the last that is wanted, as far as it is known from before
 -- Answers  the place to go on from (-1: that was all), then page and rank of each, one after
 --          the other, as they come; the hottest are among them
+
+-- Whether one text is before another, byte by byte, as a sorted set has them. `<` goes by
+-- the server's locale.
+local function is_before(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
+-- How many pages come before those behind a rank and a page.
+local function place(rank, page)
+  local stored = call('ZSCORE', RANK, page)
+  if stored and tonumber(stored) == tonumber(rank) then return call('ZREVRANK', RANK, page) + 1 end
+  local from = call('ZCOUNT', RANK, '(' .. rank, '+inf')
+  while true do
+    -- Those of the same rank, the last name first.
+    local alike = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
+    for i = 1, #alike, 2 do
+      if tonumber(alike[i + 1]) ~= tonumber(rank) or is_before(alike[i], page) then return from end
+      from = from + 1
+    end
+    if not alike[1] then return from end
+  end
+end
+
 return finish(each(function(_, at)
-  local limit, most, from, floor = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  local limit, most = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local after_rank, after_page = tonumber(ARGV[at + 3]), ARGV[at + 4]
+  local from, floor = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+  local function is_behind(rank, page)
+    return not after_rank or rank < after_rank or rank == after_rank and is_before(page, after_page)
+  end
   -- The highest ranks, falling.
   local answer, best = { -1 }, {}
   local function put(rank)
-    local place = #best + 1
-    while place > 1 and best[place - 1] < rank do
-      best[place] = best[place - 1]
-      place = place - 1
+    local at_place = #best + 1
+    while at_place > 1 and best[at_place - 1] < rank do
+      best[at_place] = best[at_place - 1]
+      at_place = at_place - 1
     end
-    best[place] = rank
+    best[at_place] = rank
     best[limit + 1] = nil
+  end
+  -- Tells a page as it stands, if it is behind; false if no more may be counted anew.
+  local function consider(page, rank)
+    local keys = keys_of(page)
+    local p = load(keys.meta)
+    local is_exact = p and p.oldest + window_ms > now_ms
+    if p and not is_exact then
+      if most == 0 then return false end
+      most = most - 1
+    end
+    p = p and filtered(keys, p)
+    if p then
+      if not is_exact then rank = rank_of(p.count, p.last) end
+      if is_behind(rank, page) then
+        put(rank)
+        answer[#answer + 1], answer[#answer + 2] = page, int(rank)
+      end
+    end
+    return true
+  end
+  if from < 0 then
+    from = 0
+    if after_rank then
+      -- What is ranked higher and has lost edits since may be behind by now.
+      for _, page in ipairs(index_due(DUE, now_ms + base_ms - window_ms, most)) do
+        local rank = tonumber(call('ZSCORE', RANK, page))
+        if rank and not is_behind(rank, page) then consider(page, rank) end
+      end
+      from = place(ARGV[at + 3], after_page)
+    end
   end
   while true do
     local ranked = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
@@ -26,23 +89,11 @@ return finish(each(function(_, at)
     for i = 1, #ranked, 2 do
       local page, rank = ranked[i], tonumber(ranked[i + 1])
       if rank < floor or best[limit] and rank < best[limit] then return answer end
-      local keys = keys_of(page)
-      local p = load(keys.meta)
-      local is_exact = p and p.oldest + window_ms > now_ms
-      if p and not is_exact then
-        if most == 0 then
-          answer[1] = from
-          return answer
-        end
-        most = most - 1
-      end
-      p = p and filtered(keys, p)
-      if p then
-        if not is_exact then rank = rank_of(p.count, p.last) end
-        put(rank)
-        answer[#answer + 1], answer[#answer + 2] = page, int(rank)
+      if not consider(page, rank) then
+        answer[1] = from
+        return answer
       end
       from = from + 1
     end
   end
-end, KEYS_OF_ITEM, 4, COMMON))
+end, KEYS_OF_ITEM, 6, COMMON))

@@ -27,7 +27,7 @@ use self::member::Made;
 use self::page::{Added, Page};
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
-use super::edit::{Edit, EventKind, Recorded};
+use super::edit::{Edit, EventCounts, EventKind, Recorded, Removed};
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
 use crate::clock::Timestamp;
 
@@ -36,6 +36,10 @@ const SETTLED_BY_EDIT: usize = 64;
 
 /// Events that are kept.
 const MAX_EVENTS: usize = 1000;
+
+/// What begins and how it ends.
+const TRENDING: [EventKind; 2] = [EventKind::Trending, EventKind::TrendingEnded];
+const SPIKING: [EventKind; 2] = [EventKind::Spiking, EventKind::SpikingEnded];
 
 /// What an allocation costs beside what was asked for.
 const ALLOCATION: usize = 16;
@@ -58,12 +62,14 @@ pub(super) struct Partition {
 }
 
 /// What an edit did, beside what its sender is told.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Effects {
     pub(super) activity: u64,
     pub(super) promoted: u64,
     pub(super) rejected: u64,
     pub(super) expired: u64,
+    /// In a box, since most have none.
+    pub(super) events: Option<Box<EventCounts>>,
 }
 
 impl Partition {
@@ -142,6 +148,7 @@ impl Partition {
             None => self.begin(now_ms, hash, name, &made, &mut effects),
         };
         self.keep_within_bytes(&mut effects);
+        effects.events = self.events.count();
         (recorded, effects)
     }
 
@@ -171,16 +178,54 @@ impl Partition {
         let count = page.count();
         let is_trending = count >= self.bounds.promotion_threshold;
         let is_spiking = page.spikes(&self.bounds, now_ms, 0);
-        let news = [is_trending && !page.is_trending, is_spiking && !page.is_spiking];
+        let was = [page.is_trending, page.is_spiking];
         (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
-        if news == [false, false] {
+        if was == [is_trending, is_spiking] {
             return;
         }
-        for (kind, is_new) in [EventKind::Trending, EventKind::Spiking].into_iter().zip(news) {
-            if is_new {
+        for (kinds, was, is) in [(TRENDING, was[0], is_trending), (SPIKING, was[1], is_spiking)] {
+            if was != is {
+                let kind = if is { kinds[0] } else { kinds[1] };
                 self.events.tell(self.clock_ms, now_ms, kind, page.name.clone(), count);
             }
         }
+    }
+
+    /// Tells what ends with a page, and why it does.
+    fn tell_end(&mut self, now_ms: u64, page: Page, kind: EventKind, edits: u64) {
+        for (kinds, was) in [(TRENDING, page.is_trending), (SPIKING, page.is_spiking)] {
+            if was {
+                self.events.tell(self.clock_ms, now_ms, kinds[1], page.name.clone(), edits);
+            }
+        }
+        self.events.tell(self.clock_ms, now_ms, kind, page.name, edits);
+    }
+
+    /// Forgets all that is known of a page.
+    pub(super) fn remove(&mut self, now_ms: u64, name: &str) -> (Removed, Effects) {
+        let now_ms = self.advance(now_ms);
+        let mut effects = Effects::default();
+        let removed = match self.find(self.hash(name), name) {
+            Some(At::Hot(at)) if self.settle_page(now_ms, at) => {
+                effects.expired += 1;
+                Removed::Unknown
+            }
+            Some(At::Hot(at)) => {
+                if let Some(page) = self.drop_page(at) {
+                    let edits = page.count();
+                    self.tell_end(now_ms, page, EventKind::Removed, edits);
+                }
+                Removed::Hot
+            }
+            Some(At::Activity(at)) => {
+                let is_over = self.is_over(self.activities.get(at), now_ms);
+                self.forget_activity(at);
+                if is_over { Removed::Unknown } else { Removed::Remembered }
+            }
+            None => Removed::Unknown,
+        };
+        effects.events = self.events.count();
+        (removed, effects)
     }
 
     /// Begins to remember a page.
@@ -323,8 +368,9 @@ impl Partition {
         self.pages.refresh(self.bounds.window_ms);
         let (_, at) = self.pages.coldest()?;
         let page = self.drop_page(at)?;
-        self.events.tell(self.clock_ms, now_ms, EventKind::Replaced, page.name.clone(), page.count());
-        Some(page.name)
+        let (name, edits) = (page.name.clone(), page.count());
+        self.tell_end(now_ms, page, EventKind::Replaced, edits);
+        Some(name)
     }
 
     /// Whether a window has changed, or is absurdly far ahead.
@@ -347,7 +393,7 @@ impl Partition {
         let Some(page) = self.pages.get_mut(at) else { return false };
         if page.last_ms() > ahead_ms || page.last_ms() + window_ms <= now_ms {
             if let Some(page) = self.drop_page(at) {
-                self.events.tell(self.clock_ms, now_ms, EventKind::Cooled, page.name, 0);
+                self.tell_end(now_ms, page, EventKind::Cooled, 0);
             }
             return true;
         }
@@ -399,10 +445,9 @@ impl Partition {
         }
     }
 
-    /// Looks after up to `limit` pages, and forgets as much activity that is over: how
-    /// many pages are not hot any more, and whether there are more pages and more
-    /// activity.
-    pub(super) fn cleanup(&mut self, now_ms: u64, limit: usize) -> (u64, bool, bool) {
+    /// Looks after up to `limit` pages, and forgets as much activity that is over: what that
+    /// did, and whether there are more pages and more activity.
+    pub(super) fn cleanup(&mut self, now_ms: u64, limit: usize) -> (Effects, bool, bool) {
         let now_ms = self.advance(now_ms);
         let mut effects = Effects { expired: self.settle(now_ms, limit) as u64, ..Effects::default() };
         for _ in 0..limit {
@@ -413,7 +458,8 @@ impl Partition {
         if self.table.capacity() > 8 * self.table.len() + 1024 {
             self.table.shrink_to(2 * self.table.len(), |it| spread(it.hash));
         }
-        (effects.expired, self.next_due(now_ms).is_some(), self.next_over(now_ms).is_some())
+        effects.events = self.events.count();
+        (effects, self.next_due(now_ms).is_some(), self.next_over(now_ms).is_some())
     }
 
     /// The activity that began first, if it is over.

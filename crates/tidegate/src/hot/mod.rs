@@ -28,6 +28,7 @@
 
 mod edit;
 mod feed;
+mod full;
 mod memory;
 mod options;
 mod position;
@@ -38,12 +39,14 @@ use std::hash::Hasher as _;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher24;
 
-pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Stats};
+pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Removed, Stats};
 use self::feed::Feed;
+use self::full::Refusals;
 use self::memory::{Effects, Partition};
 pub use self::options::{HotOptions, WhenFull};
 use self::options::{MAX_TRACKED, longest_window_ms};
@@ -74,12 +77,23 @@ struct Core {
     metrics: HotMetrics,
     /// Reads events while somebody watches.
     feed: Mutex<Weak<Feed>>,
+    refusals: Refusals,
 }
 
 #[derive(Debug)]
 enum Backend {
     Memory { clock: Clock, partitions: Box<[Mutex<Partition>]> },
     Redis { partitions: Box<[OnRedis]>, is_pinned: AtomicBool },
+}
+
+impl Core {
+    /// What this process takes for the time.
+    fn now_ms(&self) -> u64 {
+        match &self.backend {
+            Backend::Memory { clock, .. } => clock.now().as_millis(),
+            Backend::Redis { partitions, .. } => partitions[0].client_now().as_millis(),
+        }
+    }
 }
 
 /// Pages that a cleanup looks after at a time.
@@ -102,7 +116,14 @@ impl Hot {
                 Backend::Redis { partitions: (0..of).map(one).collect(), is_pinned: AtomicBool::new(false) }
             }
         };
-        let core = Core { space, options: options.clone(), backend, metrics, feed: Mutex::default() };
+        let core = Core {
+            space,
+            options: options.clone(),
+            backend,
+            metrics,
+            feed: Mutex::default(),
+            refusals: Refusals::default(),
+        };
         Ok(Self { core: Arc::new(core), _background: None })
     }
 
@@ -130,19 +151,21 @@ impl Hot {
     }
 
     /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
-    /// and counted.
+    /// and counted; of one that it was sent and did not answer nobody
+    /// [knows](Recorded::Unknown).
     pub async fn record(&self, edit: &Edit<'_>) -> Result<Recorded> {
         edit.check()?;
         let number = self.partition(edit.page);
         match &self.core.backend {
             Backend::Memory { clock, partitions } => {
-                let (recorded, effects) = partitions[number].lock().record(clock.now().as_millis(), edit);
-                self.note(&effects);
+                let now_ms = clock.now().as_millis();
+                let (recorded, effects) = partitions[number].lock().record(now_ms, edit);
+                self.note(&effects, || now_ms);
                 Ok(recorded)
             }
             Backend::Redis { .. } => {
-                let recorded = self.recorded(self.record_on(number, &[*edit]).await, 1)?;
-                Ok(recorded.into_iter().next().unwrap_or(Recorded::Dropped))
+                let recorded = self.recorded(self.record_on(number, &[*edit], None).await, 1)?;
+                Ok(recorded.into_iter().next().unwrap_or(Recorded::Unknown))
             }
         }
     }
@@ -150,6 +173,16 @@ impl Hot {
     /// Records many, in one round trip per hundred and partition; what became of
     /// each, in order.
     pub async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
+        self.record_all(edits, None).await
+    }
+
+    /// The same, for who can wait: a round trip may take `deadline` instead of the store's, so
+    /// a store that is busy drops nothing. One that is away does, at once.
+    pub async fn record_many_within(&self, edits: &[Edit<'_>], deadline: Duration) -> Result<Vec<Recorded>> {
+        self.record_all(edits, Some(deadline)).await
+    }
+
+    async fn record_all(&self, edits: &[Edit<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
         edits.iter().try_for_each(Edit::check)?;
         let Backend::Redis { partitions, .. } = &self.core.backend else {
             let mut recorded = Vec::with_capacity(edits.len());
@@ -162,7 +195,8 @@ impl Hot {
         for (index, edit) in edits.iter().enumerate() {
             by_partition[self.partition(edit.page)].push((index, *edit));
         }
-        let sent = by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits));
+        let sent =
+            by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits, deadline));
         let mut all = vec![Recorded::Dropped; edits.len()];
         for done in futures_util::future::join_all(sent).await {
             for (index, recorded) in done? {
@@ -173,18 +207,29 @@ impl Hot {
     }
 
     /// Sends the edits of one partition.
-    async fn send(&self, number: usize, edits: Vec<(usize, Edit<'_>)>) -> Result<Vec<(usize, Recorded)>> {
+    async fn send(
+        &self,
+        number: usize,
+        edits: Vec<(usize, Edit<'_>)>,
+        deadline: Option<Duration>,
+    ) -> Result<Vec<(usize, Recorded)>> {
         let mut done = Vec::with_capacity(edits.len());
         for chunk in edits.chunks(MAX_EDITS) {
             let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
-            let recorded = self.recorded(self.record_on(number, &chunk).await, chunk.len())?;
+            let recorded = self.recorded(self.record_on(number, &chunk, deadline).await, chunk.len())?;
             done.extend(indices.into_iter().zip(recorded));
         }
         Ok(done)
     }
 
-    async fn record_on(&self, number: usize, edits: &[Edit<'_>]) -> Result<Vec<(Recorded, Effects)>> {
-        self.on_redis(number).await?.record(edits).await
+    async fn record_on(
+        &self,
+        number: usize,
+        edits: &[Edit<'_>],
+        deadline: Option<Duration>,
+    ) -> Result<Vec<Result<(Recorded, Effects)>>> {
+        // Whatever went wrong before, the edits were not sent.
+        self.on_redis(number).await.map_err(Error::undone)?.record(edits, deadline).await
     }
 
     /// A partition on Redis, once it is known to be one of as many as we take it for.
@@ -209,22 +254,42 @@ impl Hot {
     }
 
     /// What a partition said; an outage drops edits instead of failing.
-    fn recorded(&self, answer: Result<Vec<(Recorded, Effects)>>, count: usize) -> Result<Vec<Recorded>> {
-        match answer {
-            Ok(recorded) => {
-                recorded.iter().for_each(|(_, effects)| self.note(effects));
-                Ok(recorded.into_iter().map(|(recorded, _)| recorded).collect())
+    fn recorded(
+        &self,
+        answer: Result<Vec<Result<(Recorded, Effects)>>>,
+        count: usize,
+    ) -> Result<Vec<Recorded>> {
+        let each = answer.unwrap_or_else(|error| vec![Err(error); count]);
+        let one = |answer| match answer {
+            Ok((recorded, effects)) => {
+                self.note(&effects, || self.core.now_ms());
+                Ok(recorded)
             }
-            Err(error) if error.is_transient() => {
-                self.core.metrics.dropped.inc_by(count as u64);
-                Ok(vec![Recorded::Dropped; count])
+            Err(error) => self.lost(error),
+        };
+        each.into_iter().map(one).collect()
+    }
+
+    /// What becomes of an edit that the store did not answer for.
+    fn lost(&self, error: Error) -> Result<Recorded> {
+        let metrics = &self.core.metrics;
+        if !error.is_transient() {
+            return Err(error);
+        }
+        match error.is_in_doubt() {
+            true => {
+                metrics.unknown.inc();
+                Ok(Recorded::Unknown)
             }
-            Err(error) => Err(error),
+            false => {
+                metrics.dropped.inc();
+                Ok(Recorded::Dropped)
+            }
         }
     }
 
     #[inline]
-    fn note(&self, effects: &Effects) {
+    fn note(&self, effects: &Effects, now_ms: impl FnOnce() -> u64) {
         let metrics = &self.core.metrics;
         // Most are zero, and to add nothing costs as much as to add something.
         for (count, metric) in [
@@ -237,6 +302,28 @@ impl Hot {
                 metric.inc_by(count);
             }
         }
+        if let Some(counts) = &effects.events {
+            for (count, metric) in counts.iter().zip(&metrics.events) {
+                metric.inc_by((*count).into());
+            }
+        }
+        if effects.rejected > 0 {
+            self.core.refusals.add(effects.rejected, now_ms(), &self.core);
+        }
+    }
+
+    /// Forgets all that is known of `page`, hot or not; what it had been. Its next edit is its
+    /// first.
+    pub async fn remove(&self, page: Key<'_>) -> Result<Removed> {
+        let number = self.partition(page);
+        let (removed, effects) = match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                partitions[number].lock().remove(clock.now().as_millis(), page.as_str())
+            }
+            Backend::Redis { .. } => self.on_redis(number).await?.remove(page).await?,
+        };
+        self.note(&effects, || self.core.now_ms());
+        Ok(removed)
     }
 
     /// Whether `page` is hot. Cheaper than [`stats`](Self::stats), and changes nothing.
@@ -277,12 +364,23 @@ impl Hot {
     /// The `limit` hottest pages, hottest first: by edits in the window, then by the
     /// latest of them.
     pub async fn list(&self, limit: usize) -> Result<Vec<HotPage>> {
+        self.list_after(None, limit).await
+    }
+
+    /// The same, of those that are ranked behind `after`: the last page of the list before. So
+    /// all hot pages can be listed, however many there are.
+    ///
+    /// Each list is of its moment. A page that stays where it is is told once; one that becomes
+    /// hotter in between may be told in neither list, and one that becomes colder in both.
+    pub async fn list_after(&self, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
         let limit = limit.min(MAX_TRACKED);
         if limit == 0 {
             return Ok(Vec::new());
         }
         let partitions = 0..self.core.options.partitions as usize;
-        let all = futures_util::future::join_all(partitions.map(|number| self.list_one(number, limit))).await;
+        let all =
+            futures_util::future::join_all(partitions.map(|number| self.list_one(number, after, limit)))
+                .await;
         let mut pages = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
         pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
         pages.truncate(limit);
@@ -290,12 +388,12 @@ impl Hot {
     }
 
     /// The hottest of a partition, and perhaps more, in no order.
-    async fn list_one(&self, number: usize, limit: usize) -> Result<Vec<HotPage>> {
+    async fn list_one(&self, number: usize, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
         match &self.core.backend {
             Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().list(clock.now().as_millis(), limit))
+                Ok(partitions[number].lock().list(clock.now().as_millis(), after, limit))
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.list(limit, COUNTED_AT_A_TIME).await,
+            Backend::Redis { .. } => self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await,
         }
     }
 
@@ -325,7 +423,7 @@ impl Hot {
     pub async fn cleanup(&self) -> Result<u64> {
         let cleaned = self.clean().await?;
         self.core.metrics.cleanups.inc();
-        Ok(cleaned.iter().map(|it| it.expired).sum())
+        Ok(cleaned.iter().map(|it| it.effects.expired).sum())
     }
 
     /// What happens from now on, or after `cursor`. However many watch, the store is read by
@@ -350,9 +448,10 @@ impl Hot {
         let mut expired = 0;
         loop {
             let cleaned = self.clean_batch(number, CLEANED_AT_A_TIME).await?;
-            expired += cleaned.expired;
+            expired += cleaned.effects.expired;
             if !(cleaned.is_more || cleaned.is_more_activity) {
-                return Ok(Cleaned { expired, ..cleaned });
+                let effects = Effects { expired, ..cleaned.effects };
+                return Ok(Cleaned { effects, ..cleaned });
             }
         }
     }
@@ -361,9 +460,9 @@ impl Hot {
         let cleaned = match &self.core.backend {
             Backend::Memory { clock, partitions } => {
                 let mut partition = partitions[number].lock();
-                let (expired, is_more, is_more_activity) = partition.cleanup(clock.now().as_millis(), limit);
+                let (effects, is_more, is_more_activity) = partition.cleanup(clock.now().as_millis(), limit);
                 Cleaned {
-                    expired,
+                    effects,
                     is_more,
                     is_more_activity,
                     tracked: partition.tracked(),
@@ -372,7 +471,7 @@ impl Hot {
             }
             Backend::Redis { .. } => self.on_redis(number).await?.cleanup(limit).await?,
         };
-        self.core.metrics.expired.inc_by(cleaned.expired);
+        self.note(&cleaned.effects, || self.core.now_ms());
         Ok(cleaned)
     }
 
@@ -383,13 +482,14 @@ impl Hot {
         let (mut tracked, mut activities) = (0, 0);
         for number in 0..self.core.options.partitions as usize {
             let cleaned = self.clean_batch(number, batch).await?;
-            items += cleaned.expired as usize;
+            items += cleaned.effects.expired as usize;
             is_more |= cleaned.is_more || cleaned.is_more_activity;
             tracked += cleaned.tracked;
             activities += cleaned.activities;
         }
         self.core.metrics.tracked.set(tracked as i64);
         self.core.metrics.activities.set(activities as i64);
+        self.core.refusals.tell(self.core.now_ms(), &self.core);
         if !is_more {
             self.core.metrics.cleanups.inc();
         }

@@ -79,6 +79,8 @@ pub(super) const MAX_TRACKED: usize = 1_000_000;
 /// The fewest bytes of a partition: its events alone can be a third of it.
 const MIN_BYTES: usize = 1 << 20;
 
+const DAY: Duration = Duration::from_secs(86_400);
+
 impl HotOptions {
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
@@ -88,17 +90,29 @@ impl HotOptions {
             }
             Err(Error::invalid(format!("{what} of {value} is not allowed: {least} to {most} are")))
         };
+        let lasting = |what: &str, value: Duration, days: u32| {
+            if (Duration::from_secs(1)..=DAY * days).contains(&value) {
+                return Ok(());
+            }
+            let most = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
+            Err(Error::invalid(format!("{what} of {value:?} is not allowed: 1s to {most} are")))
+        };
         between("a hot_threshold", self.hot_threshold.into(), 1, 100)?;
         between("a promotion_threshold", self.promotion_threshold.into(), 1, MAX_MEMBERS as u64)?;
-        between("a window_duration in seconds", self.window_duration.as_secs(), 1, 7 * 86_400)?;
+        lasting("a window_duration", self.window_duration, 7)?;
         between("a max_tracked", self.max_tracked as u64, 1, MAX_TRACKED as u64)?;
         between("a max_members_per_page", self.max_members_per_page as u64, 1, MAX_MEMBERS as u64)?;
-        between("a cleanup_interval in seconds", self.cleanup_interval.as_secs(), 1, 86_400)?;
+        lasting("a cleanup_interval", self.cleanup_interval, 1)?;
         between("a spike_minimum", self.spike_minimum.into(), 1, MAX_MEMBERS as u64)?;
         between("a max_activity", self.max_activity as u64, 1, 100_000_000)?;
         between("a number of partitions", self.partitions.into(), 1, 64)?;
-        let least_bytes = u64::from(self.partitions) * MIN_BYTES as u64;
-        between("a max_bytes", self.max_bytes as u64, least_bytes, u64::MAX)?;
+        let least_bytes = self.partitions as usize * MIN_BYTES;
+        if self.max_bytes < least_bytes {
+            return Err(Error::invalid(format!(
+                "a max_bytes of {} is not allowed: at least {least_bytes} is, {MIN_BYTES} for each partition",
+                self.max_bytes
+            )));
+        }
         if self.max_tracked < self.partitions as usize || self.max_activity < self.partitions as usize {
             return Err(Error::invalid(
                 "each partition needs at least one page of max_tracked and max_activity",

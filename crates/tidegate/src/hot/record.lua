@@ -3,8 +3,8 @@
 -- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor
 -- Answers  a number: what became of it (0 remembered, 1 promoted, 2 added, 3 rejected,
 --          4 a duplicate, 5 too late), 8 more if it counted as activity, 16 more for each
---          page that is not hot any more; in a list with the page that was replaced, if
---          one was
+--          page that is not hot any more; in a list with the page that was replaced (empty
+--          if none was) and how many events of each kind there were, if there were any
 local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
 -- As a sorted set has them: `<` goes by the language that the server is set to.
@@ -90,8 +90,8 @@ local function promote(page, key, edits)
     local rank = tonumber(coldest[2])
     if not replaces or rank >= rank_of(#live, last.at) then return 3, expired, '' end
     replaced = coldest[1]
-    drop(replaced, keys_of(replaced))
-    tell('replaced', replaced, math.floor(rank / RANKED))
+    local keys = keys_of(replaced)
+    drop_and_tell(replaced, keys, load(keys.meta), 'replaced', math.floor(rank / RANKED))
   end
   is_made = is_made or tracked <= 1
   forget(page, key)
@@ -167,6 +167,10 @@ local function remember(page, key, edit, at_ms)
   return code, expired, 1, replaced
 end
 
+local function told(answer, replaced)
+  return counts and with_counts({ answer, replaced }) or answer
+end
+
 pin_due()
 return finish(each(function(k, at)
   local key, edit, at_ms, expired = KEYS[k], ARGV[at + 1], now_ms, 0
@@ -182,7 +186,7 @@ return finish(each(function(k, at)
   if w then
     local keys, p = keys_of(page)
     p, expired = settle(page, keys, load(keys.meta, w))
-    if p then return add(page, keys, p, edit, at_ms) end
+    if p then return told(add(page, keys, p, edit, at_ms), '') end
   elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
     begin(page)
@@ -190,5 +194,5 @@ return finish(each(function(k, at)
   end
   local code, more, counted, replaced = remember(page, key, edit, at_ms)
   local answer = code + 8 * counted + 16 * (expired + more)
-  return replaced == '' and answer or { answer, replaced }
+  return told(answer, replaced)
 end, KEYS_OF_ITEM, 1, COMMON))

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
-use super::edit::{Edit, EditRef, EventKind, HotPage, Recorded, Stats};
+use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
 use super::memory::Effects;
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
 use super::position::{Happened, News, Position, Standing};
@@ -33,6 +34,7 @@ struct Scripts {
     list: Script,
     is_hot: Script,
     events: Script,
+    remove: Script,
 }
 
 /// Of all kinds of spaces in this process, by their numbers. There are as many as a
@@ -54,6 +56,7 @@ fn scripts(numbers: String) -> &'static Scripts {
         list: script(include_str!("list.lua")),
         is_hot: script(include_str!("is_hot.lua")),
         events: script(include_str!("events.lua")),
+        remove: script(include_str!("remove.lua")),
     }));
     all.insert(numbers, scripts);
     scripts
@@ -149,9 +152,14 @@ impl OnRedis {
         self.scripts.read().0
     }
 
+    /// What this process takes for the time.
+    pub(super) fn client_now(&self) -> Timestamp {
+        self.store.client_clock().now()
+    }
+
     async fn call(&self, script: &'static Script, page: &str, own: Vec<CompactString>) -> Result<Value> {
         let key = format!("{}{page}", self.family);
-        self.send(script, 1, key, Vec::new(), own).await
+        self.send(script, 1, key, Vec::new(), own, None).await
     }
 
     async fn send(
@@ -161,6 +169,7 @@ impl OnRedis {
         key: String,
         more_keys: Vec<String>,
         own: Vec<CompactString>,
+        deadline: Option<Duration>,
     ) -> Result<Value> {
         let call = Call {
             script,
@@ -172,7 +181,10 @@ impl OnRedis {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        self.store.call(self.partition, call).await
+        match deadline {
+            None => self.store.call(self.partition, call).await,
+            Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
+        }
     }
 
     /// Refuses a space that is spread over another number of partitions than `of`: its
@@ -199,19 +211,25 @@ impl OnRedis {
         }
     }
 
-    /// Records up to [`MAX_EDITS`] in one round trip.
-    pub(super) async fn record(&self, edits: &[Edit<'_>]) -> Result<Vec<(Recorded, Effects)>> {
+    /// Records up to [`MAX_EDITS`] in one round trip; what became of each, or that it failed.
+    pub(super) async fn record(
+        &self,
+        edits: &[Edit<'_>],
+        deadline: Option<Duration>,
+    ) -> Result<Vec<Result<(Recorded, Effects)>>> {
         let mut keys = edits.iter().map(|edit| format!("{}{}", self.family, edit.page.as_str()));
         let Some(key) = keys.next() else { return Ok(Vec::new()) };
         let own = edits.iter().map(|edit| {
             let at = edit.at.map(|at| at.as_millis().to_compact_string()).unwrap_or_default();
             compact_str::format_compact!("{at}\0{}\0{}\0{}\0", edit.byte_change, edit.id, edit.editor)
         });
-        let value =
-            self.send(&self.scripts().record, edits.len(), key, keys.collect(), own.collect()).await?;
+        let (keys, own) = (keys.collect(), own.collect());
+        let value = self.send(&self.scripts().record, edits.len(), key, keys, own, deadline).await?;
         match (value, edits.len()) {
-            (value, 1) => Ok(vec![recorded(&value)?]),
-            (Value::Array(values), count) if values.len() == count => values.iter().map(recorded).collect(),
+            (value, 1) => Ok(vec![recorded(&value)]),
+            (Value::Array(values), count) if values.len() == count => {
+                Ok(values.iter().map(recorded).collect())
+            }
             (value, _) => Err(unexpected(&value)),
         }
     }
@@ -256,16 +274,32 @@ impl OnRedis {
     /// Looks after up to `limit` pages.
     pub(super) async fn cleanup(&self, limit: usize) -> Result<Cleaned> {
         let value = self.call(&self.scripts().cleanup, "", vec![limit.to_compact_string()]).await?;
-        let [expired, more, more_activity, tracked, activities] = integers(&value)?[..] else {
+        let integers = integers(&value)?;
+        let [expired, more, more_activity, tracked, activities, ref counts @ ..] = integers[..] else {
             return Err(unexpected(&value));
         };
+        let events = event_counts(counts, &value)?;
         Ok(Cleaned {
-            expired: expired as u64,
+            effects: Effects { expired: expired as u64, events, ..Effects::default() },
             is_more: more > 0,
             is_more_activity: more_activity > 0,
             tracked: tracked as u64,
             activities: activities as u64,
         })
+    }
+
+    pub(super) async fn remove(&self, page: Key<'_>) -> Result<(Removed, Effects)> {
+        let value = self.call(&self.scripts().remove, page.as_str(), Vec::new()).await?;
+        let integers = integers(&value)?;
+        let [was, expired, ref counts @ ..] = integers[..] else { return Err(unexpected(&value)) };
+        let removed = match was {
+            0 => Removed::Unknown,
+            1 => Removed::Remembered,
+            2 => Removed::Hot,
+            _ => return Err(unexpected(&value)),
+        };
+        let events = event_counts(counts, &value)?;
+        Ok((removed, Effects { expired: expired as u64, events, ..Effects::default() }))
     }
 
     /// How many pages are hot, and activities: of the pages whose window has changed `most` are
@@ -289,14 +323,24 @@ impl OnRedis {
 
     /// The `limit` hottest pages, not in order, and perhaps more: at most `most` are counted
     /// anew at a time.
-    pub(super) async fn list(&self, limit: usize, most: usize) -> Result<Vec<HotPage>> {
+    pub(super) async fn list(
+        &self,
+        after: Option<&HotPage>,
+        limit: usize,
+        most: usize,
+    ) -> Result<Vec<HotPage>> {
+        let (rank, name) = after.map_or_else(Default::default, |after| {
+            (after.rank().to_compact_string(), after.page.to_compact_string())
+        });
         let mut pages: BTreeMap<String, u64> = BTreeMap::new();
-        let mut from = 0;
+        let mut from = -1;
         loop {
             let mut ranks: Vec<_> = pages.values().copied().collect();
             ranks.sort_unstable_by(|a, b| b.cmp(a));
             let floor = ranks.get(limit - 1).copied().unwrap_or_default();
-            let own = [limit as u64, most as u64, from, floor].map(|n| n.to_compact_string()).to_vec();
+            let [limit, most] = [limit, most].map(|n| n.to_compact_string());
+            let (from_text, floor) = (from.to_compact_string(), floor.to_compact_string());
+            let own = vec![limit, most, rank.clone(), name.clone(), from_text, floor];
             let value = self.call(&self.scripts().list, "", own).await?;
             let Value::Array(items) = &value else { return Err(unexpected(&value)) };
             let [Value::Int(next), ranked @ ..] = &items[..] else { return Err(unexpected(&value)) };
@@ -309,10 +353,10 @@ impl OnRedis {
                 };
                 pages.insert(text(page)?, number(&text(rank)?, &value)?);
             }
-            match u64::try_from(*next) {
-                Ok(next) => from = next,
-                Err(_) => break,
+            if *next < 0 {
+                break;
             }
+            from = *next;
         }
         let page = |(page, rank): (String, u64)| {
             let last_seen = Timestamp::from_millis(rank & ((1 << 41) - 1));
@@ -368,7 +412,7 @@ impl OnRedis {
 /// What a cleanup did and found.
 #[derive(Debug)]
 pub(super) struct Cleaned {
-    pub(super) expired: u64,
+    pub(super) effects: Effects,
     /// Pages are left to look after.
     pub(super) is_more: bool,
     /// More activity may be over.
@@ -378,10 +422,14 @@ pub(super) struct Cleaned {
 }
 
 fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
-    let (answer, replaced) = match value {
-        Value::Int(answer) => (*answer, None),
+    let (answer, replaced, events) = match value {
+        Value::Int(answer) => (*answer, None, None),
         Value::Array(items) => match &items[..] {
-            [Value::Int(answer), Value::BulkString(page)] => (*answer, Some(page)),
+            [Value::Int(answer), Value::BulkString(page), counts @ ..] => {
+                let counts = counts.iter().map(|it| integer(it, value)).collect::<Result<Vec<_>>>()?;
+                let replaced = (!page.is_empty()).then_some(page);
+                (*answer, replaced, event_counts(&counts, value)?)
+            }
             _ => return Err(unexpected(value)),
         },
         // One of several that failed.
@@ -403,17 +451,27 @@ fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
         promoted: u64::from(code == 1),
         rejected: u64::from(code == 3),
         expired: expired as u64,
+        events,
     };
     Ok((recorded, effects))
 }
 
+/// How many events of each kind a script says there were.
+fn event_counts(counts: &[i64], value: &Value) -> Result<Option<Box<EventCounts>>> {
+    let counts: Vec<u32> = counts.iter().map(|count| *count as u32).collect();
+    counts.try_into().map(|counts| Some(Box::new(counts))).map_err(|_| unexpected(value))
+}
+
 fn integers(value: &Value) -> Result<Vec<i64>> {
     let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let number = |item: &Value| match item {
+    items.iter().map(|item| integer(item, value)).collect()
+}
+
+fn integer(item: &Value, value: &Value) -> Result<i64> {
+    match item {
         Value::Int(number) => Ok(*number),
         _ => Err(unexpected(value)),
-    };
-    items.iter().map(number).collect()
+    }
 }
 
 fn texts(value: &Value) -> Result<Vec<String>> {

@@ -13,7 +13,7 @@ return finish(each(function(k)
   local editors, unique = {}, 0
   for _, made in ipairs(call('LRANGE', keys.editors, -count, -1)) do
     local _, editor = parts_of(made)
-    if not editors[editor] then
+    if editor ~= '' and not editors[editor] then
       editors[editor] = true
       unique = unique + 1
     end

@@ -64,6 +64,9 @@ pub struct StoreOptions {
     /// Send small packets at once. Calls are batched before they are sent, so
     /// this costs nothing.
     pub nodelay: bool,
+    /// How long the markers of a namespace outlive their last renewal, which is hourly. Less
+    /// than the 90 days that it is by default is for a namespace that ends as a whole soon.
+    pub marker_ttl: Duration,
     /// How long a connection is idle before the system asks whether the other side is
     /// still there; none to leave that out.
     pub keepalive: Option<Duration>,
@@ -89,6 +92,7 @@ impl Default for StoreOptions {
             deadline: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
             nodelay: true,
+            marker_ttl: redis::MARKER_TTL,
             keepalive: Some(Duration::from_secs(30)),
             check_interval: Duration::from_secs(5),
             tls_ca: None,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
-use crate::hot::{Edit, EditRef, EventKind, HotOptions, HotPage, Recorded, Stats, WhenFull};
+use crate::hot::{Edit, EditRef, EventKind, HotOptions, HotPage, Recorded, Removed, Stats, WhenFull};
 
 #[derive(Debug, Clone)]
 struct Kept {
@@ -101,14 +101,25 @@ impl HotModel {
         let is_ahead = page.last.0 > ahead;
         page.kept.retain(|it| it.at + window > now && !is_ahead);
         if page.kept.is_empty() {
-            self.hot.remove(name);
-            self.tell(EventKind::Cooled, name, 0, now);
+            self.end(name, EventKind::Cooled, 0, now);
             return true;
         }
         if page.kept.len() < before {
             self.judge(name, now);
         }
         false
+    }
+
+    /// Drops a page; what was, ends with it.
+    fn end(&mut self, name: &str, kind: EventKind, edits: u64, now: u64) {
+        let page = self.hot.remove(name).expect("it is hot");
+        if page.is_trending {
+            self.tell(EventKind::TrendingEnded, name, edits, now);
+        }
+        if page.is_spiking {
+            self.tell(EventKind::SpikingEnded, name, edits, now);
+        }
+        self.tell(kind, name, edits, now);
     }
 
     fn covered(&self, page: &Page, now: u64) -> u64 {
@@ -139,11 +150,13 @@ impl HotModel {
         if let Some(page) = self.hot.get_mut(name) {
             (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
         }
-        if is_trending && !was_trending {
-            self.tell(EventKind::Trending, name, edits, now);
+        if is_trending != was_trending {
+            let kind = if is_trending { EventKind::Trending } else { EventKind::TrendingEnded };
+            self.tell(kind, name, edits, now);
         }
-        if is_spiking && !was_spiking {
-            self.tell(EventKind::Spiking, name, edits, now);
+        if is_spiking != was_spiking {
+            let kind = if is_spiking { EventKind::Spiking } else { EventKind::SpikingEnded };
+            self.tell(kind, name, edits, now);
         }
     }
 
@@ -248,8 +261,7 @@ impl HotModel {
             if self.options.when_full == WhenFull::Reject || !is_hotter {
                 return Recorded::Rejected;
             }
-            self.hot.remove(&coldest);
-            self.tell(EventKind::Replaced, &coldest, edits, now);
+            self.end(&coldest, EventKind::Replaced, edits, now);
             replaced = Some(coldest);
         }
         self.activity.remove(name);
@@ -267,6 +279,21 @@ impl HotModel {
         self.tell(EventKind::Promoted, name, edits, now);
         self.judge(name, now);
         Recorded::Promoted { replaced }
+    }
+
+    /// Forgets a page; what it was.
+    pub fn remove(&mut self, clock: u64, name: &str) -> Removed {
+        let now = self.now(clock);
+        self.settle(name, now);
+        if let Some(page) = self.hot.get(name) {
+            let edits = page.kept.len() as u64;
+            self.end(name, EventKind::Removed, edits, now);
+            return Removed::Hot;
+        }
+        match self.activity.remove(name) {
+            Some(activity) if !self.is_over(&activity, now) => Removed::Remembered,
+            _ => Removed::Unknown,
+        }
     }
 
     /// Drops what is over; how many pages that were.
@@ -332,7 +359,8 @@ impl HotModel {
         let Some(page) = self.seen(name, now) else { return Stats::default() };
         let (is_trending, is_spiking) = self.judged(&page, now);
         let within = |ms: u64| page.kept.iter().filter(|it| it.at + ms > now).count() as u64;
-        let editors: BTreeSet<_> = page.kept.iter().map(|it| &it.editor).collect();
+        let editors: BTreeSet<_> =
+            page.kept.iter().map(|it| &it.editor).filter(|it| !it.is_empty()).collect();
         Stats {
             is_hot: true,
             is_trending,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::hot::{Edit, EventKind, Hot, HotOptions, Recorded, Stats, WhenFull};
+use tidegate::hot::{Edit, EventKind, Hot, HotOptions, HotPage, Recorded, Stats, WhenFull};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{ErrorKind, Key, Name, Tidegate};
@@ -351,6 +351,50 @@ async fn bounds_of_one_are_bounds_of_one() {
     }
 }
 
+/// Hundreds of pages that are equally hot, whose names only tell them apart, over partitions.
+#[tokio::test]
+async fn all_hot_pages_are_listed_page_by_page_each_once() {
+    for space in Space::everywhere(|options| {
+        options.partitions = 3;
+        options.max_tracked = 1000;
+    })
+    .await
+    {
+        let on = space.on;
+        let names: Vec<_> = (0..250).map(|i| format!("{}:{i}", ["en", "ä", "", "Z"][i % 4])).collect();
+        space.fill(&names, 2).await;
+        space.clock.advance_ms(5);
+        space.fill(&names[..40], 3).await;
+        let all = space.hot.list(1000).await.unwrap();
+        assert_eq!(all.len(), 250, "{on}");
+        for size in [1, 7, 100, 250, 251] {
+            let mut paged = Vec::new();
+            loop {
+                let page = space.hot.list_after(paged.last(), size).await.unwrap();
+                let is_last = page.len() < size;
+                paged.extend(page);
+                if is_last || paged.len() > all.len() {
+                    break;
+                }
+            }
+            assert_eq!(paged, all, "{on} by {size}");
+        }
+        // A place stays one when its page has gone elsewhere, or never was.
+        let at = all[100].clone();
+        space.record(&at.page, "another").await;
+        assert_eq!(space.hot.list_after(Some(&at), 5).await.unwrap(), all[101..106], "{on}");
+        let nobody = HotPage::new("m", at.edits, at.last_seen);
+        let behind = all
+            .iter()
+            .filter(|it| (it.edits, it.last_seen, &it.page) < (at.edits, at.last_seen, &nobody.page));
+        let behind: Vec<_> = behind.filter(|it| it.page != at.page).take(5).cloned().collect();
+        assert_eq!(space.hot.list_after(Some(&nobody), 5).await.unwrap(), behind, "{on}");
+        let (first, last) = (HotPage::new("", u64::MAX, at.last_seen), HotPage::new("", 0, at.last_seen));
+        assert_eq!(space.hot.list_after(Some(&first), 1000).await.unwrap().len(), 250, "{on}");
+        assert_eq!(space.hot.list_after(Some(&last), 1000).await.unwrap(), [], "{on}");
+    }
+}
+
 #[tokio::test]
 async fn as_many_as_there_are_can_be_listed() {
     for space in Space::everywhere(|_| {}).await {
@@ -422,7 +466,16 @@ async fn wrong_input_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn options_that_cannot_be_are_refused() {
     let gate = Tidegate::open("memory:").await.unwrap();
-    let wrong: [(_, fn(&mut HotOptions)); 14] = [
+    let wrong: [(_, fn(&mut HotOptions)); 17] = [
+        ("a window_duration of 999ms is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(999);
+        }),
+        ("a window_duration of 604800.5s is not allowed: 1s to 7 days are", |it| {
+            it.window_duration = Duration::from_millis(604_800_500);
+        }),
+        ("a max_bytes of 2097151 is not allowed: at least 2097152 is", |it| {
+            (it.partitions, it.max_bytes) = (2, (2 << 20) - 1);
+        }),
         ("hot_threshold", |it| it.hot_threshold = 0),
         ("hot_threshold", |it| it.hot_threshold = 101),
         ("promotion_threshold", |it| it.promotion_threshold = 0),

@@ -299,7 +299,7 @@ async fn however_many_send_the_same_edits_each_counts_once_and_each_event_happen
             assert_eq!(expired, PAGES as u64, "{on}: each is dropped by one");
             let mut told: Option<Vec<_>> = None;
             for watch in &mut watchers {
-                let seen = events(watch, 3 * PAGES).await;
+                let seen = events(watch, 4 * PAGES).await;
                 let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
                 for event in &seen {
                     assert!(
@@ -307,7 +307,9 @@ async fn however_many_send_the_same_edits_each_counts_once_and_each_event_happen
                         "{on}: {event:?}"
                     );
                 }
-                for kind in [EventKind::Promoted, EventKind::Trending, EventKind::Cooled] {
+                for kind in
+                    [EventKind::Promoted, EventKind::Trending, EventKind::TrendingEnded, EventKind::Cooled]
+                {
                     assert_eq!(kinds[kind.as_str()].len(), PAGES, "{on}: {kind:?}");
                 }
                 // Partitions are read in turns, so their order may differ.
@@ -319,7 +321,7 @@ async fn however_many_send_the_same_edits_each_counts_once_and_each_event_happen
             // Nothing more has happened.
             let last = space.hot.watch(Some(&from)).await.unwrap();
             let mut last = last;
-            let cursor = events(&mut last, 3 * PAGES).await.pop().unwrap().cursor;
+            let cursor = events(&mut last, 4 * PAGES).await.pop().unwrap().cursor;
             let mut rest = space.hot.watch(Some(&cursor)).await.unwrap();
             space.fill(&["new".to_owned()], 2).await;
             assert_eq!(events(&mut rest, 1).await[0].page, "new", "{on}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::hot::{Edit, HotOptions, WhenFull};
+use tidegate::hot::{Edit, HotOptions, HotPage, WhenFull};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::hot::HotModel;
 use tidegate::{Key, Tidegate};
@@ -20,6 +20,7 @@ enum Op {
     Many(Vec<(u8, u16, i64)>),
     Stats { page: u8 },
     IsHot { page: u8 },
+    Remove { page: u8 },
     Window { page: u8, from_ms: i64, to_ms: i64 },
     List { limit: usize },
     Count,
@@ -38,6 +39,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => prop::collection::vec((page.clone(), 0..400_u16, late), 1..12).prop_map(Op::Many),
         2 => page.clone().prop_map(|page| Op::Stats { page }),
         1 => page.clone().prop_map(|page| Op::IsHot { page }),
+        1 => page.clone().prop_map(|page| Op::Remove { page }),
         1 => (page, -4_000_000..0_i64, -1_000_000..1000_i64)
             .prop_map(|(page, from_ms, to_ms)| Op::Window { page, from_ms, to_ms }),
         1 => (0..8_usize).prop_map(|limit| Op::List { limit }),
@@ -82,7 +84,9 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
         let moment = |late_ms: i64| Some(Timestamp::from_millis(now.strict_add_signed(-late_ms)));
         match op {
             Op::Record { page, id, editor, change, late_ms } => {
-                let (page, id, editor) = (name(*page), format!("e{id}"), format!("user{editor}"));
+                let (page, id) = (name(*page), format!("e{id}"));
+                // One of them is nobody.
+                let editor = if *editor == 0 { String::new() } else { format!("user{editor}") };
                 let at = if *late_ms == 0 { None } else { moment(*late_ms) };
                 let key = Key::new(&page).unwrap();
                 let edit = Edit { page: key, id: &id, editor: &editor, byte_change: *change, at };
@@ -114,6 +118,11 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
                 let is_hot = hot.is_hot(Key::new(&page).unwrap()).await.unwrap();
                 prop_assert_eq!(is_hot, model.is_hot(now, &page), "step {}: {:?}", step, op);
             }
+            Op::Remove { page } => {
+                let page = name(*page);
+                let removed = hot.remove(Key::new(&page).unwrap()).await.unwrap();
+                prop_assert_eq!(removed, model.remove(now, &page), "step {}: {:?}", step, op);
+            }
             Op::Window { page, from_ms, to_ms } => {
                 let (from, to) = (now.strict_add_signed(*from_ms), now.strict_add_signed(*to_ms));
                 let page = name(*page);
@@ -124,6 +133,18 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
             Op::List { limit } => {
                 let list = hot.list(*limit).await.unwrap();
                 prop_assert_eq!(list, model.list(now, *limit), "step {}: {:?}", step, op);
+                // Page by page it is all there is, each once.
+                let (all, size) = (model.list(now, 1000), 1 + *limit % 3);
+                let mut paged: Vec<HotPage> = Vec::new();
+                loop {
+                    let page = hot.list_after(paged.last(), size).await.unwrap();
+                    let is_last = page.len() < size;
+                    paged.extend(page);
+                    if is_last || paged.len() > all.len() {
+                        break;
+                    }
+                }
+                prop_assert_eq!(paged, all, "step {}: by {}", step, size);
             }
             Op::Count => {
                 let count = hot.count().await.unwrap();

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate::clock::{Clock, monotonic};
-use tidegate::hot::{Event, EventKind, Hot, Watch};
+use tidegate::hot::{Event, EventKind, Hot, Recorded, Watch};
 use tidegate::testkit::RedisServer;
 use tidegate::{ErrorKind, Tidegate};
 
-use crate::hot::{Space, events, open, options};
+use crate::hot::{HOUR, MINUTE, PROMOTED, START_MS, Space, events, key, open, options};
+use crate::kit::REDIS;
 use crate::outage::until;
 
 fn pages(what: &str, from: usize, to: usize) -> Vec<String> {
@@ -51,7 +52,7 @@ async fn two_hundred_who_watch_ask_the_store_as_often_as_one_and_nobody_does_whe
     // Five times a second: two hundred that each do so themselves are there at once.
     assert!(begun.elapsed() > Duration::from_millis(1200), "{:?}", begun.elapsed());
     for id in ["1", "2"] {
-        hot.record(&tidegate::hot::Edit::new(crate::hot::key("p"), id, "alice")).await.unwrap();
+        hot.record(&tidegate::hot::Edit::new(key("p"), id, "alice")).await.unwrap();
     }
     while let Some(seen) = watching.join_next().await {
         assert_eq!(seen.unwrap(), "p");
@@ -186,7 +187,7 @@ async fn after_a_flush_all_who_watch_and_all_who_come_back_have_missed_some() {
     let hot = gate.hot("pages", options(|it| it.max_tracked = 10_000)).unwrap();
     let promote = async |page: &str| {
         for id in ["1", "2"] {
-            hot.record(&tidegate::hot::Edit::new(crate::hot::key(page), id, "alice")).await.unwrap();
+            hot.record(&tidegate::hot::Edit::new(key(page), id, "alice")).await.unwrap();
         }
     };
     for round in 0..20 {
@@ -218,7 +219,7 @@ async fn a_lost_end_of_the_events_is_missed_too() {
     drop(watch);
     let stream = format!("{}:hot:events", space.namespace);
     let id = seen[2].cursor.rsplit_once('-').unwrap().0;
-    redis::cmd("XDEL").arg(&stream).arg(id).exec(&mut crate::kit::REDIS.connection()).unwrap();
+    redis::cmd("XDEL").arg(&stream).arg(id).exec(&mut REDIS.connection()).unwrap();
     let mut watch = space.hot.watch(Some(&seen[2].cursor)).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].kind, EventKind::Missed);
     space.fill(&["new".to_owned()], 2).await;
@@ -265,8 +266,8 @@ async fn events_of_an_older_program_are_missed_and_no_error() {
     let stream = format!("{}:hot:events", space.namespace);
     let mut old = redis::cmd("XADD");
     old.arg(&stream).arg("*").arg("kind").arg("promoted").arg("page").arg("old").arg("edits").arg(2);
-    let id: String = old.arg("at").arg(5).query(&mut crate::kit::REDIS.connection()).unwrap();
-    redis::cmd("PEXPIRE").arg(&stream).arg(60_000).exec(&mut crate::kit::REDIS.connection()).unwrap();
+    let id: String = old.arg("at").arg(5).query(&mut REDIS.connection()).unwrap();
+    redis::cmd("PEXPIRE").arg(&stream).arg(60_000).exec(&mut REDIS.connection()).unwrap();
     let mut watch = space.hot.watch(Some(&id)).await.unwrap();
     space.fill(&["new".to_owned()], 2).await;
     let told = events(&mut watch, 2).await;
@@ -282,4 +283,143 @@ async fn to_watch_an_empty_space_leaves_no_key_without_an_end() {
     let watch = hot.watch(None).await.unwrap();
     assert!(watch.cursor().starts_with("0-0-"), "{}", watch.cursor());
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+fn kinds(seen: &[Event]) -> Vec<(EventKind, &str, u64)> {
+    seen.iter().map(|it| (it.kind, &*it.page, it.edits)).collect()
+}
+
+/// What begins ends, also with the page, and all of it is counted.
+#[tokio::test]
+async fn what_begins_is_told_when_it_ends() {
+    use EventKind::{Cooled, Promoted, Removed, Replaced, Spiking, SpikingEnded, Trending, TrendingEnded};
+    let set = |it: &mut tidegate::hot::HotOptions| {
+        it.promotion_threshold = 3;
+        it.max_tracked = 1;
+        it.when_full = tidegate::hot::WhenFull::ReplaceColdest;
+        it.spike_minimum = 3;
+    };
+    for space in Space::everywhere(set).await {
+        let on = space.on;
+        let mut watch = space.hot.watch(None).await.unwrap();
+        space.fill(&["p".to_owned()], 3).await;
+        // Two of three leave the window, and the page stays.
+        space.set(START_MS + 30 * MINUTE);
+        space.record("p", "late").await;
+        space.set(START_MS + HOUR);
+        space.hot.cleanup().await.unwrap();
+        assert_eq!(
+            kinds(&events(&mut watch, 3).await),
+            [(Promoted, "p", 2), (Trending, "p", 3), (TrendingEnded, "p", 1)],
+            "{on}"
+        );
+        for id in 0..4 {
+            space.record("p", &format!("fast{id}")).await;
+        }
+        let seen = events(&mut watch, 2).await;
+        assert_eq!(seen.iter().map(|it| it.kind).collect::<Vec<_>>(), [Trending, Spiking], "{on}");
+        // Another takes its place.
+        space.clock.advance_ms(1000);
+        space.fill(&["q".to_owned()], 2).await;
+        space.set(START_MS + 2 * HOUR);
+        space.hot.cleanup().await.unwrap();
+        assert_eq!(
+            kinds(&events(&mut watch, 3).await),
+            [(TrendingEnded, "p", 0), (SpikingEnded, "p", 0), (Cooled, "p", 0)],
+            "{on}: one page is not enough to take its place, so it cools"
+        );
+        space.fill(&["r".to_owned()], 3).await;
+        assert_eq!(space.hot.remove(key("r")).await.unwrap(), tidegate::hot::Removed::Hot, "{on}");
+        space.fill(&["s".to_owned()], 2).await;
+        space.clock.advance_ms(1);
+        space.fill(&["t".to_owned()], 2).await;
+        assert_eq!(
+            kinds(&events(&mut watch, 7).await),
+            [
+                (Promoted, "r", 2),
+                (Trending, "r", 3),
+                (TrendingEnded, "r", 3),
+                (Removed, "r", 3),
+                (Promoted, "s", 2),
+                (Replaced, "s", 2),
+                (Promoted, "t", 2)
+            ],
+            "{on}"
+        );
+        let text = space.gate.metrics();
+        for (kind, count) in [
+            (Promoted, 4),
+            (Replaced, 1),
+            (Trending, 3),
+            (TrendingEnded, 3),
+            (Spiking, 1),
+            (SpikingEnded, 1),
+            (Cooled, 1),
+            (Removed, 1),
+        ] {
+            let kind = kind.as_str();
+            let row = format!("tidegate_hot_events_total{{space=\"pages\",kind=\"{kind}\"}} {count}\n");
+            assert!(text.contains(&row), "{on}: {row}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_removed_page_begins_anew_and_its_keys_are_gone() {
+    use tidegate::hot::Removed;
+    for space in Space::everywhere(|_| {}).await {
+        let on = space.on;
+        let remove = async |page: &str| space.hot.remove(key(page)).await.unwrap();
+        space.fill(&["p".to_owned(), "other".to_owned()], 4).await;
+        assert_eq!(remove("p").await, Removed::Hot, "{on}");
+        assert_eq!(remove("p").await, Removed::Unknown, "{on}");
+        assert!(!space.hot.is_hot(key("p")).await.unwrap(), "{on}");
+        assert_eq!(space.hot.count().await.unwrap(), 1, "{on}");
+        assert_eq!(space.record("p", "fill0").await, Recorded::Remembered, "{on}: nothing of it is left");
+        assert_eq!(remove("p").await, Removed::Remembered, "{on}");
+        assert_eq!(space.record("p", "1").await, Recorded::Remembered, "{on}");
+        space.clock.advance_ms(10 * MINUTE);
+        assert_eq!(remove("p").await, Removed::Unknown, "{on}: it was over");
+        space.set(START_MS + 2 * HOUR);
+        assert_eq!(remove("other").await, Removed::Unknown, "{on}: it had cooled");
+        if on == "redis" {
+            let left: Vec<String> = redis::cmd("KEYS")
+                .arg(format!("{}:*:p", space.namespace))
+                .query(&mut REDIS.connection())
+                .unwrap();
+            assert_eq!(left, Vec::<String>::new());
+        }
+    }
+}
+
+/// What somebody else has written there is an error to all but this.
+#[tokio::test]
+async fn a_page_with_broken_keys_can_be_removed() {
+    let space = Space::redis(|_| {}).await;
+    let mut connection = REDIS.connection();
+    for family in ["hot:meta:", "hot:window:", "activity:"] {
+        space.fill(&["p".to_owned()], 2).await;
+        let broken = format!("{}:{family}p", space.namespace);
+        redis::cmd("DEL").arg(&broken).exec(&mut connection).unwrap();
+        redis::cmd("LPUSH").arg(&broken).arg("x").exec(&mut connection).unwrap();
+        redis::cmd("PEXPIRE").arg(&broken).arg(600_000).exec(&mut connection).unwrap();
+        // It is there, or what is left of it is cleared away.
+        let _ = space.hot.remove(key("p")).await;
+        space.hot.remove(key("p")).await.unwrap();
+        assert_eq!(space.record("p", "1").await, Recorded::Remembered, "{family}");
+        assert_eq!(space.record("p", "2").await, PROMOTED, "{family}");
+        space.hot.remove(key("p")).await.unwrap();
+    }
+}
+
+/// Edits without an editor are edits of nobody.
+#[tokio::test]
+async fn an_absent_editor_counts_as_none() {
+    for space in Space::everywhere(|_| {}).await {
+        for (id, editor) in [("1", ""), ("2", ""), ("3", "alice"), ("4", "")] {
+            space.hot.record(&tidegate::hot::Edit::new(key("p"), id, editor)).await.unwrap();
+        }
+        let stats = space.stats("p").await;
+        assert_eq!((stats.edits_last_hour, stats.unique_editors), (4, 1), "{}", space.on);
+    }
 }

@@ -185,3 +185,49 @@ async fn a_broken_page_fails_alone_and_loses_no_other() {
     }
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
+
+/// A server that is there and does not answer for a while: what it was sent may be recorded,
+/// and is not called dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_and_not_answered_is_unknown_and_who_can_wait_loses_nothing() {
+    let server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered);
+    let pause = |ms: u32| {
+        redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").exec(&mut server.connection()).unwrap();
+    };
+    pause(400);
+    assert_eq!(record(&hot, "p", "2").await, Recorded::Unknown, "nobody knows");
+    assert_eq!(metric(&gate, "tidegate_hot_unknown_edits_total"), 1);
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), 0);
+    let again = until("it answers again", async || {
+        let recorded = record(&hot, "p", "2").await;
+        (!matches!(recorded, Recorded::Unknown | Recorded::Dropped)).then_some(recorded)
+    })
+    .await;
+    assert!(matches!(again, Recorded::Duplicate | PROMOTED), "it was recorded or not: {again:?}");
+    // Several times the deadline of a call.
+    pause(700);
+    let ids: Vec<_> = (0..300).map(|i| format!("m{i}")).collect();
+    let edits: Vec<_> = ids.iter().map(|id| Edit::new(key("p"), id, "bob")).collect();
+    let recorded = hot.record_many_within(&edits, Duration::from_secs(20)).await.unwrap();
+    assert!(recorded.iter().all(|it| *it == Recorded::Added), "{recorded:?}");
+}
+
+/// One that is away takes nothing, and whoever can wait is told so at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_an_absent_store_drops_what_could_wait() {
+    let mut server = RedisServer::start();
+    let (gate, hot) = hot_on(&server.url()).await;
+    assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered);
+    server.kill();
+    until("the loss is noticed", async || (record(&hot, "p", "2").await == Recorded::Dropped).then_some(()))
+        .await;
+    let before = metric(&gate, "tidegate_hot_dropped_edits_total");
+    let edits = [Edit::new(key("p"), "3", "bob"); 5];
+    let started = monotonic();
+    let recorded = hot.record_many_within(&edits, Duration::from_secs(600)).await.unwrap();
+    assert_eq!(recorded, vec![Recorded::Dropped; 5]);
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), before + 5);
+}

@@ -35,6 +35,7 @@ mod session_audit;
 mod session_differential;
 mod session_flaws;
 mod session_foreign;
+mod session_hold;
 mod session_interleavings;
 mod session_migration;
 mod session_outage;

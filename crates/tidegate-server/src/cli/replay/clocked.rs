@@ -21,6 +21,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// when it does.
 const BY_HAND: Duration = Duration::from_secs(86_400);
 
+/// What keys live longer for than what is in them, by a clock that is not the server's; indices
+/// twice as long.
+const SLACK: Duration = Duration::from_secs(3600);
+
+/// For how long edits of a page that is not hot are remembered.
+const ACTIVITY: Duration = Duration::from_secs(600);
+
 /// A space and the clock that it goes by.
 pub(super) struct Clocked {
     gate: Tidegate,
@@ -52,7 +59,10 @@ impl Clocked {
             .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
         let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
         let clock = ManualClock::at(Timestamp::from_millis(0));
-        let gate = settings.store.open_by(clock.clone().into()).await.map_err(|error| error.to_string())?;
+        // As long as its indices: nothing of it is there after that.
+        let marker_ttl = space.options.window_duration.max(ACTIVITY) + 2 * SLACK;
+        let gate = settings.store.open_for(clock.clone().into(), marker_ttl).await;
+        let gate = gate.map_err(|error| error.to_string())?;
         gate.store().check().map_err(|error| error.to_string())?;
         let hot = space.open(&gate).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -84,7 +94,7 @@ impl Sink for Clocked {
         self.advance(edit.at).await.map_err(Refused::All)?;
         let edit = edit.edit(Some(edit.at)).map_err(Refused::Line)?;
         let recorded = self.hot.record(&edit).await.map_err(|error| Refused::All(error.to_string()))?;
-        if recorded == Recorded::Dropped {
+        if matches!(recorded, Recorded::Dropped | Recorded::Unknown) {
             // What follows would be wrong.
             return Err(Refused::All("the store went away".to_owned()));
         }

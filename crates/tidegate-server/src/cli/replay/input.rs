@@ -13,7 +13,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What is read, and how far it has been, on a terminal.
 pub(super) struct Input {
-    pub(super) reader: Box<dyn Read>,
+    pub(super) reader: Box<dyn Read + Send>,
     pub(super) bar: ProgressBar,
 }
 
@@ -31,14 +31,14 @@ impl Input {
         Self::of(file, bar)
     }
 
-    fn of(source: impl Read + 'static, bar: ProgressBar) -> io::Result<Self> {
+    fn of(source: impl Read + Send + 'static, bar: ProgressBar) -> io::Result<Self> {
         bar.enable_steady_tick(Duration::from_millis(200));
         let mut source = bar.wrap_read(source);
         let mut start = Vec::with_capacity(GZIP.len());
         source.by_ref().take(GZIP.len() as u64).read_to_end(&mut start)?;
         let is_packed = start == GZIP;
         let whole = Cursor::new(start).chain(source);
-        let reader: Box<dyn Read> =
+        let reader: Box<dyn Read + Send> =
             if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
         Ok(Self { reader, bar })
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 use tidegate::clock::Timestamp;
 
-use super::super::hot_told::{moment, ranking};
+use super::super::hot_told::{moment, plural, printable, ranking, time};
+use crate::moment;
 use crate::outcomes::Outcomes;
 
 /// Bad lines that are explained.
@@ -23,6 +24,12 @@ pub(super) struct Report {
     from_ms: Option<u64>,
     to_ms: Option<u64>,
     bad_lines: Vec<BadLine>,
+    /// Rows whose time is far from that of the rows around them.
+    skipped: u64,
+    skipped_lines: Vec<BadLine>,
+    /// Somebody pressed Ctrl-C before the end.
+    #[serde(rename = "interrupted", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_interrupted: bool,
     pub(super) count: u64,
     pub(super) window_ms: u64,
     pub(super) pages: Vec<Row>,
@@ -51,10 +58,20 @@ impl Report {
         self.to_ms = Some(self.to_ms.map_or(ms, |to| to.max(ms)));
     }
 
-    pub(super) fn bad_line(&mut self, detail: String) {
+    pub(super) fn bad_line(&mut self, line: u64, detail: String) {
         self.bad += 1;
         if self.bad_lines.len() < EXPLAINED {
-            self.bad_lines.push(BadLine { line: self.lines, detail });
+            self.bad_lines.push(BadLine { line, detail });
+        }
+    }
+
+    /// Leaves out a row that is `far_ms` from those around it.
+    pub(super) fn skip(&mut self, line: u64, at: Timestamp, far_ms: u64) {
+        self.skipped += 1;
+        if self.skipped_lines.len() < EXPLAINED {
+            let (at, far) = (moment(at.as_millis()), time(far_ms / 1000 * 1000));
+            let detail = format!("skipped: its time, {at}, is {far} from that of the rows around it");
+            self.skipped_lines.push(BadLine { line, detail });
         }
     }
 
@@ -66,11 +83,22 @@ impl Report {
     pub(super) fn explain(&self, file: &Path) {
         let mut err = std::io::stderr().lock();
         // There is nobody left to tell if this fails.
-        for BadLine { line, detail } in &self.bad_lines {
-            let _ = writeln!(err, "{}:{line}: {detail}", file.display());
+        for (lines, count, what) in [
+            (&self.bad_lines, self.bad, "more bad lines"),
+            (&self.skipped_lines, self.skipped, "more rows skipped; --max-gap says how far is too far"),
+        ] {
+            for BadLine { line, detail } in lines {
+                let _ = writeln!(err, "{}:{line}: {}", file.display(), printable(detail));
+            }
+            if count > lines.len() as u64 {
+                let _ = writeln!(err, "and {} {what}", count - lines.len() as u64);
+            }
         }
-        if self.bad > self.bad_lines.len() as u64 {
-            let _ = writeln!(err, "and {} more bad lines", self.bad - self.bad_lines.len() as u64);
+        if let Some(hint) = self.to_ms.and_then(|ms| moment::seconds_hint(Timestamp::from_millis(ms))) {
+            let _ = writeln!(err, "the latest time: {hint}");
+        }
+        if self.is_interrupted {
+            let _ = writeln!(err, "interrupted after line {}", self.lines);
         }
         if let Some(namespace) = &self.namespace {
             let _ = writeln!(err, "its keys start with {namespace}: and end by themselves");
@@ -88,8 +116,12 @@ impl Report {
             _ => String::new(),
         };
         let rows = self.pages.iter().map(|row| (row.page.as_str(), row.edits, row.last_seen_ms));
+        let skipped = match self.skipped {
+            0 => String::new(),
+            count => format!(", {} skipped", plural(count, "row")),
+        };
         format!(
-            "{} edits{times}, {} bad lines\n{}\n{}",
+            "{} edits{times}, {} bad lines{skipped}\n{}\n{}",
             self.good,
             self.bad,
             self.outcomes,

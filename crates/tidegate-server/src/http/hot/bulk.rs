@@ -1,6 +1,7 @@
-//! Edits in bulk: a line each, read as they come and recorded in batches. However
-//! many there are, no more than a batch and a line of them is in memory, and the
-//! sender is slowed to what the store takes.
+//! Edits in bulk: a line each, read as they come and recorded in batches, full ones at once
+//! and others within [`LATEST`]. However many there are, no more than a batch and a line of
+//! them is in memory, and the sender is slowed to what the store takes: a store that is busy
+//! is waited for, and only one that is absent drops.
 //!
 //! A bad line is counted and the first few are explained; the others count. An edit
 //! that is sent again counts once, so a request that broke may be sent again.
@@ -8,17 +9,18 @@
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, header};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde::Serialize;
 use tidegate::clock::monotonic;
 use tidegate::hot::{Hot, Recorded};
 
 use super::ask::AskedEdit;
-use crate::http::App;
 use crate::http::encoding::broken;
 use crate::http::problem::Problem;
+use crate::http::{App, Bounds};
 use crate::lines::{Line, Lines};
+use crate::moment;
 use crate::outcomes::Outcomes;
 
 /// The longest edit, with every byte of its three texts escaped, is shorter.
@@ -26,6 +28,12 @@ const MAX_LINE_BYTES: usize = 8192;
 
 /// Edits that are recorded together.
 const BATCH: usize = 512;
+
+/// How long an edit waits for others.
+const LATEST: Duration = Duration::from_millis(50);
+
+/// How long a batch may wait for a busy store, within the time of the whole.
+const BATCH_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Bad lines that are explained.
 const EXPLAINED: usize = 10;
@@ -55,8 +63,17 @@ pub(super) struct Tally {
     bad: u64,
     outcomes: Outcomes,
     bad_lines: Vec<BadLine>,
+    /// What may be wrong with edits that were too late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
     #[serde(skip)]
     batch: Vec<AskedEdit<'static>>,
+    /// Since when the first of them waits.
+    #[serde(skip)]
+    waiting_since: Option<Instant>,
+    /// When all of it has to be done.
+    #[serde(skip)]
+    until: Instant,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,22 +83,39 @@ struct BadLine {
 }
 
 pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally, Problem> {
-    let until = monotonic() + app.bounds().bulk_timeout;
+    let bounds = app.bounds();
+    let mut stopping = app.stopping().clone();
     let mut lines = Lines::new(MAX_LINE_BYTES);
-    let mut tally = Tally::new(hot.space().as_str());
+    let mut tally = Tally::new(hot.space().as_str(), monotonic() + bounds.bulk_timeout);
+    let mut heard_at = monotonic();
     loop {
-        let frame = match tokio::time::timeout(patience(app, until), body.frame()).await {
+        let silent_until = tally.until.min(heard_at + bounds.request_timeout);
+        let wake_at = tally.due_at().map_or(silent_until, |due_at| due_at.min(silent_until));
+        let frame = tokio::select! {
+            biased;
+            () = stopping.wait() => {
+                tally.flush(hot).await?;
+                return Err(Problem::stopping(tally.so_far()).with_counts(&tally));
+            }
+            frame = tokio::time::timeout_at(wake_at.into(), body.frame()) => frame,
+        };
+        let frame = match frame {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => {
                 tally.flush(hot).await?;
-                return Err(Problem::invalid(format!("{}, {}", broken(&error), tally.so_far())));
+                let ended = format!("{}, {}", broken(&error), tally.so_far());
+                return Err(Problem::invalid(ended).with_counts(&tally));
             }
             Err(_) => {
                 tally.flush(hot).await?;
-                return Err(Problem::late(tally.late(app, until)));
+                if silent_until > monotonic() {
+                    continue;
+                }
+                return Err(Problem::late(tally.late(bounds)).with_counts(&tally));
             }
         };
+        heard_at = monotonic();
         // Trailers tell nothing.
         let Ok(data) = frame.into_data() else { continue };
         let mut rest = &data[..];
@@ -91,6 +125,9 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
                 tally.flush(hot).await?;
             }
         }
+        if tally.due_at().is_some_and(|due_at| due_at <= monotonic()) {
+            tally.flush(hot).await?;
+        }
     }
     if let Some(line) = lines.last() {
         tally.read(&line);
@@ -99,13 +136,8 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
     Ok(tally)
 }
 
-/// For how long the next piece may keep us waiting.
-fn patience(app: &App, until: Instant) -> Duration {
-    until.saturating_duration_since(monotonic()).min(app.bounds().request_timeout)
-}
-
 impl Tally {
-    fn new(space: &str) -> Self {
+    fn new(space: &str, until: Instant) -> Self {
         Self {
             space: space.to_owned(),
             lines: 0,
@@ -113,8 +145,21 @@ impl Tally {
             bad: 0,
             outcomes: Outcomes::default(),
             bad_lines: Vec::new(),
+            hint: None,
             batch: Vec::with_capacity(BATCH),
+            waiting_since: None,
+            until,
         }
+    }
+
+    /// What the answer is: it says so if the store did not take all of them.
+    pub(super) fn status(&self) -> StatusCode {
+        if self.outcomes.lost() > 0 { StatusCode::MULTI_STATUS } else { StatusCode::OK }
+    }
+
+    /// When what waits has to be recorded.
+    fn due_at(&self) -> Option<Instant> {
+        self.waiting_since.map(|since| since + LATEST)
     }
 
     fn read(&mut self, line: &Line<'_>) {
@@ -127,6 +172,7 @@ impl Tally {
         match edit {
             Ok(edit) => {
                 self.good += 1;
+                self.waiting_since.get_or_insert_with(monotonic);
                 self.batch.push(edit);
             }
             Err(detail) => {
@@ -139,14 +185,23 @@ impl Tally {
     }
 
     async fn flush(&mut self, hot: &Hot) -> Result<(), Problem> {
+        self.waiting_since = None;
         if self.batch.is_empty() {
             return Ok(());
         }
         let edits: Vec<_> = self.batch.iter().map(AskedEdit::edit).collect::<Result<_, _>>()?;
-        let recorded: Vec<Recorded> = hot.record_many(&edits).await?;
+        // Also at the very end there is a moment to record what was read.
+        let left = self.until.saturating_duration_since(monotonic()).max(Duration::from_secs(1));
+        let recorded = hot.record_many_within(&edits, left.min(BATCH_DEADLINE)).await;
+        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&*self))?;
+        for (edit, recorded) in edits.iter().zip(&recorded) {
+            self.outcomes.count(recorded);
+            if self.hint.is_none() && *recorded == Recorded::TooLate {
+                self.hint = edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
+            }
+        }
         drop(edits);
         self.batch.clear();
-        recorded.iter().for_each(|recorded| self.outcomes.count(recorded));
         Ok(())
     }
 
@@ -157,9 +212,8 @@ impl Tally {
         )
     }
 
-    fn late(&self, app: &App, until: Instant) -> String {
-        let is_over = until <= monotonic();
-        let bounds = app.bounds();
+    fn late(&self, bounds: &Bounds) -> String {
+        let is_over = self.until <= monotonic();
         let (what, after) = match is_over {
             true => ("the request was not complete", bounds.bulk_timeout),
             false => ("nothing has come", bounds.request_timeout),

@@ -18,7 +18,8 @@ pub(super) async fn record(call: Call<String>, headers: HeaderMap, body: Body) -
     if bulk::is_ndjson(&headers) {
         let _timed = call.timed(Operation::HotBulk);
         let lines = decoded(&headers, body)?;
-        return Ok(json(StatusCode::OK, &bulk::record(app, hot, lines).await?));
+        let tally = bulk::record(app, hot, lines).await?;
+        return Ok(json(tally.status(), &tally));
     }
     let _timed = call.timed(Operation::HotRecord);
     body::check_type(&headers, "application/json is, and application/x-ndjson for an edit per line")?;

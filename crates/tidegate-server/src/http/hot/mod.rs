@@ -27,10 +27,10 @@ pub(super) fn routes(router: Router<App>) -> Router<App> {
         .route("/v1/hot/{space}/edits", post(edits::record))
         .route("/v1/hot/{space}/events", get(events::watch))
         .route("/v1/hot/{space}/cleanup", post(pages::cleanup))
-        .route("/v1/hot/{space}/pages/{page}", get(pages::stats))
+        .route("/v1/hot/{space}/pages/{page}", get(pages::stats).delete(pages::remove))
         .route("/v1/hot/{space}/pages/{page}/window", get(pages::window))
         // No router matches an empty page; it deserves a better answer than 404.
-        .route("/v1/hot/{space}/pages/", get(no_page))
+        .route("/v1/hot/{space}/pages/", get(no_page).delete(no_page))
         .route("/v1/hot/{space}/pages//window", get(no_page))
 }
 

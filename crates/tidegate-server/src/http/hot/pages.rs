@@ -5,6 +5,7 @@ use serde::Deserialize;
 use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
+use tidegate::hot::HotPage;
 
 use super::told;
 use crate::http::extract::{Call, Sent};
@@ -37,15 +38,16 @@ impl Page {
     }
 }
 
-/// How many, and whether with their stats.
-#[derive(Debug, Clone, Copy)]
+/// How many, behind which, and whether with their stats.
+#[derive(Debug)]
 pub(super) struct ListQuery {
     limit: usize,
+    after: Option<HotPage>,
     with_stats: bool,
 }
 
 impl FromQuery for ListQuery {
-    const NAMES: &'static [&'static str] = &["limit", "stats"];
+    const NAMES: &'static [&'static str] = &["limit", "after", "stats"];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         let with_stats = query.flag("stats")?;
@@ -56,17 +58,20 @@ impl FromQuery for ListQuery {
             limit
                 .ok_or_else(|| format!("{text:?} is not allowed{beside}: whole numbers from 0 to {most} are"))
         })?;
-        Ok(Self { limit: limit.unwrap_or(LIMIT), with_stats })
+        let after = query.read("after", after)?;
+        Ok(Self { limit: limit.unwrap_or(LIMIT), after, with_stats })
     }
 }
 
 pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
     let _timed = call.timed(Operation::HotList);
-    let (space, ListQuery { limit, with_stats }) = (&call.path, call.query);
+    let (space, ListQuery { limit, after, with_stats }) = (&call.path, &call.query);
     let hot = call.app.space(space)?;
-    let hottest = hot.list(limit).await?;
+    let hottest = hot.list_after(after.as_ref(), *limit).await?;
+    // One that is not full is the last.
+    let next = hottest.last().filter(|_| hottest.len() == *limit).map(told::next);
     let mut pages = Vec::with_capacity(hottest.len());
-    if with_stats {
+    if *with_stats {
         // Asked at once, they travel together.
         let asked = hottest.iter().map(|page| async { hot.stats(Key::new(&page.page)?).await });
         let stats = futures_util::future::try_join_all(asked).await?;
@@ -75,7 +80,22 @@ pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
         pages.extend(hottest.into_iter().map(|page| told::Ranked::new(page, None)));
     }
     let count = hot.count().await?;
-    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms: told::window_ms(hot), pages }))
+    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms: told::window_ms(hot), pages, next }))
+}
+
+/// A place in a list, as `next` told it.
+fn after(text: &str) -> Result<HotPage, String> {
+    let place = || {
+        let (edits, rest) = text.split_once(':')?;
+        let (last_seen, page) = rest.split_once(':')?;
+        let number = |text: &str| text.parse().ok().filter(|number| *number <= MAX_COUNT);
+        let page = Key::new(page).ok()?;
+        Some(HotPage::new(page.as_str(), number(edits)?, Timestamp::from_millis(number(last_seen)?)))
+    };
+    place().ok_or_else(|| {
+        let shown: String = text.chars().take(60).collect();
+        format!("{shown:?} is not a place in a list: the `next` of a page is")
+    })
 }
 
 pub(super) async fn stats(call: Call<Page>) -> Answered {
@@ -84,6 +104,13 @@ pub(super) async fn stats(call: Call<Page>) -> Answered {
     let stats = call.app.space(&asked.space)?.stats(asked.key()?).await?;
     let told = told::OnePage { space: &asked.space, page: &asked.page, stats: (&stats).into() };
     Ok(json(StatusCode::OK, &told))
+}
+
+pub(super) async fn remove(call: Call<Page>) -> Answered {
+    let _timed = call.timed(Operation::HotRemove);
+    let asked = &call.path;
+    let was = call.app.space(&asked.space)?.remove(asked.key()?).await?.as_str();
+    Ok(json(StatusCode::OK, &told::RemovedPage { space: &asked.space, page: &asked.page, was }))
 }
 
 /// From when to when, both included.

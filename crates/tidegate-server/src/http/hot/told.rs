@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::hot::{Edit, EditRef, Event, Hot, HotPage, Recorded, Stats, WhenFull};
 
+use crate::moment;
+
 /// What became of one edit.
 #[derive(Debug, Serialize)]
 pub(super) struct Edited<'a> {
@@ -15,6 +17,9 @@ pub(super) struct Edited<'a> {
     /// The page that had to leave, if one had to.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<&'a str>,
+    /// What may be wrong with one that was too late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 impl<'a> Edited<'a> {
@@ -23,7 +28,10 @@ impl<'a> Edited<'a> {
             Recorded::Promoted { replaced } => replaced.as_deref(),
             _ => None,
         };
-        Self { space, page: edit.page.as_str(), id: edit.id, outcome: recorded.as_str(), replaced }
+        let is_late = *recorded == Recorded::TooLate;
+        let hint = edit.at.filter(|_| is_late).and_then(moment::seconds_hint);
+        let hint = hint.map(|hint| format!("`at`: {hint}"));
+        Self { space, page: edit.page.as_str(), id: edit.id, outcome: recorded.as_str(), replaced, hint }
     }
 }
 
@@ -71,6 +79,15 @@ pub(super) struct OnePage<'a> {
     pub(super) stats: PageStats,
 }
 
+/// A page that is forgotten.
+#[derive(Debug, Serialize)]
+pub(super) struct RemovedPage<'a> {
+    pub(super) space: &'a str,
+    pub(super) page: &'a str,
+    /// What it had been.
+    pub(super) was: &'static str,
+}
+
 /// The hottest pages.
 #[derive(Debug, Serialize)]
 pub(super) struct Hottest<'a> {
@@ -79,6 +96,13 @@ pub(super) struct Hottest<'a> {
     pub(super) count: u64,
     pub(super) window_ms: u64,
     pub(super) pages: Vec<Ranked>,
+    /// Where the next page begins; `null` if there is none.
+    pub(super) next: Option<String>,
+}
+
+/// The place behind `page`.
+pub(super) fn next(page: &HotPage) -> String {
+    format!("{}:{}:{}", page.edits, page.last_seen.as_millis(), page.page)
 }
 
 #[derive(Debug, Serialize)]
@@ -200,6 +224,6 @@ impl<'a> Space<'a> {
 }
 
 pub(super) fn window_ms(hot: &Hot) -> u64 {
-    // Whole seconds, at most seven days of them.
-    hot.options().window_duration.as_secs() * 1000
+    // At most seven days of them.
+    hot.options().window_duration.as_millis() as u64
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::page::NAME;
 use super::{ALLOCATION, MAX_EVENTS};
 use crate::clock::Timestamp;
-use crate::hot::edit::EventKind;
+use crate::hot::edit::{EventCounts, EventKind};
 use crate::hot::position::{AHEAD_MS, Happened, News, Position, Standing};
 
 #[derive(Debug)]
@@ -31,6 +31,9 @@ pub(super) struct Events {
     /// The latest that is no longer there.
     forgotten: (u64, u64),
     bytes: usize,
+    /// Told since somebody counted them.
+    counts: EventCounts,
+    is_counted: bool,
 }
 
 fn bytes_of(page: &str) -> usize {
@@ -41,12 +44,24 @@ impl Events {
     pub(super) fn new() -> Self {
         // Never 0, which is the life of none.
         let life = RandomState::new().hash_one("events") >> 16 | 1;
-        Self { ring: VecDeque::new(), life, last: (0, 0), forgotten: (0, 0), bytes: 0 }
+        Self {
+            ring: VecDeque::new(),
+            life,
+            last: (0, 0),
+            forgotten: (0, 0),
+            bytes: 0,
+            counts: EventCounts::default(),
+            is_counted: true,
+        }
     }
 
     /// Notes what happened at `now_ms`, the time that decides, while the clock says `clock_ms`.
     /// Positions go by the clock, so that none is ahead of it, whatever the rate.
     pub(super) fn tell(&mut self, clock_ms: u64, now_ms: u64, kind: EventKind, page: Arc<str>, edits: u64) {
+        if let Some(number) = EventKind::OF_PAGES.iter().position(|it| *it == kind) {
+            self.counts[number] += 1;
+            self.is_counted = false;
+        }
         self.last = if clock_ms > self.last.0 { (clock_ms, 0) } else { (self.last.0, self.last.1 + 1) };
         if self.ring.len() >= MAX_EVENTS
             && let Some(oldest) = self.ring.pop_front()
@@ -57,6 +72,16 @@ impl Events {
         self.bytes += bytes_of(&page);
         let (ms, number) = self.last;
         self.ring.push_back(Told { ms, number, kind, page, edits, at_ms: now_ms });
+    }
+
+    /// What was told since the last time.
+    #[inline]
+    pub(super) fn count(&mut self) -> Option<Box<EventCounts>> {
+        if self.is_counted {
+            return None;
+        }
+        self.is_counted = true;
+        Some(Box::new(std::mem::take(&mut self.counts)))
     }
 
     pub(super) fn bytes(&self) -> usize {

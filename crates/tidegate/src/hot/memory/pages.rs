@@ -6,6 +6,7 @@
 //! put in again.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::page::Page;
@@ -144,10 +145,15 @@ impl Pages {
         self.ranking.first().map(|(rank, _, at)| (*rank, *at))
     }
 
-    /// All, the hottest first, with the rank they are indexed by, once the ranking is up to
-    /// date.
-    pub(super) fn hottest_first(&self) -> impl Iterator<Item = (u64, &Page)> {
-        self.ranking.iter().rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
+    /// All that are colder than a rank and a name, the hottest first, with the rank they are
+    /// indexed by, once the ranking is up to date.
+    pub(super) fn hottest_first(&self, than: Option<(u64, &str)>) -> impl Iterator<Item = (u64, &Page)> {
+        let end = match than {
+            Some((rank, name)) => Bound::Excluded((rank, name.into(), 0)),
+            None => Bound::Unbounded,
+        };
+        let colder = self.ranking.range::<Ranked, _>((Bound::Unbounded, end));
+        colder.rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
     }
 
     /// Whether all of it holds together.

@@ -33,24 +33,40 @@ impl Partition {
         self.activities.len() as u64
     }
 
-    /// The `limit` hottest pages. What is known of a rank is never too low, since counts
-    /// fall by the passing of time alone: it goes down from the highest, counts anew those
-    /// whose edits have left the window in part, and ends where none that follow can be
-    /// among the hottest. Looks after none.
-    pub(in crate::hot) fn list(&mut self, now_ms: u64, limit: usize) -> Vec<HotPage> {
+    /// The `limit` hottest pages, of those behind `after`. What is known of a rank is never too
+    /// low, since counts fall by the passing of time alone: it goes down from the highest,
+    /// counts anew those whose edits have left the window in part, and ends where none that
+    /// follow can be among the hottest. Looks after none.
+    pub(in crate::hot) fn list(
+        &mut self,
+        now_ms: u64,
+        after: Option<&HotPage>,
+        limit: usize,
+    ) -> Vec<HotPage> {
         let now_ms = self.advance(now_ms);
-        self.pages.refresh(self.bounds.window_ms);
+        let window_ms = self.bounds.window_ms;
+        self.pages.refresh(window_ms);
+        let after = after.map(|after| (after.rank(), after.page.as_str()));
+        let is_behind = |place: (u64, &str)| after.is_none_or(|after| place < after);
+        // What is ranked higher and has lost edits since may be behind by now.
+        let far_ms = self.ahead_ms(now_ms) + window_ms + 1;
+        let higher = after.is_some().then(|| self.pages.due(now_ms, far_ms)).into_iter().flatten();
+        let higher = higher.filter(|page| !is_behind((page.indexed_rank, &page.name)));
+        let higher = higher.map(|page| (u64::MAX, page));
         // The coldest of them is at hand.
         let mut hottest: BTreeSet<(u64, &str)> = BTreeSet::new();
-        for (indexed, page) in self.pages.hottest_first() {
+        for (indexed, page) in higher.chain(self.pages.hottest_first(after)) {
             if hottest.len() == limit && hottest.first().is_some_and(|(rank, _)| indexed < *rank) {
                 break;
             }
             if !self.is_within(now_ms, page) {
                 continue;
             }
-            let edits = page.count() - page.over(now_ms, self.bounds.window_ms) as u64;
-            hottest.insert((rank(edits, page.last_ms()), &page.name));
+            let edits = page.count() - page.over(now_ms, window_ms) as u64;
+            let place = (rank(edits, page.last_ms()), &*page.name);
+            if is_behind(place) {
+                hottest.insert(place);
+            }
             if hottest.len() > limit {
                 hottest.pop_first();
             }
@@ -80,7 +96,13 @@ impl Partition {
         let Some(page) = page.filter(|page| self.is_within(now_ms, page)) else { return Stats::default() };
         let window_ms = self.bounds.window_ms;
         let over = page.over(now_ms, window_ms);
-        let editors: HashSet<&str> = page.members().iter().skip(over).map(Member::editor).collect();
+        let editors: HashSet<&str> = page
+            .members()
+            .iter()
+            .skip(over)
+            .map(Member::editor)
+            .filter(|editor| !editor.is_empty())
+            .collect();
         let lately = |ms: u64| page.since((now_ms + 1).saturating_sub(ms.min(window_ms)));
         Stats {
             is_hot: true,

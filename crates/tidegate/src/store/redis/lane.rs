@@ -97,8 +97,9 @@ impl Lane {
         Self { breaker, jobs, _keeper: keeper }
     }
 
-    /// Makes a call; always answers by `deadline`, give or take a timer's tick.
-    pub(super) async fn call(&self, call: Call, deadline: Instant) -> Result<Value> {
+    /// Makes a call; always answers by `deadline`, give or take a timer's tick. With
+    /// `can_queue` it waits for room among those that wait.
+    pub(super) async fn call(&self, call: Call, deadline: Instant, can_queue: bool) -> Result<Value> {
         if let Err(refusal) = self.breaker.check() {
             // A caller in a loop gets its refusals at once; without this it would
             // keep those that wait for their deadline from being answered.
@@ -106,20 +107,25 @@ impl Lane {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();
-        self.jobs.try_send(Job { call, deadline, reply }).map_err(|_| {
+        let job = Job { call, deadline, reply };
+        let is_queued = match can_queue {
+            true => matches!(tokio::time::timeout_at(deadline, self.jobs.send(job)).await, Ok(Ok(()))),
+            false => self.jobs.try_send(job).is_ok(),
+        };
+        if !is_queued {
             let text = format!("{MAX_WAITING} calls are already waiting for the store");
-            Error::away(OutageReason::Overloaded, text)
-        })?;
+            return Err(Error::away(OutageReason::Overloaded, text));
+        }
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::away(OutageReason::Stopping, "the store is shutting down")),
+            Ok(Err(_)) => Err(Error::away(OutageReason::Stopping, "the store is shutting down").in_doubt()),
             Err(_) => Err(late()),
         }
     }
 }
 
 fn late() -> Error {
-    Error::away(OutageReason::Timeout, "the store did not answer within the deadline")
+    Error::away(OutageReason::Timeout, "the store did not answer within the deadline").in_doubt()
 }
 
 /// The far end of a lane: what its tasks share.
@@ -252,7 +258,10 @@ impl FarEnd {
                 }
                 Err(Failure::Unsent) => continue,
                 Err(failure) => {
+                    // Without an answer of the server's nobody knows what it did.
+                    let is_in_doubt = matches!(failure, Failure::Away(..));
                     let error = self.shared.failure(failure);
+                    let error = if is_in_doubt { error.in_doubt() } else { error };
                     // A connection that was cut says nothing of the next one.
                     let is_away = error.is_transient() && error.reason() != Some(OutageReason::Cut);
                     Err(Undelivered { error, is_away })

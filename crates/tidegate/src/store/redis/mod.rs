@@ -82,6 +82,7 @@ struct Shared {
     deadline: Duration,
     connect_timeout: Duration,
     declarations: Declarations,
+    marker_ttl: Duration,
     check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
@@ -130,6 +131,7 @@ impl RedisStore {
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
             declarations: options.declarations,
+            marker_ttl: options.marker_ttl,
             check_interval: options.check_interval,
             random: RandomState::new(),
             metrics,
@@ -208,11 +210,21 @@ impl RedisStore {
 
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
+        self.call_by(partition, call, self.shared.deadline, false).await
+    }
+
+    /// The same with a deadline of its own, for work that can wait: for its turn too, however
+    /// many others do.
+    pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
+        self.call_by(partition, call, within.max(self.shared.deadline), true).await
+    }
+
+    async fn call_by(&self, partition: u32, call: Call, within: Duration, can_queue: bool) -> Result<Value> {
         let metrics = &self.shared.metrics;
         metrics.calls.inc();
-        let deadline = clock::deadline(self.shared.deadline);
+        let deadline = clock::deadline(within);
         let lane = &self.lanes[partition as usize];
-        let answer = lane.call(call, deadline).await;
+        let answer = lane.call(call, deadline, can_queue).await;
         if let Err(error) = &answer {
             metrics.failed(error.reason());
             lane.breaker.count_refused();
@@ -378,7 +390,7 @@ impl Shared {
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
         let known = if seen.read_on > 0 { "1" } else { "0" };
-        let ttl = MARKER_TTL.as_millis().to_string();
+        let ttl = self.marker_ttl.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
         // One that was known before a loss is restored, so that what it checked stays good.
         let secret = match partition {

@@ -1,0 +1,56 @@
+//! Says that a space is full: once a minute at most, with how many pages it had no room for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Core, WhenFull};
+
+/// From one warning to the next.
+const EVERY_MS: u64 = 60_000;
+
+/// Promotions refused that nobody has been told of.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: AtomicU64,
+    /// When the last warning was, 0 for never.
+    told_ms: AtomicU64,
+}
+
+impl Refusals {
+    pub(super) fn add(&self, count: u64, now_ms: u64, core: &Core) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.tell(now_ms, core);
+    }
+
+    /// Warns if there is something to tell and it is time to.
+    pub(super) fn tell(&self, now_ms: u64, core: &Core) {
+        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        // A clock that was set back has the last warning ahead of it.
+        if told_ms > 0 && now_ms.abs_diff(told_ms) < EVERY_MS || self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if self
+            .told_ms
+            .compare_exchange(told_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
+            return;
+        }
+        let refused = self.count.swap(0, Ordering::Relaxed);
+        let space = core.space.as_str();
+        let max_tracked = core.options.max_tracked;
+        match core.options.when_full {
+            WhenFull::ReplaceColdest => tracing::warn!(
+                space,
+                refused,
+                max_tracked,
+                "as many pages are hot as may be, and none was colder: raise max_tracked"
+            ),
+            WhenFull::Reject => tracing::warn!(
+                space,
+                refused,
+                max_tracked,
+                "as many pages are hot as may be: raise max_tracked, or set when_full to replace_coldest"
+            ),
+        }
+    }
+}
