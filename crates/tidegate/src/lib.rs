@@ -125,7 +125,9 @@ impl Tidegate {
                 })))
             }
         })];
-        if let Store::Redis(store) = &store {
+        if let Store::Redis(store) = &store
+            && !store.is_read_only()
+        {
             let store = store.clone();
             reapers.push(Reaper::start(RENEW, metrics.reaper("marker"), move |_| {
                 let store = store.clone();
@@ -221,6 +223,10 @@ impl Tidegate {
         }
         let metrics = self.inner.metrics.sessions(name.as_str());
         let sessions = Sessions::new(&self.inner.store, name.clone(), &options, metrics)?;
+        if self.inner.store.is_read_only() {
+            spaces.insert(name, sessions.clone());
+            return Ok(sessions.with(&self.background));
+        }
         let batch = NonZeroUsize::new(options.batch).unwrap_or(NonZeroUsize::MIN);
         let rhythm = Rhythm { interval: options.cleanup_interval, batch };
         let reaper = Reaper::start(rhythm, self.inner.metrics.reaper("session").in_space(name.as_str()), {

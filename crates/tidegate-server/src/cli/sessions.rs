@@ -22,8 +22,28 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Migrate { dry_run, walk } => walk::migrate(walk, *dry_run).await,
             SessionsCommand::Reconcile { walk } => walk::reconcile(walk).await,
             SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
-            SessionsCommand::Cleanup { no_wait, of } => {
+            SessionsCommand::Cleanup { dry_run: true, of, .. } => {
+                let asked = Asked::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)), None);
+                one(&of.target, Some(&of.space), asked, sessions_told::foreseen).await
+            }
+            SessionsCommand::Cleanup { no_wait, of, .. } => {
                 sessions_cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
+            }
+            SessionsCommand::Claim { limit, of } => {
+                let body = serde_json::json!({ "limit": limit });
+                let asked = Asked::new(Method::POST, format!("{}/claims", path_of(of)), Some(body));
+                one(&of.target, Some(&of.space), asked, sessions_told::claimed).await
+            }
+            SessionsCommand::Renew { id, generation, attempt, of } => {
+                let numbers = format!("generation={generation}&attempt={attempt}");
+                let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
+                one(&of.target, Some(&of.space), Asked::new(Method::PUT, path, None), sessions_told::renewed)
+                    .await
+            }
+            SessionsCommand::Ack { id, generation, of } => {
+                let body = serde_json::json!({"acks": [{"id": id, "generation": generation}]});
+                let asked = Asked::new(Method::POST, format!("{}/acks", path_of(of)), Some(body));
+                ack(of, asked).await
             }
             SessionsCommand::Counts { of } => {
                 one(
@@ -97,6 +117,20 @@ async fn one(
         (false, false) => said(&answer)?,
     })?;
     Ok(if is_refusal { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
+}
+
+/// One acknowledgement: what became of it is in the answer.
+async fn ack(of: &SessionSpace, asked: Asked) -> Result<ExitCode, String> {
+    let asking = Asking::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
+    let answered = asking.send(asked).await;
+    asking.close().await;
+    let (status, answer) = answered?;
+    if !status.is_success() {
+        return Err(asking.failure(status, detail(&answer)));
+    }
+    let outcome = sessions_told::acked(&answer)?;
+    print(&if of.target.json { machine(status, &answer) } else { outcome.clone() })?;
+    Ok(if outcome == "deleted" { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
 /// As it came; what has no body has a word.

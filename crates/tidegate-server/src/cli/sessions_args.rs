@@ -35,9 +35,46 @@ pub(super) enum SessionsCommand {
     /// Delete all orphans now, without side effects
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup {
+        /// Say how many would be deleted, and delete none
+        #[arg(long)]
+        dry_run: bool,
         /// Do not wait for the end of a hold: exit with 1
         #[arg(long)]
         no_wait: bool,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// Claim orphans, to run their side effects
+    #[command(after_help = CLAIM_EXAMPLES)]
+    Claim {
+        /// How many at most, up to 1000
+        #[arg(long, default_value_t = 1)]
+        limit: u32,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// Let a claim hold for longer
+    #[command(after_help = RENEW_EXAMPLES)]
+    Renew {
+        /// The session
+        id: String,
+        /// The claim's
+        #[arg(long)]
+        generation: u64,
+        /// The claim's
+        #[arg(long)]
+        attempt: u64,
+        #[command(flatten)]
+        of: SessionSpace,
+    },
+    /// Delete a claimed session whose side effects have run
+    #[command(after_help = ACK_EXAMPLES)]
+    Ack {
+        /// The session
+        id: String,
+        /// The claim's
+        #[arg(long)]
+        generation: u64,
         #[command(flatten)]
         of: SessionSpace,
     },
@@ -178,8 +215,27 @@ If nobody has looked after the space for half a holder_lease, holders could not 
 the length of one to do so before anything is deleted, and this waits for it.
 Exit codes: 0 done, 1 not all of it since a hold runs (--no-wait), 2 wrong usage or no answer.
 
+Examples:
+  tidegate sessions cleanup --store redis://127.0.0.1:6379
+  tidegate sessions cleanup --dry-run";
+
+const CLAIM_EXAMPLES: &str = "\
+Run the side effects of each, with its id and generation as their token, then ack.
+
 Example:
-  tidegate sessions cleanup --store redis://127.0.0.1:6379";
+  tidegate sessions claim --limit 10 --json";
+
+const RENEW_EXAMPLES: &str = "\
+Exit codes: 0 renewed, 1 refused (claimed by somebody else, gone), 2 wrong usage or no answer.
+
+Example:
+  tidegate sessions renew 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1 --attempt 1";
+
+const ACK_EXAMPLES: &str = "\
+Exit codes: 0 deleted, 1 refused (not claimed, another generation, gone), 2 wrong usage or no answer.
+
+Example:
+  tidegate sessions ack 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1";
 
 const COUNTS_EXAMPLES: &str = "\
 Example:

@@ -16,17 +16,25 @@ struct Session {
     state: String,
     generation: u64,
     ref_count: u64,
+    holders: Vec<Hold>,
+    held_until_ms: Option<u64>,
     last_disconnect_ms: Option<u64>,
     last_update_ms: u64,
     last_seen_ms: u64,
     attempts: u64,
 }
 
+#[derive(Deserialize)]
+struct Hold {
+    holder: String,
+    until_ms: u64,
+}
+
 pub(super) fn session(answer: &[u8]) -> Result<String, String> {
     let it: Session = read(answer)?;
     let left = it.last_disconnect_ms.map(|at| format!(", left at {}", moment(at))).unwrap_or_default();
     let claims = if it.attempts > 0 { format!(", {}", plural(it.attempts, "claim")) } else { String::new() };
-    Ok(format!(
+    let mut text = format!(
         "{}: {}, generation {}, {}{left}{claims}\nbroadcaster {}\nlast seen {}\nlast update {}\nconfig {}\nvalue {}",
         it.id,
         it.state,
@@ -37,7 +45,90 @@ pub(super) fn session(answer: &[u8]) -> Result<String, String> {
         moment(it.last_update_ms),
         shown(&it.config),
         shown(&it.value),
-    ))
+    );
+    for hold in &it.holders {
+        text += &format!("\nholder {} until {}", printable(&hold.holder), moment(hold.until_ms));
+    }
+    text += &it.held_until_ms.map(|at| format!("\nheld until {}", moment(at))).unwrap_or_default();
+    Ok(text)
+}
+
+pub(super) fn claimed(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Claims {
+        claims: Vec<Claim>,
+        is_more: bool,
+    }
+    #[derive(Deserialize)]
+    struct Claim {
+        id: String,
+        generation: u64,
+        broadcaster: String,
+        config: Box<RawValue>,
+        value: Box<RawValue>,
+        since_ms: u64,
+        attempt: u64,
+        until_ms: u64,
+    }
+    let told: Claims = read(answer)?;
+    let row = |it: &Claim| {
+        format!(
+            "{}: generation {}, attempt {}, left at {}, claimed until {}\nbroadcaster {}\nconfig {}\nvalue {}",
+            it.id,
+            it.generation,
+            it.attempt,
+            moment(it.since_ms),
+            moment(it.until_ms),
+            printable(&it.broadcaster),
+            shown(&it.config),
+            shown(&it.value),
+        )
+    };
+    let mut lines: Vec<_> = told.claims.iter().map(row).collect();
+    if lines.is_empty() {
+        lines.push("none".to_owned());
+    }
+    if told.is_more {
+        lines.push("more are due".to_owned());
+    }
+    Ok(lines.join("\n"))
+}
+
+pub(super) fn renewed(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Renewed {
+        until_ms: u64,
+    }
+    let it: Renewed = read(answer)?;
+    Ok(format!("claimed until {}", moment(it.until_ms)))
+}
+
+/// What became of one acknowledgement, as a word.
+pub(super) fn acked(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Acks {
+        acks: Vec<Ack>,
+    }
+    #[derive(Deserialize)]
+    struct Ack {
+        outcome: String,
+    }
+    let mut told: Acks = read(answer)?;
+    Ok(told.acks.pop().map(|it| it.outcome).unwrap_or_default())
+}
+
+pub(super) fn foreseen(answer: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Foreseen {
+        deleted: u64,
+        claimed: u64,
+    }
+    let it: Foreseen = read(answer)?;
+    let claimed = match it.claimed {
+        0 => String::new(),
+        count => format!(", and of {count} claimed those whose claim has ended"),
+    };
+    Ok(format!("dry run: {} would be deleted{claimed}", plural(it.deleted, "session")))
 }
 
 /// A string as its text, nothing as nothing, anything else as it was written.

@@ -41,11 +41,12 @@ pub(crate) enum Operation {
     SessionAck,
     SessionCleanup,
     SessionRetry,
+    SessionRenew,
 }
 
 impl Operation {
     /// In the order of their numbers.
-    const NAMES: [&str; 27] = [
+    const NAMES: [&str; 28] = [
         "take",
         "take_all",
         "peek",
@@ -73,6 +74,7 @@ impl Operation {
         "session_ack",
         "session_cleanup",
         "session_retry",
+        "session_renew",
     ];
 }
 

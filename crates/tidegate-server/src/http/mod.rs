@@ -25,7 +25,7 @@
 //! | `GET`, `DELETE …/{space}/{id}`, `PUT …/{id}/value` | one of them |
 //! | `GET …/{space}/broadcasters/{broadcaster}` | the one that it last activated |
 //! | `PUT`, `DELETE …/{id}/holders/{holder}`, `POST …/heartbeat` | who holds it |
-//! | `POST …/{space}/claims`, `…/acks`, `…/cleanup`, `…/dead/{id}/retry` | what becomes of orphans |
+//! | `POST …/{space}/claims`, `PUT …/claims/{id}`, `POST …/acks`, `…/cleanup`, `…/dead/{id}/retry` | what becomes of orphans |
 //! | `GET /v1/sessions` | the spaces and how their sessions live |
 //! | `GET /metrics`, `/healthz`, `/readyz`, `/` | for machines and for the curious |
 //!

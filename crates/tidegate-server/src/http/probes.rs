@@ -45,6 +45,7 @@ POST   /v1/sessions/{space}/{id}/holders/{holder}/heartbeat
 DELETE /v1/sessions/{space}/{id}/holders/{holder}
 GET    /v1/sessions/{space}/broadcasters/{broadcaster}
 POST   /v1/sessions/{space}/claims     {\"limit\":100}
+PUT    /v1/sessions/{space}/claims/{id}?generation=1&attempt=1
 POST   /v1/sessions/{space}/acks       {\"acks\":[{\"id\":\"...\",\"generation\":1}]}
 POST   /v1/sessions/{space}/cleanup
 GET    /v1/sessions/{space}/dead

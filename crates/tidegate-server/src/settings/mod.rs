@@ -115,7 +115,7 @@ pub struct StoreSettings {
 impl StoreSettings {
     /// Opens the store. One that is away is no error.
     pub async fn open(&self) -> Result<Tidegate, SettingsError> {
-        self.open_by(Clock::system()).await
+        self.open_with(StoreOptions::default()).await
     }
 
     /// The same, with a clock of the caller's.
@@ -132,6 +132,17 @@ impl StoreSettings {
         let mut options = StoreOptions::default();
         options.clock = clock;
         options.marker_ttl = marker_ttl;
+        self.open_with(options).await
+    }
+
+    /// The same, to look at it and write nothing.
+    pub async fn open_read_only(&self) -> Result<Tidegate, SettingsError> {
+        let mut options = StoreOptions::default();
+        options.read_only = true;
+        self.open_with(options).await
+    }
+
+    async fn open_with(&self, mut options: StoreOptions) -> Result<Tidegate, SettingsError> {
         options.namespace = self.namespace.clone();
         options.partitions = self.partitions;
         options.deadline = self.deadline;

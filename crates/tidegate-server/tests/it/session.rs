@@ -44,7 +44,8 @@ async fn a_session_is_activated_found_and_resumed() {
     );
     let expected = json!({"space": "sessions", "id": id, "broadcaster": "channel/7",
         "config": {"b": 1, "a": 10_000_000_000_000_000_001_u64}, "value": null, "state": "active", "generation": 1,
-        "ref_count": 1, "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
+        "ref_count": 1, "holders": [{"holder": "h", "until_ms": NOW + 45_000}], "held_until_ms": NOW + 45_000,
+        "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
     let told = f.get(&path(id, "")).await;
     assert_eq!(told.json(), expected);
     let written = r#""config":{"b":1,"a":10000000000000000001},"#;
@@ -185,9 +186,21 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
     assert_eq!(
         claimed,
         json!({"space": "sessions", "claims": [{"id": first, "generation": 1, "broadcaster": broadcaster,
-            "since_ms": NOW + 45_000, "attempt": 1}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
+            "config": {}, "value": null, "since_ms": NOW + 45_000, "attempt": 1, "until_ms": NOW + 135_000}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
             "lag_ms": 0, "is_more": true, "held_until_ms": null, "retry_after_ms": null})
     );
+    let renew =
+        async |numbers: &str| f.put(&format!("/v1/sessions/sessions/claims/{first}?{numbers}"), "").await;
+    f.clock.advance_ms(10);
+    assert_eq!(
+        renew("generation=1&attempt=1").await.json(),
+        json!({"space": "sessions", "id": first, "generation": 1, "attempt": 1, "until_ms": NOW + 135_010})
+    );
+    assert_refused(&renew("generation=1&attempt=2").await, 409, "not_claimed");
+    assert_refused(&renew("generation=2&attempt=1").await, 409, "stale");
+    for wrong in ["", "generation=1", "attempt=1", "generation=1&attempt=0", "generation=1&attempt=x"] {
+        assert_eq!(renew(wrong).await.status, 400, "{wrong}");
+    }
     assert_refused(&f.put(&path(&first, "/holders/h?resume=true"), "").await, 409, "reaping");
     assert_refused(&f.delete(&path(&first, "")).await, 409, "reaping");
     let retried = f.post(&format!("/v1/sessions/sessions/dead/{first}/retry"), "").await;
@@ -237,6 +250,10 @@ async fn a_cleanup_tells_what_it_did() {
         activate(&f, broadcaster, None).await;
     }
     f.pass(75_001).await;
+    assert_eq!(
+        f.post("/v1/sessions/sessions/cleanup?dry_run=true", "").await.json(),
+        json!({"space": "sessions", "dry_run": true, "deleted": 2, "claimed": 0, "lag_ms": 1})
+    );
     let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await;
     assert_eq!(
         cleaned.json(),

@@ -35,7 +35,9 @@ fn sessions_are_told_to_people_and_to_machines() {
     assert_eq!(lines[0], format!("{id}: active, generation 1, 1 holder"));
     assert_eq!(lines[1], "broadcaster channel/7");
     assert!(lines[2].starts_with("last seen 20") && lines[3].starts_with("last update 20"), "{out}");
-    assert_eq!(&lines[4..], ["config {\"theme\":\"dark\"}", "value "]);
+    assert_eq!(&lines[4..6], ["config {\"theme\":\"dark\"}", "value "]);
+    assert!(lines[6].starts_with("holder h until 20") && lines[7].starts_with("held until 20"), "{out}");
+    assert_eq!(lines.len(), 8, "{out}");
     let (code, out, _) = server.sessions(&["show", "--broadcaster", "b\u{1b}[2J"]);
     assert_eq!((code, out.lines().nth(1)), (0, Some("broadcaster b\\u{1b}[2J")));
     let (_, out, _) = server.sessions(&["show", &id, "--json"]);
@@ -107,6 +109,42 @@ async fn dead_sessions_can_be_claimed_again() {
     let (code, out, _) = on_redis(&["retry", &id, "--json"]);
     assert_eq!((code, &json_of(&out)["refusal"]), (1, &json!("reaping")), "it is not dead any more");
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["attempt"], 1);
+}
+
+#[test]
+fn orphans_are_claimed_renewed_and_acknowledged_by_hand() {
+    let server =
+        Server::start(&["--set", "sessions.sessions.grace=0s", "--set", "sessions.sessions.reap=claims"]);
+    let (id, other) = (activate(&server, "b"), activate(&server, "c"));
+    leave(&server, &id);
+    leave(&server, &other);
+    let (code, out, _) = server.sessions(&["cleanup", "--dry-run"]);
+    assert_eq!((code, out.as_str()), (0, "dry run: 2 sessions would be deleted\n"));
+    let (code, out, err) = server.sessions(&["claim"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let lines: Vec<_> = out.lines().collect();
+    let first = &lines[0][..36];
+    assert!(first == id || first == other);
+    assert!(lines[0][36..].starts_with(": generation 1, attempt 1, left at 20"), "{out}");
+    assert!(lines[1].starts_with("broadcaster ") && lines[2] == "config {\"theme\":\"dark\"}", "{out}");
+    assert_eq!(&lines[3..], ["value ", "more are due"]);
+    let (code, out, _) = server.sessions(&["cleanup", "--dry-run"]);
+    let expected = "dry run: 1 session would be deleted, and of 1 claimed those whose claim has ended\n";
+    assert_eq!((code, out.as_str()), (0, expected));
+    let renew = |attempt| server.sessions(&["renew", first, "--generation", "1", "--attempt", attempt]);
+    assert!(renew("1").1.starts_with("claimed until 20"));
+    assert_eq!((renew("2").0, renew("2").1.as_str()), (1, "the session is not claimed\n"));
+    let ack = |id: &str| server.sessions(&["ack", id, "--generation", "1"]);
+    assert_eq!(ack(first), (0, "deleted\n".into(), "".into()));
+    assert_eq!(ack(first), (1, "gone\n".into(), "".into()));
+    let second = if first == id { &other } else { &id };
+    assert_eq!(ack(second), (1, "not_claimed\n".into(), "".into()));
+    let (_, out, _) = server.sessions(&["claim", "--limit", "5", "--json"]);
+    let claim = &json_of(&out)["claims"][0];
+    assert_eq!((&claim["id"], &claim["config"]), (&json!(second), &json!({"theme": "dark"})));
+    let (code, out, _) = server.sessions(&["ack", second, "--generation", "1", "--json"]);
+    assert_eq!((code, &json_of(&out)["deleted"]), (0, &json!(1)));
+    assert_eq!(server.sessions(&["claim"]).1, "none\n");
 }
 
 #[test]

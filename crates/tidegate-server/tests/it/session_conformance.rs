@@ -161,6 +161,9 @@ fn session_json(session: &Session) -> Value {
     json!({"space": "sessions", "id": session.id.to_string(), "broadcaster": session.broadcaster,
         "config": as_json(&session.config), "value": as_json(&session.value), "state": session.state.as_str(),
         "generation": session.generation.get(), "ref_count": session.ref_count,
+        "holders": session.holders.iter()
+            .map(|it| json!({"holder": it.holder, "until_ms": it.until.as_millis()})).collect::<Vec<_>>(),
+        "held_until_ms": session.held_until.map(Timestamp::as_millis),
         "last_disconnect_ms": session.last_disconnect.map(Timestamp::as_millis),
         "last_update_ms": session.last_update.as_millis(), "last_seen_ms": session.last_seen.as_millis(),
         "attempts": session.attempts})
@@ -287,7 +290,8 @@ impl Pair {
         self.claimed = expected.claims.iter().map(|it| (it.id, it.generation)).collect();
         let row = |it: &tidegate::session::Claim| {
             json!({"id": it.id.to_string(), "generation": it.generation.get(), "broadcaster": it.broadcaster,
-                "since_ms": it.since.as_millis(), "attempt": it.attempt})
+                "config": as_json(&it.config), "value": as_json(&it.value), "since_ms": it.since.as_millis(),
+                "attempt": it.attempt, "until_ms": it.until.as_millis()})
         };
         let mut claims: Vec<_> = expected.claims.iter().map(row).collect();
         if self.is_partitioned {

@@ -43,9 +43,15 @@ fn write_old(redis: &RedisServer, numbers: std::ops::Range<u64>) {
 
 /// All that is there, but for what every call renews.
 fn everything(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
+    let mut all = all_of_it(redis);
+    all.retain(|key, _| key != "sessions:state" && key != "tidegate:marker");
+    all
+}
+
+/// All that is there.
+fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
     let mut connection = redis.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
-    let keys = keys.into_iter().filter(|key| key != "sessions:state" && key != "tidegate:marker");
     let mut seen = BTreeMap::new();
     for key in keys {
         let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query(&mut connection).unwrap();
@@ -79,10 +85,13 @@ fn what_an_older_program_wrote_is_taken_over() {
     assert_eq!((&found["adopted_active"], &found["adopted_disconnected"]), (&json!(100), &json!(200)));
     assert_eq!((&found["sessions"], &found["invalid"]), (&json!(300), &json!(0)));
     assert_eq!((&found["looked_at"], &found["unrecognised"]), (&json!(900), &json!(0)));
-    assert!(everything(&redis) == before, "a dry run changes nothing");
+    assert!(all_of_it(&redis) == before, "a dry run changes nothing, not even a marker");
+    assert_eq!(told(&redis, &["compare"]).0, 1, "nothing is indexed yet");
+    assert!(all_of_it(&redis) == before, "nor does a comparison");
 
     let (code, done) = told(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
+    assert_eq!(&done["done"], found, "as it was foretold");
     assert_eq!(
         (&done["done"]["adopted_active"], &done["done"]["adopted_disconnected"]),
         (&json!(100), &json!(200))
@@ -308,4 +317,40 @@ fn a_cluster_is_reconciled_and_compared() {
         ]));
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
     }
+}
+
+/// Whatever is not in order: a dry run foretells what the real one then reports.
+#[test]
+fn a_dry_run_foretells_all_that_is_done() {
+    let redis = RedisServer::start();
+    write_old(&redis, 0..60);
+    assert_eq!(told(&redis, &["migrate"]).0, 0);
+    write_old(&redis, 60..120);
+    let now = an_hour_ago() + 3600;
+    let mut pipe = redis::pipe();
+    // Sessions of both programs without their entries, entries in wrong sets and for nothing.
+    for number in [1, 2, 3, 6] {
+        pipe.zrem("disconnected_sessions", id(number)).zrem("active_sessions", id(number));
+    }
+    pipe.zadd("claimed_sessions", id(4), 5).zadd("dead_sessions", id(61), 5).zadd("dead_sessions", id(5), 5);
+    pipe.zadd("disconnected_sessions", id(60), 5).zadd("active_sessions", id(62), 5);
+    pipe.zadd("disconnected_sessions", id(999), 5).zadd("active_sessions", "nobody", 5);
+    // Keys without an end.
+    pipe.cmd("PERSIST").arg(format!("session:{}", id(7))).cmd("PERSIST").arg("broadcaster:channel_8");
+    pipe.cmd("PERSIST").arg(format!("ref_count:{}", id(9))).cmd("PERSIST").arg("disconnected_sessions");
+    pipe.set(format!("ref_count:{}", id(998)), 3);
+    // What the older program did to sessions that are ours.
+    pipe.hset(format!("session:{}", id(10)), "last_disconnect", 0);
+    pipe.incr(format!("ref_count:{}", id(11)), 1);
+    pipe.hset(format!("session:{}", id(12)), "last_disconnect", now);
+    // Keys of others.
+    pipe.set("broadcaster:other", "x").set("ref_count:pages", 5).hset(format!("session:{}", id(997)), "a", 1);
+    pipe.query::<()>(&mut redis.connection()).unwrap();
+    let (_, dry) = told(&redis, &["migrate", "--dry-run"]);
+    let (code, done) = told(&redis, &["migrate"]);
+    assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
+    assert_eq!(done["done"], dry["found"]);
+    let expected = json!({"looked_at": 364, "sessions": 120, "adopted_active": 22, "adopted_disconnected": 40,
+        "indexed": 4, "unindexed": 4, "ended": 7, "invalid": 1, "unrecognised": 3});
+    assert_eq!(done["done"], expected);
 }

@@ -59,7 +59,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::metrics::HotMetrics;
 use crate::reaper::Progress;
-use crate::store::{DeclaredSettings, Store};
+use crate::store::{DeclaredSettings, Store, partitions};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -198,7 +198,7 @@ impl Hot {
         let sent =
             by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits, deadline));
         let mut all = vec![Recorded::Dropped; edits.len()];
-        for done in futures_util::future::join_all(sent).await {
+        for done in partitions::each(sent.collect()).await {
             for (index, recorded) in done? {
                 all[index] = recorded;
             }
@@ -377,10 +377,8 @@ impl Hot {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let partitions = 0..self.core.options.partitions as usize;
-        let all =
-            futures_util::future::join_all(partitions.map(|number| self.list_one(number, after, limit)))
-                .await;
+        let numbers = 0..self.core.options.partitions as usize;
+        let all = partitions::each(numbers.map(|number| self.list_one(number, after, limit)).collect()).await;
         let mut pages = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
         pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
         pages.truncate(limit);
@@ -399,8 +397,8 @@ impl Hot {
 
     /// How many pages are hot, exactly.
     pub async fn count(&self) -> Result<u64> {
-        let partitions = 0..self.core.options.partitions as usize;
-        let all = futures_util::future::join_all(partitions.map(|number| self.count_one(number))).await;
+        let numbers = 0..self.core.options.partitions as usize;
+        let all = partitions::each(numbers.map(|number| self.count_one(number)).collect()).await;
         let all: Vec<(u64, u64)> = all.into_iter().collect::<Result<_>>()?;
         let (tracked, activities) = all.iter().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         self.core.metrics.tracked.set(tracked as i64);
@@ -435,9 +433,8 @@ impl Hot {
     /// Cleans all partitions up, in parallel, until every page is exact and no activity is
     /// over.
     async fn clean(&self) -> Result<Vec<Cleaned>> {
-        let partitions = 0..self.core.options.partitions as usize;
-        let all = partitions.map(|number| self.clean_one(number));
-        let cleaned: Vec<_> = futures_util::future::join_all(all).await.into_iter().collect::<Result<_>>()?;
+        let numbers = 0..self.core.options.partitions as usize;
+        let cleaned = partitions::all(numbers.map(|number| self.clean_one(number)).collect()).await?;
         let tracked: u64 = cleaned.iter().map(|it| it.tracked).sum();
         self.core.metrics.tracked.set(tracked as i64);
         self.core.metrics.activities.set(cleaned.iter().map(|it| it.activities).sum::<u64>() as i64);
@@ -480,19 +477,23 @@ impl Hot {
         self.pin().await?;
         let (mut items, mut is_more) = (0, false);
         let (mut tracked, mut activities) = (0, 0);
-        for number in 0..self.core.options.partitions as usize {
-            let cleaned = self.clean_batch(number, batch).await?;
+        let all = 0..self.core.options.partitions as usize;
+        let (answers, failed) =
+            partitions::reached(all.map(|number| self.clean_batch(number, batch)).collect()).await?;
+        for cleaned in answers {
             items += cleaned.effects.expired as usize;
             is_more |= cleaned.is_more || cleaned.is_more_activity;
             tracked += cleaned.tracked;
             activities += cleaned.activities;
         }
-        self.core.metrics.tracked.set(tracked as i64);
-        self.core.metrics.activities.set(activities as i64);
         self.core.refusals.tell(self.core.now_ms(), &self.core);
         if !is_more {
+            // Those that can be reached have caught up: now is the time to say who cannot.
+            failed?;
             self.core.metrics.cleanups.inc();
         }
+        self.core.metrics.tracked.set(tracked as i64);
+        self.core.metrics.activities.set(activities as i64);
         Ok(Progress { items, is_more })
     }
 

@@ -11,7 +11,8 @@ return finish(each(function(_, at)
   start_counting()
   local lag_ms, gone, keys, is_claiming = lag(), { {}, {} }, {}, ARGV[at + 2] == '1'
   if is_held then return answer(lag_ms, false) end
-  take(tonumber(ARGV[at + 1]), is_claiming, function(s)
+  local limit = tonumber(ARGV[at + 1])
+  take(limit, limit, is_claiming, function(s)
     if is_mapped(s) then keys[#keys + 1] = BROADCASTER .. s.broadcaster end
     keys[#keys + 1] = s.key
     if s.is_counted then keys[#keys + 1] = REF_COUNT .. s.id end

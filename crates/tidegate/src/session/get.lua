@@ -3,8 +3,9 @@
 -- Keys  the session, or the broadcaster
 -- Own   the id, empty if it is found by the broadcaster; the broadcaster then
 -- Answers  id, generation, the last sign of life, when it was left (0: it is held),
---          claims so far, until when it is claimed, 1 if its grace is over, holders, then
---          broadcaster, config, value and last update; or why not
+--          claims so far, until when it is claimed, 1 if its grace is over, until when it is held,
+--          broadcaster, config, value and last update, then of each holder its name and until
+--          when it holds; or why not
 return finish(each(function(k, at)
   local id, key = ARGV[at + 1], KEYS[k]
   if id == '' then
@@ -15,17 +16,20 @@ return finish(each(function(k, at)
   -- A mapping that others have written may name anybody's.
   if not s or ARGV[at + 1] == '' and s.broadcaster ~= ARGV[at + 2] then return GONE end
   settle(s)
-  local holders, fields = 0, call('HGETALL', s.key)
+  local holders, fields = {}, call('HGETALL', s.key)
   local texts = {}
   for i = 1, #fields, 2 do
     local field, text = fields[i], fields[i + 1]
     if string.sub(field, 1, 2) ~= 'h:' then
       texts[field] = text
     elseif #field > 2 and ends(tonumber(text)) > now_ms then
-      holders = holders + 1
+      holders[#holders + 1] = string.sub(field, 3)
+      holders[#holders + 1] = ends(tonumber(text))
     end
   end
   local is_orphan = s.disconnected > 0 and s.disconnected + grace_ms <= now_ms
-  return { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, holders,
+  local answer = { id, s.generation, s.seen, s.disconnected, s.attempts, s.claimed, is_orphan and 1 or 0, ends(s.deadline),
     s.broadcaster, texts.config_json or '', texts.value or '', texts.last_update or '0' }
+  for _, field in ipairs(holders) do answer[#answer + 1] = field end
+  return answer
 end, 1, 2, COMMON))

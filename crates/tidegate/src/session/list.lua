@@ -2,66 +2,91 @@
 --
 -- Keys  none
 -- Own   which (0 active, 1 disconnected, 2 claimed, 3 dead), left for at least how long
---       (ms), how many at most, and after which: its time in ms and its id, empty for
---       the first
--- Answers  entries that are no session ids, then id and time in ms of each. Sessions that
---          have fallen silent are among the disconnected; the two lists are in one. Their
---          time is the end of the last lease as it was given: what a hold makes of it, `get`
---          tells.
-return finish(each(function(_, at)
+--       (ms), how many at most, 1 to write nothing; then of each of the two sets that may
+--       be in it where to go on: behind a score and an entry, in hexadecimal; an empty score
+--       for the beginning, `-` for not at all
+-- Answers  entries that are no session ids; of each of the two sets where to go on, as
+--          above; then id and time in ms of each. Sessions that have fallen silent are among
+--          the disconnected; the two lists are in one. Their time is the end of the last lease as it
+--          was given: what a hold makes of it, `get` tells.
+local SKIPPED, PAGE = 1000, 100
+local is_changing = false
+local replies = each(function(_, at)
   local which, age_ms, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local after_ms, after_id = tonumber(ARGV[at + 4]), ARGV[at + 5]
-  local answer = { 0 }
+  local invalid, found = 0, {}
+  is_changing = is_changing or ARGV[at + 4] ~= '1'
 
-  -- The rank of the first entry behind the last page. Those of one time are in the order
-  -- of their ids; the one that the page ended with may have left meanwhile.
-  local function behind(set, score)
-    local low = call('ZCOUNT', set, '-inf', '(' .. string.format('%.17g', score))
+  -- An entry may be any bytes.
+  local function hex(text)
+    return (string.gsub(text, '.', function(c) return string.format('%02x', string.byte(c)) end))
+  end
+
+  local function unhex(text)
+    return (string.gsub(text, '..', function(c) return string.char(tonumber(c, 16)) end))
+  end
+
+  -- Whether a text comes behind another, byte by byte: `<` goes by the server's locale.
+  local function is_behind(one, other)
+    for i = 1, math.min(#one, #other) do
+      local a, b = string.byte(one, i), string.byte(other, i)
+      if a ~= b then return a > b end
+    end
+    return #one > #other
+  end
+
+  -- The rank of the first entry behind another. Those of one time are in the order of
+  -- their ids; the one that is named may have left meanwhile.
+  local function behind(set, score, entry)
+    local low = call('ZCOUNT', set, '-inf', '(' .. score)
     local high = low + call('ZCOUNT', set, score, score)
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if call('ZRANGE', set, middle, middle)[1] <= after_id then low = middle + 1 else high = middle end
+      if is_behind(call('ZRANGE', set, middle, middle)[1], entry) then high = middle else low = middle + 1 end
     end
     return low
   end
 
-  -- Goes on behind entries that are not ids, a thousand of them at most.
-  local function add(set, from, to, unit)
-    local found, offset, first, last = 0, 0, nil, nil
-    if after_ms then first, last = behind(set, after_ms / unit), call('ZCOUNT', set, '-inf', to) - 1 end
-    while found < limit and offset < limit + 1000 do
-      local page
-      if not first then
-        page = call('ZRANGEBYSCORE', set, from, to, 'WITHSCORES', 'LIMIT', offset, limit)
-      elseif first + offset > last then
-        return
-      else
-        page = call('ZRANGE', set, first + offset, math.min(first + offset + limit - 1, last), 'WITHSCORES')
-      end
+  -- Adds up to `limit` sessions, and goes on behind entries that are no ids, a thousand of
+  -- them at a time: where it was left then.
+  local function add(set, first, to, unit, number)
+    local score, entry = ARGV[at + 3 + 2 * number], ARGV[at + 4 + 2 * number]
+    if score == '-' then return '-', '' end
+    local rank, last = first, call('ZCOUNT', set, '-inf', to) - 1
+    if score ~= '' then rank = math.max(rank, behind(set, score, unhex(entry))) end
+    local count, skipped = 0, 0
+    while count < limit and rank <= last do
+      local page = call('ZRANGE', set, rank, math.min(rank + PAGE - 1, last), 'WITHSCORES')
       for i = 1, #page, 2 do
-        if not is_id(page[i]) then
-          answer[1] = answer[1] + 1
-        elseif found < limit then
-          found = found + 1
-          answer[#answer + 1] = page[i]
-          answer[#answer + 1] = math.max(0, math.floor(tonumber(page[i + 1]) * unit + 0.5))
+        if count == limit then break end
+        if is_id(page[i]) then
+          count = count + 1
+          found[#found + 1] = page[i]
+          found[#found + 1] = math.max(0, math.floor(tonumber(page[i + 1]) * unit + 0.5))
+        else
+          skipped = skipped + 1
         end
       end
-      if #page < 2 * limit then return end
-      offset = offset + limit
+      rank = rank + #page / 2
+      if skipped >= SKIPPED and count < limit and rank <= last then
+        invalid = invalid + skipped
+        return page[#page], hex(page[#page - 1])
+      end
     end
+    invalid = invalid + skipped
+    return '-', ''
   end
 
+  local one, one_entry, other, other_entry = '-', '', '-', ''
   if which == 0 then
-    local ended_ms = ended_by(now_ms)
-    if after_ms and after_ms <= ended_ms then after_ms = nil end
-    add(ACTIVE, '(' .. int(ended_ms), '+inf', 1)
+    one, one_entry = add(ACTIVE, call('ZCOUNT', ACTIVE, '-inf', int(ended_by(now_ms))), '+inf', 1, 1)
+  elseif which == 1 then
+    one, one_entry = add(DISCONNECTED, 0, (now_ms - age_ms) / 1000, 1000, 1)
+    other, other_entry = add(ACTIVE, 0, int(ended_by(now_ms - age_ms)), 1, 2)
+  else
+    one, one_entry = add(which == 2 and CLAIMED or DEAD, 0, '+inf', 1, 1)
   end
-  if which == 1 then
-    add(DISCONNECTED, '-inf', (now_ms - age_ms) / 1000, 1000)
-    add(ACTIVE, '-inf', int(ended_by(now_ms - age_ms)), 1)
-  end
-  if which == 2 then add(CLAIMED, '-inf', '+inf', 1) end
-  if which == 3 then add(DEAD, '-inf', '+inf', 1) end
+  local answer = { invalid, one, one_entry, other, other_entry }
+  for _, field in ipairs(found) do answer[#answer + 1] = field end
   return answer
-end, 1, 5, COMMON))
+end, 1, 8, COMMON)
+return is_changing and finish(replies) or replies

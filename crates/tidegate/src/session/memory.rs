@@ -9,8 +9,8 @@ use compact_str::CompactString;
 use super::hold::Hold;
 use super::options::{Bounds, STAMP_MS};
 use super::types::{
-    Activated, Answer, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session, SessionId,
-    State,
+    Activated, Answer, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, State,
 };
 use crate::clock::Timestamp;
 
@@ -349,8 +349,14 @@ impl Partition {
         self.settle(id, now_ms);
         let entry = self.sessions.get(&id)?;
         let is_orphan = entry.left_ms.is_some_and(|left_ms| left_ms + self.bounds.grace_ms <= now_ms);
-        let is_held = |until_ms: &u64| self.hold.ends_ms(*until_ms) > now_ms;
-        let held = entry.holders.iter().filter(|(name, until_ms)| !name.is_empty() && is_held(until_ms));
+        let ends = |until_ms: &u64| self.hold.ends_ms(*until_ms);
+        let held =
+            entry.holders.iter().filter(|(name, until_ms)| !name.is_empty() && ends(until_ms) > now_ms);
+        let held_by = |(name, until_ms): (&CompactString, &u64)| HeldBy {
+            holder: name.to_string(),
+            until: Timestamp::from_millis(ends(until_ms)),
+        };
+        let holders: Vec<_> = held.map(held_by).collect();
         Some(Session {
             id,
             broadcaster: entry.broadcaster.to_string(),
@@ -364,7 +370,9 @@ impl Partition {
                 _ => State::Disconnected,
             },
             generation: Generation(entry.generation),
-            ref_count: held.count() as u64,
+            ref_count: holders.len() as u64,
+            holders,
+            held_until: entry.left_ms.is_none().then(|| Timestamp::from_millis(ends(&entry.deadline_ms()))),
             last_disconnect: entry.left_ms.map(Timestamp::from_millis),
             last_update: Timestamp::from_millis(entry.updated_s * 1000),
             last_seen: Timestamp::from_millis(entry.seen_ms),

@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+mod effects;
 mod hold;
 mod memory;
 mod mend;
@@ -40,9 +41,8 @@ mod types;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use self::hold::HoldWatch;
@@ -53,8 +53,8 @@ use self::options::MAX_BATCH;
 pub use self::options::{Reap, SessionOptions};
 use self::redis::OnRedis;
 pub use self::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, Holder, Lease, Left, List, Listed, Refusal,
-    Session, SessionId, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Found, Generation, HeldBy, Holder, Lease, Left, List, Listed,
+    Refusal, Session, SessionId, State, Swept,
 };
 use crate::Background;
 use crate::clock::{Clock, Timestamp};
@@ -62,7 +62,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::metrics::SessionMetrics;
 use crate::reaper::Progress;
-use crate::store::Store;
+use crate::store::{Store, partitions};
 
 /// The largest config or value, in bytes.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -83,6 +83,8 @@ struct Core {
     metrics: SessionMetrics,
     /// The partition that the next claim begins with.
     hand: AtomicUsize,
+    /// When the cleanup that is under way in the background began.
+    cleaning_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -127,7 +129,14 @@ impl Sessions {
                 Backend::Redis((0..of).map(partition).collect())
             }
         };
-        let core = Core { space, options: options.clone(), backend, metrics, hand: AtomicUsize::new(0) };
+        let core = Core {
+            space,
+            options: options.clone(),
+            backend,
+            metrics,
+            hand: AtomicUsize::new(0),
+            cleaning_since: Mutex::default(),
+        };
         Ok(Self { core: Arc::new(core), _background: None })
     }
 
@@ -275,12 +284,14 @@ impl Sessions {
             return self.in_memory(|partition, now_ms| partition.list(now_ms, set, age_ms, after, limit));
         };
         let mut all = List::default();
-        for list in join_all(partitions.iter().map(|it| it.list(set, age_ms, after, limit))).await {
-            let list = list?;
+        let lists = partitions.iter().map(|it| it.list(set, age_ms, after, limit)).collect();
+        for list in partitions::all(lists).await? {
             all.sessions.extend(list.sessions);
             all.invalid += list.invalid;
         }
         all.sessions.sort();
+        // One that was found silent between two steps has been in both sets.
+        all.sessions.dedup();
         all.sessions.truncate(limit);
         Ok(all)
     }
@@ -296,8 +307,8 @@ impl Sessions {
         match &self.core.backend {
             Backend::Memory { .. } => all = self.in_memory(Partition::counts)?,
             Backend::Redis(partitions) => {
-                for counts in join_all(partitions.iter().map(OnRedis::counts)).await {
-                    all += counts?;
+                for counts in partitions::all(partitions.iter().map(OnRedis::counts).collect()).await? {
+                    all += counts;
                 }
             }
         }
@@ -327,7 +338,7 @@ impl Sessions {
                 Ok(held_until_ms.map(Timestamp::from_millis))
             }
             Backend::Redis(partitions) => {
-                let stamped = join_all(partitions.iter().map(|it| it.stamp(lately))).await;
+                let stamped = partitions::each(partitions.iter().map(|it| it.stamp(lately)).collect()).await;
                 stamped.into_iter().try_fold(None, |latest, held| Ok(held?.max(latest)))
             }
         }
@@ -379,17 +390,16 @@ impl Sessions {
         };
         let pause_ms = self.core.options.reconcile_interval.as_millis() as u64;
         let ask = Ask { is_mending: true, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
+        let (steps, failed) =
+            partitions::reached(partitions.iter().map(|it| it.mend(&ask)).collect()).await?;
         let (mut items, mut is_more) = (0, false);
-        let mut failed = Ok(());
-        for partition in partitions {
-            match partition.mend(&ask).await {
-                Ok(step) => {
-                    self.note_step(&step);
-                    items += step.mended.faults() as usize;
-                    is_more |= !step.next.is_empty();
-                }
-                Err(error) => failed = Err(error),
-            }
+        for step in steps {
+            self.note_step(&step);
+            items += step.mended.faults() as usize;
+            is_more |= !step.next.is_empty();
+        }
+        if is_more {
+            return Ok(Progress { items, is_more });
         }
         failed.map(|()| Progress { items, is_more })
     }

@@ -39,6 +39,8 @@ pub struct SessionOptions {
     pub reap: Reap,
     /// How long a claim holds before it returns.
     pub claim_lease: Duration,
+    /// Side effects that [`reap`](super::Sessions::reap) runs at a time.
+    pub effects_at_once: usize,
     /// Claims of one session, at most; then it is put aside as dead.
     pub max_attempts: u32,
     /// Holders of one session, at most.
@@ -63,6 +65,7 @@ impl Default for SessionOptions {
             cleanup_interval: Duration::from_secs(30),
             reap: Reap::default(),
             claim_lease: Duration::from_secs(60),
+            effects_at_once: 16,
             max_attempts: 5,
             max_holders: 1000,
             max_sessions: 1_000_000,
@@ -135,6 +138,7 @@ impl SessionOptions {
             Err(Error::invalid(format!("{what} of {value} is not allowed: 1 to {most} are")))
         };
         between("a batch", self.batch, MAX_BATCH)?;
+        between("effects_at_once", self.effects_at_once, MAX_BATCH)?;
         between("max_attempts", self.max_attempts as usize, 1000)?;
         between("max_holders", self.max_holders, 10_000)?;
         between("max_sessions", self.max_sessions, 100_000_000)

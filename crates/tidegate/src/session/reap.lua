@@ -81,10 +81,10 @@ local function lapse(limit)
 end
 
 -- Takes up to `limit` orphans: first those whose claim has ended, then those that were
--- left first. `reap(s)` is called for each. Unless `is_claiming`, what was claimed once is
+-- left first, after up to `silent` were found out to be. `reap(s)` is called for each. Unless `is_claiming`, what was claimed once is
 -- left to those who claim: its side effects have not run.
-local function take(limit, is_claiming, reap)
-  lapse(limit)
+local function take(limit, silent, is_claiming, reap)
+  lapse(silent)
   local taken = 0
   for _, id in ipairs(is_claiming and due(CLAIMED, int(now_ms), far_ms, limit) or {}) do
     local s = entry(CLAIMED, id)

@@ -5,14 +5,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::options::MAX_BATCH;
-use super::redis::MAX_ACKS;
-use super::{Answer, Backend, Claim, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
-use crate::clock;
+use super::redis::{MAX_ACKS, OnRedis};
+use super::{Answer, Backend, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
+use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
 use crate::reaper::Progress;
+use crate::store::partitions;
 
 /// Steps of a cleanup in a row that find only sessions of a clock that was wrong.
 const MAX_FRUITLESS: usize = 1000;
+
+/// How often a claim goes on to those that have more.
+const MAX_ROUNDS: usize = 8;
 
 /// How long the background loop waits for a store that was away for a moment before it tries
 /// once more: a short stop does not cost a whole interval.
@@ -35,40 +39,76 @@ impl Sessions {
     /// [`ack`](Self::ack). What is not acknowledged in time can be claimed again.
     pub async fn claim(&self, limit: usize) -> Result<Claims> {
         let limit = limit.min(MAX_BATCH);
-        let mut all = Claims::default();
-        match &self.core.backend {
-            Backend::Memory { .. } => all = self.in_memory(|it, now_ms| it.claim(now_ms, limit))?,
-            Backend::Redis(partitions) => {
-                let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
-                let mut failed = None;
-                for number in 0..partitions.len() {
-                    let left = limit - all.claims.len();
-                    if left == 0 && limit > 0 {
-                        all.swept.is_more = true;
-                        break;
-                    }
-                    let claims = partitions[(first + number) % partitions.len()].claim(left).await;
-                    match claims {
-                        Ok(claims) => {
-                            all.claims.extend(claims.claims);
-                            all.swept += claims.swept;
-                        }
-                        Err(error) => failed = Some(error),
-                    }
-                }
-                if let Some(error) = failed {
-                    self.note_swept(&all.swept);
-                    // What is claimed is not lost for another partition's sake.
-                    if all.claims.is_empty() {
-                        return Err(error);
-                    }
-                    tracing::warn!(%error, "some partitions could not be claimed from");
-                    return Ok(all);
-                }
-            }
-        }
+        let (all, failed) = match &self.core.backend {
+            Backend::Memory { .. } => (self.in_memory(|it, now_ms| it.claim(now_ms, limit))?, Ok(())),
+            Backend::Redis(partitions) => self.claim_from(partitions, limit).await?,
+        };
         self.note_swept(&all.swept);
-        Ok(all)
+        match failed {
+            // What is claimed is not lost for another partition's sake.
+            Err(error) if !all.claims.is_empty() => {
+                tracing::warn!(%error, "some partitions could not be claimed from");
+                Ok(all)
+            }
+            failed => failed.map(|()| all),
+        }
+    }
+
+    /// Claims from all partitions at once, from each its part of `limit`; then what some did
+    /// not have from those that have more.
+    async fn claim_from(&self, of: &[OnRedis], limit: usize) -> Result<(Claims, Result<()>)> {
+        let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
+        let mut asked: Vec<_> = (0..of.len()).map(|number| (first + number) % of.len()).collect();
+        let (mut all, mut is_more, mut failed) = (Claims::default(), false, Ok(()));
+        for _ in 0..MAX_ROUNDS {
+            let left = limit - all.claims.len();
+            let part = |place: usize| left / asked.len() + usize::from(place < left % asked.len());
+            let question = |(place, number): (usize, &usize)| {
+                let (number, part) = (*number, part(place));
+                async move { Ok((part, number, of[number].claim(part, limit).await?)) }
+            };
+            let (answers, away) =
+                match partitions::reached(asked.iter().enumerate().map(question).collect()).await {
+                    Ok(reached) => reached,
+                    Err(error) if all.claims.is_empty() => return Err(error),
+                    Err(error) => (Vec::new(), Err(error)),
+                };
+            let mut more = Vec::new();
+            for (part, number, claims) in answers {
+                // Only its part keeps it from giving more, or it has to look at others first.
+                match claims.swept.is_more && claims.claims.len() == part && part < limit {
+                    true => more.push((part, number)),
+                    false => is_more |= claims.swept.is_more,
+                }
+                all.claims.extend(claims.claims);
+                all.swept += claims.swept;
+            }
+            failed = failed.and(away);
+            all.swept.is_more = is_more || !more.is_empty();
+            if all.claims.len() >= limit || more.is_empty() {
+                break;
+            }
+            // Those that were asked for the least come first.
+            more.sort_unstable();
+            asked = more.into_iter().map(|(_, number)| number).collect();
+        }
+        Ok((all, failed))
+    }
+
+    /// A claim whose side effects are not done yet holds for longer, unless somebody has
+    /// claimed its session since; until when. `attempt` is the claim's.
+    pub async fn renew(
+        &self,
+        id: SessionId,
+        generation: Generation,
+        attempt: u64,
+    ) -> Result<Answer<Timestamp>> {
+        match &self.core.backend {
+            Backend::Memory { clock, partition, .. } => {
+                Ok(partition.lock().renew(clock.now().as_millis(), id, generation, attempt))
+            }
+            Backend::Redis(partitions) => partitions[self.partition(id)].renew(id, generation, attempt).await,
+        }
     }
 
     /// The side effects of a claim have run: deletes its session, once.
@@ -81,6 +121,7 @@ impl Sessions {
     /// each, in order.
     pub async fn ack_many(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
         let mut all = vec![Err(Refusal::Gone); claims.len()];
+        let mut away = Ok(());
         match &self.core.backend {
             Backend::Memory { clock, partition, .. } => {
                 for (answer, (id, generation)) in all.iter_mut().zip(claims) {
@@ -92,44 +133,24 @@ impl Sessions {
                 for (index, (id, generation)) in claims.iter().enumerate() {
                     by_partition[self.partition(*id)].push((index, (*id, *generation)));
                 }
-                for (partition, claims) in partitions.iter().zip(by_partition) {
+                let mut questions = Vec::new();
+                for (partition, claims) in partitions.iter().zip(&by_partition) {
                     for claims in claims.chunks(MAX_ACKS) {
                         let (indices, claims): (Vec<_>, Vec<_>) = claims.iter().copied().unzip();
-                        for (index, answer) in indices.into_iter().zip(partition.ack(&claims).await?) {
-                            all[index] = answer;
-                        }
+                        questions.push(async move { Ok((indices, partition.ack(&claims).await?)) });
                     }
                 }
+                let (acked, failed) = partitions::reached(questions).await?;
+                for (index, answer) in
+                    acked.into_iter().flat_map(|(indices, acked)| indices.into_iter().zip(acked))
+                {
+                    all[index] = answer;
+                }
+                away = failed;
             }
         }
         self.core.metrics.deleted.inc_by(all.iter().filter(|it| it.is_ok()).count() as u64);
-        Ok(all)
-    }
-
-    /// Claims orphans until none are due, runs `effect` for each and acknowledges those
-    /// for which it succeeded; how many that were.
-    pub async fn reap<F, E>(&self, mut effect: impl FnMut(Claim) -> F) -> Result<u64>
-    where
-        F: Future<Output = std::result::Result<(), E>>,
-        E: std::fmt::Display,
-    {
-        let mut reaped = 0;
-        loop {
-            let found = self.claim(self.core.options.batch).await?;
-            let mut done = Vec::new();
-            let progress = found.swept.items() + found.claims.len() as u64;
-            for claim in found.claims {
-                let token = (claim.id, claim.generation);
-                match effect(claim).await {
-                    Ok(()) => done.push(token),
-                    Err(error) => tracing::warn!(session = %token.0, %error, "a side effect failed"),
-                }
-            }
-            reaped += self.ack_many(&done).await?.iter().filter(|it| it.is_ok()).count() as u64;
-            if !found.swept.is_more || progress == 0 {
-                return Ok(reaped);
-            }
-        }
+        away.map(|()| all)
     }
 
     /// Deletes all orphans, without side effects.
@@ -155,7 +176,7 @@ impl Sessions {
     /// an error.
     async fn sweep(&self, limit: usize, sweep: Sweep) -> Result<(Swept, Result<()>)> {
         let mut all = Swept::default();
-        let (mut failed, mut reached) = (Ok(()), 0);
+        let mut failed = Ok(());
         let is_claiming = sweep == Sweep::All;
         match &self.core.backend {
             Backend::Memory { .. } => {
@@ -163,30 +184,19 @@ impl Sessions {
                     Sweep::Lapsed => it.lapse(now_ms, limit),
                     _ => it.cleanup(now_ms, limit, is_claiming),
                 })?;
-                reached = 1;
             }
             Backend::Redis(partitions) => {
-                // One that cannot be reached does not keep the others from it.
-                for partition in partitions {
-                    let swept = match sweep {
-                        Sweep::Lapsed => partition.lapse(limit).await,
-                        _ => partition.cleanup(limit, is_claiming).await,
-                    };
-                    match swept {
-                        Ok(swept) => {
-                            all += swept;
-                            reached += 1;
-                        }
-                        Err(error) => failed = Err(error),
-                    }
-                }
+                let question = async |partition: &OnRedis| match sweep {
+                    Sweep::Lapsed => partition.lapse(limit).await,
+                    _ => partition.cleanup(limit, is_claiming).await,
+                };
+                let (answers, away) = partitions::reached(partitions.iter().map(question).collect()).await?;
+                answers.into_iter().for_each(|swept| all += swept);
+                failed = away;
             }
         }
         self.note_swept(&all);
-        match reached {
-            0 => failed.map(|()| (all, Ok(()))),
-            _ => Ok((all, failed)),
-        }
+        Ok((all, failed))
     }
 
     fn note_swept(&self, swept: &Swept) {
@@ -205,22 +215,27 @@ impl Sessions {
 
     /// One run of the background loop.
     pub(crate) async fn run(&self, batch: usize) -> Result<Progress> {
-        let started = clock::monotonic();
         let sweep = match self.core.options.reap {
             Reap::Cleanup => Sweep::Unclaimed,
             Reap::Claims => Sweep::Lapsed,
         };
+        // A cleanup is as many batches as it takes.
+        let started = *self.core.cleaning_since.lock().get_or_insert_with(clock::monotonic);
         let first = self.sweep(batch, sweep).await;
-        let (swept, failed) = match first {
+        let swept = match first {
             Err(error) if error.is_transient() => {
                 tokio::time::sleep(RETRY).await;
-                self.sweep(batch, sweep).await?
+                self.sweep(batch, sweep).await
             }
-            first => first?,
+            first => first,
         };
-        self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
-        let is_more = swept.is_more && swept.items() > 0;
+        let is_more = matches!(&swept, Ok((swept, _)) if swept.is_more && swept.items() > 0);
         if !is_more {
+            *self.core.cleaning_since.lock() = None;
+        }
+        let (swept, failed) = swept?;
+        if !is_more {
+            self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
             // Those that can be reached have caught up: now is the time to say who cannot.
             failed?;
             self.counts().await?;

@@ -12,8 +12,8 @@ use super::mend::{Ask, Step};
 use super::options::Bounds;
 use super::store_time::{StoreTime, reading_ms};
 use super::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
-    SessionId, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal,
+    Session, SessionId, State, Swept,
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -33,6 +33,7 @@ static UPDATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("update.l
 static DELETE: LazyLock<Script> = LazyLock::new(|| script(include_str!("delete.lua")));
 static LIST: LazyLock<Script> = LazyLock::new(|| script(include_str!("list.lua")));
 static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("ack.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| script(include_str!("renew.lua")));
 static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("retry.lua")));
 static MEND: LazyLock<Script> = LazyLock::new(|| script(include_str!("mend.lua")));
 static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("stamp.lua")));
@@ -296,17 +297,31 @@ impl OnRedis {
         after: Option<Listed>,
         limit: usize,
     ) -> Result<List> {
-        let [set, age, limit] = [set as u64, age_ms, limit as u64].map(|n| n.to_compact_string());
-        let at = after.map(|it| it.at.as_millis().to_compact_string()).unwrap_or_default();
-        let id = after.map(|it| it.id.to_compact_string()).unwrap_or_default();
-        let value = self.on_all(&LIST, vec![set, age, limit, at, id]).await?;
-        let [invalid, entries @ ..] = items(&value)? else { return Err(unexpected(&value)) };
-        let listed = |entry: &[Value]| match entry {
-            [id, at] => Ok(Listed { at: time(at)?, id: session_id(id)? }),
-            _ => Err(unexpected(&value)),
-        };
-        let sessions = entries.chunks(2).map(listed).collect::<Result<_>>()?;
-        Ok(List { sessions, invalid: number(invalid)? })
+        let mut places = Place::behind(set, after);
+        let mut all = List::default();
+        // What is no session is skipped, some at a time: no call takes long for it.
+        loop {
+            let [which, age, most] = [set as u64, age_ms, limit as u64].map(|n| n.to_compact_string());
+            let only_read = u8::from(self.store.is_read_only()).to_compact_string();
+            let mut own = vec![which, age, most, only_read];
+            own.extend(places.into_iter().flat_map(|it| [it.score, it.entry]));
+            let value = self.on_all(&LIST, own).await?;
+            let [invalid, one, one_entry, other, other_entry, entries @ ..] = items(&value)? else {
+                return Err(unexpected(&value));
+            };
+            let listed = |entry: &[Value]| match entry {
+                [id, at] => Ok(Listed { at: time(at)?, id: session_id(id)? }),
+                _ => Err(unexpected(&value)),
+            };
+            for entry in entries.chunks(2) {
+                all.sessions.push(listed(entry)?);
+            }
+            all.invalid += number(invalid)?;
+            places = [Place::read(one, one_entry)?, Place::read(other, other_entry)?];
+            if places.iter().all(Place::is_end) {
+                return Ok(all);
+            }
+        }
     }
 
     pub(super) async fn counts(&self) -> Result<Counts> {
@@ -327,21 +342,25 @@ impl OnRedis {
         })
     }
 
-    pub(super) async fn claim(&self, limit: usize) -> Result<Claims> {
-        let (value, asked_ms) = self.reap(&CLAIM, &[limit.to_compact_string()]).await?;
+    /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
+    pub(super) async fn claim(&self, limit: usize, silent: usize) -> Result<Claims> {
+        let (value, asked_ms) = self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
         let Some((head, claims)) = items(&value)?.split_at_checked(9) else { return Err(unexpected(&value)) };
         let claim = |fields: &[Value]| match fields {
-            [id, generation, broadcaster, since, attempt] => Ok(Claim {
+            [id, generation, broadcaster, since, attempt, until, config, value] => Ok(Claim {
                 id: session_id(id)?,
                 generation: Generation(number(generation)?),
                 broadcaster: string(broadcaster)?,
+                config: string(config)?,
+                value: string(value)?,
                 since: time(since)?,
                 attempt: number(attempt)?,
+                until: time(until)?,
             }),
             _ => Err(unexpected(&value)),
         };
         Ok(Claims {
-            claims: claims.chunks(5).map(claim).collect::<Result<_>>()?,
+            claims: claims.chunks(8).map(claim).collect::<Result<_>>()?,
             swept: self.swept(head, asked_ms)?,
         })
     }
@@ -355,6 +374,20 @@ impl OnRedis {
             return Ok(vec![answer(&value, |_| Ok(()))?]);
         }
         items(&value)?.iter().map(|item| answer(item, |_| Ok(()))).collect()
+    }
+
+    pub(super) async fn renew(
+        &self,
+        id: SessionId,
+        generation: Generation,
+        attempt: u64,
+    ) -> Result<Answer<Timestamp>> {
+        let own = vec![generation.0.to_compact_string(), attempt.to_compact_string()];
+        let value = self.on(&RENEW, id, own).await?;
+        answer(&value, |items| match items {
+            [until] => time(until),
+            _ => Err(unexpected(&value)),
+        })
     }
 
     pub(super) async fn cleanup(&self, limit: usize, is_claiming: bool) -> Result<Swept> {
@@ -420,6 +453,36 @@ impl OnRedis {
     }
 }
 
+/// Where a list goes on in one of the sets that it is made of.
+#[derive(Debug, Default)]
+struct Place {
+    /// As the set has it; empty for the beginning.
+    score: CompactString,
+    /// In hexadecimal: an entry may be any bytes.
+    entry: CompactString,
+}
+
+impl Place {
+    /// Behind a session that a list told: in the set itself, and among those that have
+    /// fallen silent, which are by milliseconds.
+    fn behind(set: Set, after: Option<Listed>) -> [Self; 2] {
+        let Some(after) = after else { return [Self::default(), Self::default()] };
+        let ms = after.at.as_millis() as f64;
+        let entry: CompactString = after.id.to_string().bytes().map(|it| format!("{it:02x}")).collect();
+        let own = if set == Set::Disconnected { ms / 1000.0 } else { ms };
+        [own, ms].map(|score| Self { score: score.to_compact_string(), entry: entry.clone() })
+    }
+
+    fn read(score: &Value, entry: &Value) -> Result<Self> {
+        Ok(Self { score: string(score)?.into(), entry: string(entry)?.into() })
+    }
+
+    /// Whether there is nothing behind it.
+    fn is_end(&self) -> bool {
+        self.score == "-"
+    }
+}
+
 fn text(generation: Option<Generation>) -> CompactString {
     generation.map(|it| it.0.to_compact_string()).unwrap_or_default()
 }
@@ -446,17 +509,24 @@ fn session(value: &Value) -> Result<Option<Session>> {
             attempts,
             claimed,
             orphan,
-            holders,
+            deadline,
             broadcaster,
             config,
             new,
             updated,
+            holders @ ..,
         ] = items
         else {
             return Err(unexpected(value));
         };
         let Value::Int(claimed) = claimed else { return Err(unexpected(value)) };
         let left_ms = number(left)?;
+        let hold = |it: &[Value]| match it {
+            [holder, until] => Ok(HeldBy { holder: string(holder)?, until: time(until)? }),
+            _ => Err(unexpected(value)),
+        };
+        let mut holders: Vec<_> = holders.chunks(2).map(hold).collect::<Result<_>>()?;
+        holders.sort_unstable();
         // An older program may have written anything there.
         let updated_s = string(updated)?.parse::<f64>().unwrap_or(0.0) as u64;
         Ok(Session {
@@ -472,7 +542,9 @@ fn session(value: &Value) -> Result<Option<Session>> {
                 _ => State::Disconnected,
             },
             generation: Generation(number(generation)?),
-            ref_count: number(holders)?,
+            ref_count: holders.len() as u64,
+            holders,
+            held_until: (left_ms == 0).then(|| time(deadline)).transpose()?,
             last_disconnect: (left_ms > 0).then(|| Timestamp::from_millis(left_ms)),
             last_update: Timestamp::from_millis(updated_s.saturating_mul(1000)),
             last_seen: time(seen)?,

@@ -251,6 +251,11 @@ pub struct Session {
     pub generation: Generation,
     /// Holders that hold it now.
     pub ref_count: u64,
+    /// Who they are, by name.
+    pub holders: Vec<HeldBy>,
+    /// Until when it is held if nobody does anything, if it is: by them, by whoever was to
+    /// connect, or by those whom an older program left.
+    pub held_until: Option<Timestamp>,
     /// When it was left, if nobody holds it.
     pub last_disconnect: Option<Timestamp>,
     /// When its value or config was last set, to the second.
@@ -259,6 +264,16 @@ pub struct Session {
     pub last_seen: Timestamp,
     /// Claims so far.
     pub attempts: u64,
+}
+
+/// Who holds a session, and until when unless a heartbeat comes before.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct HeldBy {
+    /// The holder.
+    pub holder: String,
+    /// The end of its lease.
+    pub until: Timestamp,
 }
 
 /// A session in a list.
@@ -300,10 +315,16 @@ pub struct Claim {
     pub generation: Generation,
     /// Whose it is.
     pub broadcaster: String,
+    /// What it was activated with.
+    pub config: String,
+    /// What it was last updated to.
+    pub value: String,
     /// When it was left.
     pub since: Timestamp,
     /// Which attempt this is, from 1 on.
     pub attempt: u64,
+    /// When the claim ends, unless it is [renewed](super::Sessions::renew).
+    pub until: Timestamp,
 }
 
 /// What a claim found.

@@ -7,6 +7,7 @@ mod declaration;
 pub(crate) mod declarer;
 mod keyspace;
 pub(crate) mod memory;
+pub(crate) mod partitions;
 pub(crate) mod redis;
 mod secret;
 mod status;
@@ -61,6 +62,9 @@ pub struct StoreOptions {
     pub deadline: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,
+    /// Write nothing by itself: no marker, and nothing in the background. For those who
+    /// only look at what is there.
+    pub read_only: bool,
     /// Send small packets at once. Calls are batched before they are sent, so
     /// this costs nothing.
     pub nodelay: bool,
@@ -91,6 +95,7 @@ impl Default for StoreOptions {
             hash_key: *b"tidegate-spread1",
             deadline: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
+            read_only: false,
             nodelay: true,
             marker_ttl: redis::MARKER_TTL,
             keepalive: Some(Duration::from_secs(30)),
@@ -126,6 +131,11 @@ impl Store {
                  rediss-cluster:// are allowed"
             ))),
         }
+    }
+
+    /// Whether it was opened to look only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Redis(store) if store.is_read_only())
     }
 
     /// What of it is away right now, since when and why.

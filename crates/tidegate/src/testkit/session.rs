@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
 use crate::session::{
-    Activated, Answer, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session, SessionId,
-    SessionOptions, State,
+    Activated, Answer, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, SessionOptions, State,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,6 +364,16 @@ impl SessionModel {
             },
             generation: Generation::new(it.generation),
             ref_count: self.live(it, now) as u64,
+            holders: it
+                .holders
+                .iter()
+                .filter(|(name, given)| !name.is_empty() && self.ends(**given) > now)
+                .map(|(name, given)| HeldBy {
+                    holder: name.clone(),
+                    until: Timestamp::from_millis(self.ends(*given)),
+                })
+                .collect(),
+            held_until: it.left.is_none().then(|| Timestamp::from_millis(self.ends(it.deadline()))),
             last_disconnect: it.left.map(Timestamp::from_millis),
             last_update: Timestamp::from_millis(it.updated * 1000),
             last_seen: Timestamp::from_millis(it.seen),

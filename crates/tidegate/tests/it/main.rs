@@ -33,6 +33,7 @@ mod reservations;
 mod session;
 mod session_audit;
 mod session_differential;
+mod session_effects;
 mod session_flaws;
 mod session_foreign;
 mod session_hold;

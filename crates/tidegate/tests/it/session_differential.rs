@@ -84,6 +84,11 @@ enum Op {
     AckMany {
         of: Of,
     },
+    Renew {
+        session: u8,
+        of: Of,
+        attempt: u64,
+    },
     Cleanup,
     Retry {
         session: u8,
@@ -144,6 +149,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => Just(Op::Counts),
         6 => limit.prop_map(|limit| Op::Claim { limit }),
         3 => (session.clone(), of.clone()).prop_map(|(session, of)| Op::Ack { session, of }),
+        2 => (session.clone(), of.clone(), 1..3_u64)
+            .prop_map(|(session, of, attempt)| Op::Renew { session, of, attempt }),
         1 => of.prop_map(|of| Op::AckMany { of }),
         1 => Just(Op::Cleanup),
         1 => session.prop_map(|session| Op::Retry { session }),
@@ -402,6 +409,12 @@ impl Pair {
                 let generation = self.generation(id, of).unwrap_or(Generation::new(1));
                 let answer = self.space.sessions.ack(id, generation).await.unwrap();
                 prop_assert_eq!(answer, self.model.ack(now, id, generation));
+            }
+            Op::Renew { session, of, attempt } => {
+                let id = self.session(session);
+                let generation = self.generation(id, of).unwrap_or(Generation::new(1));
+                let answer = self.space.sessions.renew(id, generation, attempt).await.unwrap();
+                prop_assert_eq!(answer, self.model.renew(now, id, generation, attempt));
             }
             Op::AckMany { of } => self.ack_many(of).await?,
             Op::Cleanup => {

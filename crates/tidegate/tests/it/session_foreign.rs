@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate::session::{Mended, State};
 
 use crate::outage::until;
-use crate::session::{GRACE, Space, key, options};
+use crate::session::{GRACE, START_MS, Space, key, options};
 use crate::session_flaws::raw;
 use crate::session_migration::{MIGRATION, Old, id};
 
@@ -149,6 +149,7 @@ async fn the_automatic_walk_leaves_them_alone_and_keeps_its_interval() {
     assert_eq!(dumps(&old, &keys), before);
     let met = crate::session::metric(&gate, "tidegate_session_unrecognised_keys_total");
     assert_eq!(met, OTHERS as u64);
+    assert!(crate::session::metric(&gate, "orphan_cleanup_keys_scanned_total") >= OTHERS as u64 + 9);
     gate.shutdown().await;
 }
 
@@ -198,4 +199,52 @@ async fn a_wrong_mapping_finds_nothing() {
     let made = sessions.activate(key("old1"), "{}", None).await.unwrap().unwrap();
     assert!(made.id != id(1) && made.id != id(2));
     assert_eq!(old.space.get(id(2)).await.broadcaster, "old2");
+}
+
+/// However much junk an index has, the sessions behind it are found.
+#[tokio::test]
+async fn junk_in_an_index_hides_nothing() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    let mut ids = Vec::new();
+    for number in 0..30 {
+        ids.push(space.left(&format!("b{number}")).await);
+    }
+    let held = space.held("held", "h").await;
+    let mut pipe = redis::pipe();
+    for number in 0..3500 {
+        let set = |name: &str| format!("{}:{name}", space.namespace);
+        // Before all of them, at the same moment, and what is no text.
+        pipe.zadd(set("disconnected_sessions"), format!("junk {number}"), number).ignore();
+        let at = START_MS as f64 / 1000.0;
+        pipe.zadd(
+            set("disconnected_sessions"),
+            [&[255, 0, 128][..], format!("{number}").as_bytes()].concat(),
+            at,
+        );
+        pipe.ignore().zadd(set("active_sessions"), format!("junk {number}"), START_MS + 1 + number).ignore();
+        pipe.zadd(set("dead_sessions"), format!("junk {number}"), number).ignore();
+    }
+    pipe.exec(&mut old.server.connection()).unwrap();
+    ids.sort();
+    let listed = async |after, limit| sessions.list_after(State::Disconnected, after, limit).await.unwrap();
+    let all = listed(None, 100).await;
+    assert_eq!(all.sessions.iter().map(|it| it.id).collect::<Vec<_>>(), ids);
+    assert_eq!(all.invalid, 7000);
+    let (mut paged, mut after) = (Vec::new(), None);
+    while let Some(last) = {
+        let page = listed(after, 7).await.sessions;
+        paged.extend(page.iter().map(|it| it.id));
+        page.last().copied()
+    } {
+        after = Some(last);
+    }
+    assert_eq!(paged, ids, "page by page");
+    assert_eq!(sessions.list(State::Active, 5).await.unwrap().sessions[0].id, held);
+    assert_eq!(sessions.list(State::Dead, 5).await.unwrap().sessions, []);
+    // Silent ones are behind junk of their own set.
+    space.pass(crate::session::LEASE).await;
+    assert_eq!(listed(None, 100).await.sessions.len(), 31);
+    space.pass(GRACE).await;
+    assert_eq!(sessions.cleanup().await.unwrap().deleted, 31);
 }

@@ -13,7 +13,7 @@ use super::super::REFUSED;
 use super::super::hot::print;
 use super::super::hot_told::plural;
 use super::super::sessions_args::WalkArgs;
-use super::Walk;
+use super::{Access, Walk};
 
 /// Sessions asked for at a time: the most that there may be.
 const PAGE: usize = 1000;
@@ -33,7 +33,7 @@ struct Looked {
 }
 
 pub(in crate::cli) async fn compare(args: &WalkArgs, max_age: Option<Duration>) -> Result<ExitCode, String> {
-    let walk = Walk::open(args, |_| Ok(())).await?;
+    let walk = Walk::open(args, Access::Read, |_| Ok(())).await?;
     let age = max_age.unwrap_or(walk.sessions.options().grace);
     let compared = both(&walk, age).await;
     walk.close().await;

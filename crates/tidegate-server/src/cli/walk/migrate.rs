@@ -10,7 +10,7 @@ use tidegate::session::{Counts, Mended};
 use super::super::REFUSED;
 use super::super::hot::print;
 use super::super::sessions_args::WalkArgs;
-use super::{Walk, found};
+use super::{Access, Walk, found};
 use crate::settings::StoreSettings;
 
 /// How often it begins anew if something is off at the end: an older program that is still
@@ -19,7 +19,7 @@ use crate::settings::StoreSettings;
 const ROUNDS: usize = 3;
 
 pub(in crate::cli) async fn migrate(args: &WalkArgs, is_dry: bool) -> Result<ExitCode, String> {
-    let walk = Walk::open(args, one_partition).await?;
+    let walk = Walk::open(args, if is_dry { Access::Read } else { Access::Write }, one_partition).await?;
     let ran = if is_dry { dry_run(&walk).await } else { run(&walk).await };
     walk.close().await;
     ran

@@ -26,6 +26,14 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the loops in the background wait: longer than any walk.
 const LATER: Duration = Duration::from_secs(24 * 3600);
 
+/// What a walk does to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Nothing at all: not even a marker is written.
+    Read,
+    Write,
+}
+
 /// A store and the space on it.
 struct Walk<'a> {
     args: &'a WalkArgs,
@@ -37,6 +45,7 @@ impl<'a> Walk<'a> {
     /// Opens the store of `args`, if `check` has nothing against it.
     async fn open(
         args: &'a WalkArgs,
+        access: Access,
         check: impl FnOnce(&StoreSettings) -> Result<(), String>,
     ) -> Result<Self, String> {
         let told = |error: crate::settings::SettingsError| error.to_string();
@@ -48,7 +57,11 @@ impl<'a> Walk<'a> {
         check(&settings.store)?;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
         settings.store.declarations = Declarations::ReadOnly;
-        let gate = settings.store.open().await.map_err(told)?;
+        let gate = match access {
+            Access::Read => settings.store.open_read_only().await,
+            Access::Write => settings.store.open().await,
+        };
+        let gate = gate.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
         let declared = gate.declarations().await.map_err(|error| error.to_string())?;
         // What nobody has declared goes by the defaults: the store may be an older program's.

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::super::hot::print;
 use super::super::sessions_args::WalkArgs;
-use super::{Walk, found};
+use super::{Access, Walk, found};
 
 pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, String> {
-    let walk = Walk::open(args, |_| Ok(())).await?;
+    let walk = Walk::open(args, Access::Write, |_| Ok(())).await?;
     let done = walk.go("mending", walk.sessions.mend().anew(), |_| {}).await;
     walk.close().await;
     let done = done?;

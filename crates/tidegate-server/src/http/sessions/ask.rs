@@ -117,6 +117,14 @@ pub(super) fn generation_of(query: &Query) -> Result<Option<Generation>, Problem
     number.map(generation).transpose()
 }
 
+/// The attempt that a query names.
+pub(super) fn attempt_of(query: &Query) -> Result<Option<u64>, Problem> {
+    query.read("attempt", |text| {
+        let attempt = text.parse().ok().filter(|it| (1..=MAX_COUNT).contains(it));
+        attempt.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
+    })
+}
+
 fn generation(number: u64) -> Result<Generation, Problem> {
     match number {
         1..=MAX_COUNT => Ok(Generation::new(number)),

@@ -35,6 +35,7 @@ pub(super) fn routes(router: Router<App>) -> Router<App> {
         .route("/v1/sessions/{space}/dead", get(list::dead))
         .route("/v1/sessions/{space}/dead/{id}/retry", post(reap::retry))
         .route("/v1/sessions/{space}/claims", post(reap::claim))
+        .route("/v1/sessions/{space}/claims/{id}", put(reap::renew))
         .route("/v1/sessions/{space}/acks", post(reap::ack))
         .route("/v1/sessions/{space}/cleanup", post(reap::cleanup))
         .route("/v1/sessions/{space}/broadcasters/{broadcaster}", get(one::find))

@@ -1,13 +1,48 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
-use tidegate::session::State as Stand;
+use tidegate::session::{Generation, State as Stand};
 
-use super::ask::{Acks, Claim};
+use super::ask::{Acks, Claim, attempt_of, generation_of};
 use super::one::Path;
 use super::{granted, ok, told_reaped as told};
 use crate::http::extract::{Call, Sent};
 use crate::http::limits::Answered;
 use crate::http::metrics::Operation;
+use crate::http::problem::Problem;
+use crate::http::query::{FromQuery, Query};
+
+/// Whether to say only what would be done.
+#[derive(Debug)]
+pub(super) struct DryRun(bool);
+
+impl FromQuery for DryRun {
+    const NAMES: &'static [&'static str] = &["dry_run"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        Ok(Self(query.flag("dry_run")?))
+    }
+}
+
+/// Which claim is meant.
+#[derive(Debug)]
+pub(super) struct OfClaim {
+    generation: Generation,
+    attempt: u64,
+}
+
+impl FromQuery for OfClaim {
+    const NAMES: &'static [&'static str] = &["generation", "attempt"];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        match (generation_of(query)?, attempt_of(query)?) {
+            (Some(generation), Some(attempt)) => Ok(Self { generation, attempt }),
+            _ => {
+                let why = "`generation` and `attempt` are needed: those of the claim";
+                Err(Problem::invalid(why.to_owned()))
+            }
+        }
+    }
+}
 
 pub(super) async fn claim(call: Call<String>, sent: Sent) -> Answered {
     let _timed = call.timed(Operation::SessionClaim);
@@ -26,10 +61,24 @@ pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
     Ok(ok(&told::Acked::new(&call.path, &claims, &answers)))
 }
 
-pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
+pub(super) async fn renew(call: Call<Path, OfClaim>, sent: Sent) -> Answered {
+    let _timed = call.timed(Operation::SessionRenew);
+    let (asked, generation, attempt) = (&call.path, call.query.generation, call.query.attempt);
+    let sessions = call.app.sessions(&asked.space)?;
+    let id = asked.id()?;
+    sent.check_empty()?;
+    let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
+    let (space, generation) = (&*asked.space, generation.get());
+    Ok(ok(&told::Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
+}
+
+pub(super) async fn cleanup(call: Call<String, DryRun>, sent: Sent) -> Answered {
     let _timed = call.timed(Operation::SessionCleanup);
     let sessions = call.app.sessions(&call.path)?;
     sent.check_empty()?;
+    if call.query.0 {
+        return Ok(ok(&told::Foreseen::new(&call.path, &sessions.counts().await?)));
+    }
     Ok(ok(&told::Cleaned::new(&call.path, &sessions.cleanup().await?)))
 }
 

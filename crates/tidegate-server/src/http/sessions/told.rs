@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
-use tidegate::session::{Activated, Counts, Found, Lease, Left, List, Listed, Session, SessionId};
+use tidegate::session::{Activated, Counts, Found, HeldBy, Lease, Left, List, Listed, Session, SessionId};
 
 use super::json::from_text;
 
@@ -43,11 +43,26 @@ pub(super) struct One<'a> {
     state: &'static str,
     generation: u64,
     ref_count: u64,
+    holders: Vec<InHolders<'a>>,
+    /// `null` while nobody holds it.
+    held_until_ms: Option<u64>,
     /// `null` while somebody holds it.
     last_disconnect_ms: Option<u64>,
     last_update_ms: u64,
     last_seen_ms: u64,
     attempts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct InHolders<'a> {
+    holder: &'a str,
+    until_ms: u64,
+}
+
+impl<'a> InHolders<'a> {
+    fn new(hold: &'a HeldBy) -> Self {
+        Self { holder: &hold.holder, until_ms: hold.until.as_millis() }
+    }
 }
 
 impl<'a> One<'a> {
@@ -61,6 +76,8 @@ impl<'a> One<'a> {
             state: session.state.as_str(),
             generation: session.generation.get(),
             ref_count: session.ref_count,
+            holders: session.holders.iter().map(InHolders::new).collect(),
+            held_until_ms: session.held_until.map(|at| at.as_millis()),
             last_disconnect_ms: session.last_disconnect.map(|at| at.as_millis()),
             last_update_ms: session.last_update.as_millis(),
             last_seen_ms: session.last_seen.as_millis(),

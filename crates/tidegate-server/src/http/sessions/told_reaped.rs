@@ -1,8 +1,13 @@
 //! What is answered about reaping.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
-use tidegate::session::{Answer, Claim, Claims, Generation, SessionId, Swept};
+use tidegate::session::{Answer, Claim, Claims, Counts, Generation, SessionId, Swept};
+
+use super::json::from_text;
 
 /// What a claim found.
 #[derive(Debug, Serialize)]
@@ -38,8 +43,11 @@ struct InClaim<'a> {
     id: String,
     generation: u64,
     broadcaster: &'a str,
+    config: Cow<'a, RawValue>,
+    value: Cow<'a, RawValue>,
     since_ms: u64,
     attempt: u64,
+    until_ms: u64,
 }
 
 impl<'a> Claimed<'a> {
@@ -48,13 +56,43 @@ impl<'a> Claimed<'a> {
             id: it.id.to_string(),
             generation: it.generation.get(),
             broadcaster: &it.broadcaster,
+            config: from_text(&it.config),
+            value: from_text(&it.value),
             since_ms: it.since.as_millis(),
             attempt: it.attempt,
+            until_ms: it.until.as_millis(),
         };
         let Swept { lapsed, buried, missing, invalid, lag_ms, is_more, .. } = claims.swept;
         let held = Held::new(&claims.swept);
         let claims = claims.claims.iter().map(row).collect();
         Self { space, claims, lapsed, buried, missing, invalid, lag_ms, is_more, held }
+    }
+}
+
+/// A claim that was renewed.
+#[derive(Debug, Serialize)]
+pub(super) struct Renewed<'a> {
+    pub(super) space: &'a str,
+    pub(super) id: String,
+    pub(super) generation: u64,
+    pub(super) attempt: u64,
+    pub(super) until_ms: u64,
+}
+
+/// What a cleanup would do.
+#[derive(Debug, Serialize)]
+pub(super) struct Foreseen<'a> {
+    space: &'a str,
+    dry_run: bool,
+    deleted: u64,
+    claimed: u64,
+    lag_ms: u64,
+}
+
+impl<'a> Foreseen<'a> {
+    pub(super) fn new(space: &'a str, counts: &Counts) -> Self {
+        let Counts { orphans, claimed, lag_ms, .. } = *counts;
+        Self { space, dry_run: true, deleted: orphans, claimed, lag_ms }
     }
 }
 

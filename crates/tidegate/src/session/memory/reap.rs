@@ -106,8 +106,11 @@ impl Partition {
                 id,
                 generation: Generation(entry.generation),
                 broadcaster: entry.broadcaster.to_string(),
+                config: entry.config.to_string(),
+                value: entry.value.to_string(),
                 since: Timestamp::from_millis(entry.left_ms.unwrap_or(0)),
                 attempt: entry.attempts,
+                until: Timestamp::from_millis(now_ms + self.bounds.claim_ms),
             });
             self.file(id);
         }
@@ -132,6 +135,29 @@ impl Partition {
         }
         self.erase(id);
         Ok(())
+    }
+
+    pub(in crate::session) fn renew(
+        &mut self,
+        clock_ms: u64,
+        id: SessionId,
+        generation: Generation,
+        attempt: u64,
+    ) -> Answer<Timestamp> {
+        let now_ms = self.advance(clock_ms);
+        self.settle(id, now_ms);
+        let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        if entry.generation != generation.0 {
+            return Err(Refusal::Stale);
+        }
+        let Claimed::Until(until_ms) = entry.claimed else { return Err(Refusal::NotClaimed) };
+        if entry.attempts != attempt {
+            return Err(Refusal::NotClaimed);
+        }
+        let until_ms = until_ms.max(now_ms + self.bounds.claim_ms);
+        entry.claimed = Claimed::Until(until_ms);
+        self.file(id);
+        Ok(Timestamp::from_millis(until_ms))
     }
 
     /// With `is_claiming` also what was claimed and not acknowledged in time.

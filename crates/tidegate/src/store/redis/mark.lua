@@ -7,7 +7,7 @@
 --       the first partition: what all who share the store make checks with)
 -- ARGV  now, partitions, hash, run ('' if unknown), known (1 if this process has
 --       seen the marker before), known_run (the server it saw then), ttl_ms,
---       the secret to be if there is none ('' if this partition has none)
+--       the secret to be if there is none ('' if this partition has none), 1 to write nothing
 -- Returns partitions and hash as stored, 1 if this call found a loss (a marker that
 --       was there is gone, or the server is not the one that was; each server is found
 --       only once, whoever comes first), the secret, and how long ago writes were last
@@ -15,6 +15,7 @@
 local stored = redis.call('HMGET', KEYS[1], 'partitions', 'hash', 'run', 'lost_ms', 'lost_run', 'secret')
 local partitions, hash = stored[1] or ARGV[2], stored[2] or ARGV[3]
 if partitions ~= ARGV[2] or hash ~= ARGV[3] then return { partitions, hash, 0, '', -1 } end
+if ARGV[9] == '1' then return { partitions, hash, 0, stored[6] or ARGV[8], -1 } end
 
 local run = ARGV[4]
 local function another(seen) return seen and seen ~= '' and run ~= '' and seen ~= run end

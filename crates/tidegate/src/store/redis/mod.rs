@@ -37,6 +37,7 @@ use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
+use super::partitions;
 use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
@@ -82,6 +83,7 @@ struct Shared {
     deadline: Duration,
     connect_timeout: Duration,
     declarations: Declarations,
+    is_read_only: bool,
     marker_ttl: Duration,
     check_interval: Duration,
     /// By partition, what was last read of its marker.
@@ -130,7 +132,9 @@ impl RedisStore {
             random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
-            declarations: options.declarations,
+            // Who writes nothing declares nothing.
+            declarations: if options.read_only { Declarations::ReadOnly } else { options.declarations },
+            is_read_only: options.read_only,
             marker_ttl: options.marker_ttl,
             check_interval: options.check_interval,
             random: RandomState::new(),
@@ -275,11 +279,14 @@ impl RedisStore {
     /// Renews the markers, so that they outlive whatever is written meanwhile.
     /// One that cannot be reached does not keep the others from it.
     pub(crate) async fn renew_markers(&self) -> Result<()> {
-        let mut renewed = Ok(());
-        for partition in 0..self.shared.keyspace.partitions() {
-            renewed = self.shared.renew(partition).await.map(|_| ()).and(renewed);
-        }
-        renewed
+        let all = 0..self.shared.keyspace.partitions();
+        let renewed = partitions::each(all.map(|it| self.shared.renew(it)).collect()).await;
+        renewed.into_iter().try_for_each(|it| it.map(drop))
+    }
+
+    /// Whether it was opened to look only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.shared.is_read_only
     }
 
     /// Whether every partition's server can be used right now.
@@ -390,6 +397,7 @@ impl Shared {
         };
         let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
         let known = if seen.read_on > 0 { "1" } else { "0" };
+        let only_read = if self.is_read_only { "1" } else { "0" };
         let ttl = self.marker_ttl.as_millis().to_string();
         let marker = self.keyspace.marker(partition);
         // One that was known before a loss is restored, so that what it checked stays good.
@@ -397,7 +405,7 @@ impl Shared {
             0 => self.secret.read().unwrap_or_else(Secret::random).to_text(),
             _ => String::new(),
         };
-        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret];
+        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret, only_read];
         let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
         let (stored, stored_hash, lost, secret, since_loss_ms): (String, String, u8, String, i64) =
             redis::from_redis_value(answer)

@@ -92,8 +92,11 @@ impl SessionModel {
                 id,
                 generation: Generation::new(it.generation),
                 broadcaster: it.broadcaster.clone(),
+                config: it.config.clone(),
+                value: it.value.clone(),
                 since: Timestamp::from_millis(it.left.expect("it was left")),
                 attempt: it.attempts,
+                until: Timestamp::from_millis(now + until),
             });
         }
         swept.is_more = self.is_more(now);
@@ -113,6 +116,24 @@ impl SessionModel {
         }
         self.erase(id);
         Ok(())
+    }
+
+    /// They take longer.
+    pub fn renew(&mut self, clock: u64, id: SessionId, of: Generation, attempt: u64) -> Answer<Timestamp> {
+        let (now, lease) = (self.now(clock), Self::ms(self.options.claim_lease));
+        self.touch(id, now);
+        let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
+        if it.generation != of.get() {
+            return Err(Refusal::Stale);
+        }
+        match it.claimed {
+            Claimed::Until(until) if it.attempts == attempt => {
+                let until = until.max(now + lease);
+                it.claimed = Claimed::Until(until);
+                Ok(Timestamp::from_millis(until))
+            }
+            _ => Err(Refusal::NotClaimed),
+        }
     }
 
     /// Deletes all that is due.
