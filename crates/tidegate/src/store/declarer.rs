@@ -340,7 +340,7 @@ impl Declarer {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        self.store.call(FIRST, call).await
+        self.store.call_unasked(FIRST, call).await
     }
 }
 

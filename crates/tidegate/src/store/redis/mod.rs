@@ -223,6 +223,13 @@ impl RedisStore {
         self.call_by(partition, call, within.max(self.shared.deadline), true).await
     }
 
+    /// The same for what nobody asked for: it is in no count of calls, and of no use to an
+    /// outage's.
+    pub(crate) async fn call_unasked(&self, partition: u32, call: Call) -> Result<Value> {
+        let deadline = clock::deadline(self.shared.deadline);
+        self.lanes[partition as usize].call(call, deadline, false).await
+    }
+
     async fn call_by(&self, partition: u32, call: Call, within: Duration, can_queue: bool) -> Result<Value> {
         let metrics = &self.shared.metrics;
         metrics.calls.inc();
