@@ -109,7 +109,8 @@ async fn the_hottest_come_first_and_all_are_counted() {
     let page = |name: &str, edits: u64| json!({"page": name, "edits": edits, "last_seen_ms": NOW});
     assert_eq!(
         f.get("/v1/hot/pages?limit=2").await.json(),
-        json!({"space": "pages", "count": 3, "window_ms": 900_000, "pages": [page("b", 4), page("c", 3)]})
+        json!({"space": "pages", "count": 3, "window_ms": 900_000, "pages": [page("b", 4), page("c", 3)],
+            "next": format!("3:{NOW}:c")})
     );
     assert_eq!(f.get("/v1/hot/pages").await.json()["pages"].as_array().unwrap().len(), 3);
     assert_eq!(f.get("/v1/hot/pages?limit=0").await.json()["count"], 3);
@@ -249,7 +250,7 @@ async fn what_is_asked_is_checked() {
         ),
         ("/v1/hot/pages?stats=yes", "`stats`: \"yes\" is not allowed: true and false are"),
         ("/v1/hot/pages?limit=1&limit=2", "the parameter \"limit\" is given twice"),
-        ("/v1/hot/pages?limt=1", "unknown parameter \"limt\"; known are: limit, stats"),
+        ("/v1/hot/pages?limt=1", "unknown parameter \"limt\"; known are: limit, after, stats"),
         ("/v1/hot/pages/pages/a?x=1", "unknown parameter \"x\"; known are: none"),
         ("/v1/hot/pages/pages/a/window?from=soon", "`from`: \"soon\" is not a moment"),
         ("/v1/hot/pages/pages/a/window?from=5&to=4", "`from` is 1 ms after `to`"),
