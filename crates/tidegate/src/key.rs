@@ -85,6 +85,53 @@ impl Name {
     }
 }
 
+/// What keys without a namespace start with, of all rooms: limits by their default prefixes,
+/// hot pages, sessions and markers. A namespace of that name would make the same keys as
+/// somebody's own text, and so would a prefix.
+pub(crate) const FAMILIES: [&str; 14] = [
+    "trypema",
+    "tidegate",
+    "courtlistener",
+    "activity",
+    "hot",
+    "spaces",
+    "session",
+    "broadcaster",
+    "ref_count",
+    "sessions",
+    "active_sessions",
+    "disconnected_sessions",
+    "claimed_sessions",
+    "dead_sessions",
+];
+
+/// Those of them that limits may have: as prefixes they are limits' own.
+const PREFIXES: [&str; 3] = ["trypema", "tidegate", "courtlistener"];
+
+/// Refuses a namespace that is the start of other keys.
+pub(crate) fn check_namespace(namespace: &Name) -> Result<()> {
+    if !FAMILIES.contains(&namespace.as_str()) {
+        return Ok(());
+    }
+    Err(Error::config(format!(
+        "the namespace {:?} is what keys start with: all names but {} are allowed",
+        namespace.as_str(),
+        FAMILIES.join(", ")
+    )))
+}
+
+/// Refuses a prefix of a limit that is the start of keys of another room.
+pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
+    if PREFIXES.contains(&prefix) || !FAMILIES.contains(&prefix) {
+        return Ok(());
+    }
+    let others: Vec<_> = FAMILIES.into_iter().filter(|it| !PREFIXES.contains(it)).collect();
+    Err(Error::invalid(format!(
+        "the prefix {prefix:?} is what keys of hot pages or sessions start with: all but {} are allowed",
+        others.join(", ")
+    )))
+}
+
 /// Escapes a component that is not the last of a Redis key: what separates
 /// (`:`), what chooses a slot (`{`, `}`) and what escapes (`%`).
 pub(crate) fn escape(component: &str) -> String {

@@ -48,7 +48,8 @@ use crate::metrics::{Metrics, StoreMetrics};
 pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
-use crate::store::{Store, StoreOptions};
+use crate::store::declarer::{Declarer, DeclarerTask};
+use crate::store::{Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]
@@ -64,12 +65,17 @@ struct Inner {
     limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
     spaces: Mutex<BTreeMap<Name, Hot>>,
     sessions: Mutex<BTreeMap<Name, Sessions>>,
+    /// A store in this process has nobody to agree with.
+    declarer: Option<Arc<Declarer>>,
 }
 
 /// What runs in the background, for as long as somebody holds the store or a
 /// part of it.
 #[derive(Debug)]
-pub(crate) struct Background(Mutex<Vec<Reaper>>);
+pub(crate) struct Background {
+    reapers: Mutex<Vec<Reaper>>,
+    declaring: Mutex<Option<DeclarerTask>>,
+}
 
 /// Idle keys are looked for every second, a thousand at a time.
 const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
@@ -82,6 +88,12 @@ const RECONCILE: Duration = Duration::from_secs(600);
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
+
+impl Inner {
+    fn declares_strictly(&self) -> bool {
+        matches!(&self.store, Store::Redis(store) if store.declarations() == store::Declarations::Strict)
+    }
+}
 
 impl Tidegate {
     /// Opens the store at `url`, see [`Store::open`].
@@ -122,9 +134,18 @@ impl Tidegate {
                 async move { store.renew_markers().await.map(|()| Progress { items: 0, is_more: false }) }
             }));
         }
+        let declarer = match &store {
+            Store::Memory(..) => None,
+            Store::Redis(store) => {
+                let (policy, metrics) = (store.declarations(), metrics.declarations.clone());
+                Some(Arc::new(Declarer::new(store.clone(), policy, metrics)))
+            }
+        };
+        let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
         let (spaces, sessions) = (Mutex::default(), Mutex::default());
-        let inner = Inner { store, metrics, limits, spaces, sessions };
-        Self { inner: Arc::new(inner), background: Arc::new(Background(Mutex::new(reapers))) }
+        let inner = Inner { store, metrics, limits, spaces, sessions, declarer };
+        let background = Background { reapers: Mutex::new(reapers), declaring };
+        Self { inner: Arc::new(inner), background: Arc::new(background) }
     }
 
     /// The limit called `name`. Asked again with the same numbers and options it
@@ -143,6 +164,11 @@ impl Tidegate {
         }
         let limit = Limit::new(&self.inner.store, name.clone(), algorithm, &options)?;
         self.inner.metrics.add_limit(limit.clone());
+        if let Some(declarer) = &self.inner.declarer {
+            let counts_for = Duration::from_secs(algorithm.window_size_seconds());
+            let open = limit.clone();
+            declarer.add(options.declared(&name, &algorithm), counts_for, move |others| open.respect(others));
+        }
         limits.insert(name, limit.clone());
         Ok(limit.with(&self.background))
     }
@@ -171,7 +197,12 @@ impl Tidegate {
                 async move { hot.reap(batch).await }
             }
         });
-        self.background.0.lock().push(reaper);
+        self.background.reapers.lock().push(reaper);
+        if let Some(declarer) = &self.inner.declarer {
+            let open = hot.clone();
+            let respect = move |others: &[_]| open.respect(others);
+            declarer.add(options.declared(&name), options.window_duration, respect);
+        }
         spaces.insert(name, hot.clone());
         Ok(hot.with(&self.background))
     }
@@ -224,7 +255,10 @@ impl Tidegate {
                 async move { sessions.keep_stamped().await }
             }
         });
-        self.background.0.lock().extend([reaper, mender, stamper]);
+        self.background.reapers.lock().extend([reaper, mender, stamper]);
+        if let Some(declarer) = &self.inner.declarer {
+            declarer.add(options.declared(&name), options.grace + options.holder_lease, |_| {});
+        }
         spaces.insert(name, sessions.clone());
         Ok(sessions.with(&self.background))
     }
@@ -255,6 +289,50 @@ impl Tidegate {
         limit::take_all(&self.inner.store, key, limits).await
     }
 
+    /// Declares in the store what is open, and what it is, now. It is done in the background
+    /// anyway, without waiting for it.
+    ///
+    /// With [`Declarations::Strict`](store::Declarations::Strict) a part that is declared with
+    /// other settings is an error. A store in this process has nothing to declare.
+    pub async fn declare(&self) -> Result<()> {
+        let Some(declarer) = &self.inner.declarer else { return Ok(()) };
+        declarer.declare().await?;
+        if self.inner.declares_strictly()
+            && let Some((part, declared)) = declarer.differing().into_iter().next()
+        {
+            let differences = Differences { declared: &declared, own: &part.settings };
+            return Err(Error::config(format!(
+                "{} {:?} is declared with other settings: {differences}",
+                part.kind.as_str(),
+                part.name.as_str()
+            )));
+        }
+        Ok(())
+    }
+
+    /// What is declared in the store, and by whom; nothing in a store in this process.
+    pub async fn declarations(&self) -> Result<Vec<Declaration>> {
+        match &self.inner.declarer {
+            Some(declarer) => declarer.list(None).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What is open here with other settings than the store declares, as far as it is known
+    /// since [`declare`](Self::declare) was last called or the background has looked; and the
+    /// declared ones.
+    pub fn differing(&self) -> Vec<(Part, DeclaredSettings)> {
+        self.inner.declarer.as_ref().map(|declarer| declarer.differing()).unwrap_or_default()
+    }
+
+    /// Declares `part`, open or not, whatever was declared of it before; what that was.
+    pub async fn replace_declaration(&self, part: &Part) -> Result<Option<Declaration>> {
+        match &self.inner.declarer {
+            Some(declarer) => declarer.replace(part).await,
+            None => Ok(None),
+        }
+    }
+
     /// The store.
     pub fn store(&self) -> &Store {
         &self.inner.store
@@ -280,7 +358,8 @@ impl Tidegate {
         for limit in limits {
             limit.end_leases().await;
         }
-        let reapers: Vec<_> = self.background.0.lock().drain(..).collect();
+        drop(self.background.declaring.lock().take());
+        let reapers: Vec<_> = self.background.reapers.lock().drain(..).collect();
         for reaper in reapers {
             reaper.stop().await;
         }

@@ -26,6 +26,7 @@ pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     limits: Arc<Mutex<Vec<Limit>>>,
     reapers: ReaperFamilies,
+    pub(crate) declarations: DeclarationMetrics,
     hot: HotFamilies,
     sessions: SessionFamilies,
     pub(crate) store: StoreMetrics,
@@ -67,6 +68,37 @@ impl ReaperMetrics {
 
 /// By space.
 type Spaced<M> = Family<[(&'static str, String); 1], M>;
+
+/// By part and name: what is declared otherwise than it is open here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeclarationMetrics {
+    replaced: Family<[(&'static str, String); 2], Counter>,
+    differing: Family<[(&'static str, String); 2], Gauge>,
+}
+
+impl DeclarationMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "tidegate_declarations_replaced",
+            "Declarations in the store that were replaced because they had other settings",
+            self.replaced.clone(),
+        );
+        registry.register(
+            "tidegate_declarations_differing",
+            "1 if the store declares other settings than those in use here",
+            self.differing.clone(),
+        );
+    }
+
+    pub(crate) fn replaced(&self, part: &str, name: &str) {
+        self.replaced.get_or_create(&[("part", part.to_owned()), ("name", name.to_owned())]).inc();
+    }
+
+    pub(crate) fn differs(&self, part: &str, name: &str, differs: bool) {
+        let labels = [("part", part.to_owned()), ("name", name.to_owned())];
+        self.differing.get_or_create(&labels).set(i64::from(differs));
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 struct HotFamilies {
@@ -318,12 +350,15 @@ impl Metrics {
         registry.register("tidegate_reaper_failures", "Runs that failed", reapers.failures.clone());
         registry.register("tidegate_reaper_seconds", "Time per run", reapers.seconds.clone());
 
+        let declarations = DeclarationMetrics::default();
+        declarations.register(&mut registry);
+
         let hot = HotFamilies::default();
         hot.register(&mut registry);
         let sessions = SessionFamilies::new();
         sessions.register(&mut registry);
 
-        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, hot, sessions, store }
+        Self { registry: Arc::new(Mutex::new(registry)), limits, reapers, declarations, hot, sessions, store }
     }
 }
 

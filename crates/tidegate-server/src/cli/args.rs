@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::declare::DeclareArgs;
 use super::hot_args::HotCommand;
 use super::limit_args::LimitCommand;
 use super::sessions_args::SessionsCommand;
@@ -44,6 +45,9 @@ pub(super) enum Command {
     /// See sessions, reap what was left behind, take over a store of an older program
     #[command(after_help = SESSIONS_EXAMPLES)]
     Sessions(SessionsArgs),
+    /// See what a store declares limits and spaces to be, or change it
+    #[command(after_help = DECLARE_EXAMPLES)]
+    Declare(DeclareArgs),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -82,6 +86,14 @@ Examples:
   tidegate sessions list --state orphan
   tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run
   tidegate sessions compare --store redis://127.0.0.1:6379";
+
+const DECLARE_EXAMPLES: &str = "\
+Every server declares what it opens. Commands with --store go by it.
+
+Examples:
+  tidegate declare --store redis://127.0.0.1:6379
+  tidegate declare --store redis://127.0.0.1:6379 --config tidegate.yaml --replace
+  tidegate declare --store redis://127.0.0.1:6379 --set limits.api.rate=10/s --replace";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -183,7 +195,7 @@ pub(super) struct Target {
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) server: String,
-    /// Ask this store directly; what applies is what --config, the environment and --set say
+    /// Ask this store directly: by its declarations, or by what --config, the environment and --set say
     #[arg(long, value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
     /// YAML file with settings, with --store

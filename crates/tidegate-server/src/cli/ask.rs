@@ -1,15 +1,18 @@
 //! Whom a command asks: a server, or a store, which is a server without a socket.
 
+use std::io::Write as _;
+
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
+use tidegate::store::{Declarations, Differences, PartKind};
 use tower_service::Service as _;
 
 use super::args::Target;
 use super::client::{Begun, Server};
 use super::request::Asked;
 use crate::http::{App, Reason, router};
-use crate::settings::{Settings, Sources};
+use crate::settings::{Settings, Sources, group_of};
 
 /// One of the two, for as many questions as there are.
 pub(super) enum Asking {
@@ -24,9 +27,10 @@ pub(super) enum Stream {
 }
 
 impl Asking {
-    pub(super) async fn open(target: &Target) -> Result<Self, String> {
+    /// To ask about `parts`.
+    pub(super) async fn open(target: &Target, parts: &[(PartKind, &str)]) -> Result<Self, String> {
         match target.direct() {
-            Some(sources) => Self::store(&sources).await,
+            Some(sources) => Self::store(&sources, parts).await,
             None => Self::server(&target.server),
         }
     }
@@ -35,19 +39,49 @@ impl Asking {
         Server::parse(url).map(Self::Server)
     }
 
-    pub(super) async fn store(sources: &Sources) -> Result<Self, String> {
+    /// A store, by its declarations: what is written down here goes before them.
+    pub(super) async fn store(sources: &Sources, parts: &[(PartKind, &str)]) -> Result<Self, String> {
         let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
         // One question is not worth a block of permits.
         settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
+        // Whoever has a question changes nothing for the servers.
+        settings.store.declarations = Declarations::ReadOnly;
         let gate = settings.store.open().await.map_err(|error| error.to_string())?;
         // Who asks a store wants its answer, not that of an outage policy.
         gate.store().check().map_err(|error| error.to_string())?;
+        let is_shared = settings.store.url.scheme() != "memory";
+        if is_shared {
+            let declared = gate.declarations().await.map_err(|error| error.to_string())?;
+            // What a later version declares and this one cannot read matters to who asks for it.
+            let (wanted, others): (Vec<_>, Vec<_>) =
+                declared.into_iter().partition(|it| parts.contains(&(it.kind, it.name.as_str())));
+            let readable = others.into_iter().filter(Settings::can_read);
+            let known: Vec<_> = wanted.into_iter().chain(readable).collect();
+            settings.only_declared(&known).map_err(|error| error.to_string())?;
+            settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
+            for (kind, name) in parts {
+                if !settings.has(*kind, name) {
+                    return Err(undeclared(*kind, name));
+                }
+            }
+        }
         let limits = settings.limits.iter().map(|limit| limit.open(&gate));
         let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
         let spaces = settings.hot.iter().map(|space| space.open(&gate));
         let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
         let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
-        Ok(Self::Store(app.map_err(|error| error.to_string())?))
+        let app = app.map_err(|error| error.to_string())?;
+        app.gate().declare().await.map_err(|error| error.to_string())?;
+        for (part, declared) in app.gate().differing() {
+            let differences = Differences { declared: &declared, own: &part.settings };
+            let (kind, name) = (part.kind.as_str(), part.name.as_str());
+            // Who asks may know: it is said, and done.
+            let _ = writeln!(
+                std::io::stderr(),
+                "tidegate: {kind} {name} is declared with other settings than are asked by: {differences}"
+            );
+        }
+        Ok(Self::Store(app))
     }
 
     /// The whole answer.
@@ -90,6 +124,20 @@ impl Asking {
             app.gate().shutdown().await;
         }
     }
+}
+
+/// Nobody has said what it is.
+fn undeclared(kind: PartKind, name: &str) -> String {
+    let (what, example) = match kind {
+        PartKind::Limit => ("limit", "rate=5/s"),
+        PartKind::Hot => ("space of hot pages", "window_duration=1h"),
+        _ => ("space of sessions", "grace=30s"),
+    };
+    let group = group_of(kind);
+    format!(
+        "the store declares no {what} {name:?}, and it is not written down here: a server that has it declares it; or \
+         say what it is, by --config FILE or --set {group}.{name}.{example}"
+    )
 }
 
 impl Stream {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use axum::http::Method;
 use serde_json::json;
+use tidegate::store::PartKind;
 
 use super::REFUSED;
 use super::args::Target;
@@ -25,19 +26,19 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                 let body =
                     json!({"page": page, "id": id, "editor": editor, "byte_change": byte_change, "at": at});
                 let asked = Asked::new(Method::POST, format!("{}/edits", path_of(of)), Some(body));
-                one(&of.target, asked, hot_told::edited).await
+                one(&of.target, Some(&of.space), asked, hot_told::edited).await
             }
             HotCommand::Stats { page, of } => {
-                one(&of.target, Asked::get(page_of(of, page)), hot_told::stats).await
+                one(&of.target, Some(&of.space), Asked::get(page_of(of, page)), hot_told::stats).await
             }
             HotCommand::Rm { page, of } => {
                 let asked = Asked::new(Method::DELETE, page_of(of, page), None);
-                one(&of.target, asked, hot_told::removed).await
+                one(&of.target, Some(&of.space), asked, hot_told::removed).await
             }
             HotCommand::List { limit, after, of } => {
                 let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
                 let asked = Asked::get(format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default()));
-                one(&of.target, asked, hot_told::hottest).await
+                one(&of.target, Some(&of.space), asked, hot_told::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {
                 let given = [("from", from), ("to", to)];
@@ -46,14 +47,14 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     .filter_map(|(name, at)| Some(format!("{name}={}", encoded(at.as_ref()?))))
                     .collect();
                 let asked = Asked::get(format!("{}/window?{}", page_of(of, page), given.join("&")));
-                one(&of.target, asked, hot_told::window).await
+                one(&of.target, Some(&of.space), asked, hot_told::window).await
             }
             HotCommand::Cleanup { of } => {
                 let asked = Asked::new(Method::POST, format!("{}/cleanup", path_of(of)), None);
-                one(&of.target, asked, hot_told::cleaned).await
+                one(&of.target, Some(&of.space), asked, hot_told::cleaned).await
             }
             HotCommand::Spaces { target } => {
-                one(target, Asked::get("/v1/hot".to_owned()), hot_told::spaces).await
+                one(target, None, Asked::get("/v1/hot".to_owned()), hot_told::spaces).await
             }
         }
     });
@@ -73,10 +74,13 @@ fn page_of(of: &Space, page: &str) -> String {
 /// One question.
 async fn one(
     target: &Target,
+    space: Option<&str>,
     asked: Asked,
     said: impl FnOnce(&[u8]) -> Result<Said, String>,
 ) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+    let asking =
+        Asking::open(target, &space.map(|space| (PartKind::Hot, space)).into_iter().collect::<Vec<_>>())
+            .await?;
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;

@@ -13,7 +13,7 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
     let target = command.target();
     let asked = Asked::by(command);
     let told = super::runtime()?.block_on(async {
-        let asking = Asking::open(target).await?;
+        let asking = Asking::open(target, &command.parts()).await?;
         let answered = asking.send(asked).await;
         asking.close().await;
         let (status, answer) = answered?;

@@ -1,6 +1,7 @@
 //! What can be written behind `tidegate limit`.
 
 use clap::{Args, Subcommand};
+use tidegate::store::PartKind;
 
 use super::args::Target;
 
@@ -211,6 +212,27 @@ fn one(text: &str) -> Result<(String, u64), String> {
 }
 
 impl LimitCommand {
+    /// The limits that it is about.
+    pub(super) fn parts(&self) -> Vec<(PartKind, &str)> {
+        let names: Vec<&str> = match self {
+            Self::Take { subject, .. }
+            | Self::Peek { subject, .. }
+            | Self::Refund { subject, .. }
+            | Self::Reset { subject, .. }
+            | Self::SetOverride { subject, .. }
+            | Self::GetOverride { subject, .. }
+            | Self::ClearOverride { subject, .. }
+            | Self::Reserve { subject, .. }
+            | Self::Commit { subject, .. }
+            | Self::Release { subject, .. }
+            | Self::Reservation { subject, .. } => vec![&subject.limit],
+            Self::TakeAll { limits, .. } => limits.0.iter().map(|(limit, _)| limit.as_str()).collect(),
+            Self::Overrides { page, .. } | Self::Reservations { page, .. } => vec![&page.limit],
+            Self::List { .. } => Vec::new(),
+        };
+        names.into_iter().map(|name| (PartKind::Limit, name)).collect()
+    }
+
     pub(super) fn target(&self) -> &Target {
         match self {
             Self::Take { target, .. }

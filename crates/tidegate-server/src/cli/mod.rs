@@ -5,6 +5,7 @@
 mod args;
 mod ask;
 mod client;
+mod declare;
 mod hot;
 mod hot_args;
 mod hot_told;
@@ -50,6 +51,7 @@ pub fn main() -> ExitCode {
         Some(Command::Limit(args)) => limit::run(&args.command),
         Some(Command::Hot(args)) => hot::run(&args.command),
         Some(Command::Sessions(args)) => sessions::run(&args.command),
+        Some(Command::Declare(args)) => declare::run(&args),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use serde::Deserialize;
+use tidegate::store::PartKind;
 
 use super::args::Target;
 use super::ask::Asking;
@@ -23,28 +24,35 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let asked = Asked::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)), None);
-                one(&of.target, asked, sessions_told::foreseen).await
+                one(&of.target, Some(&of.space), asked, sessions_told::foreseen).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
-                sessions_cleanup::run(&of.target, &format!("{}/cleanup", path_of(of)), *no_wait).await
+                sessions_cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
             }
             SessionsCommand::Claim { limit, of } => {
                 let body = serde_json::json!({ "limit": limit });
                 let asked = Asked::new(Method::POST, format!("{}/claims", path_of(of)), Some(body));
-                one(&of.target, asked, sessions_told::claimed).await
+                one(&of.target, Some(&of.space), asked, sessions_told::claimed).await
             }
             SessionsCommand::Renew { id, generation, attempt, of } => {
                 let numbers = format!("generation={generation}&attempt={attempt}");
                 let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
-                one(&of.target, Asked::new(Method::PUT, path, None), sessions_told::renewed).await
+                one(&of.target, Some(&of.space), Asked::new(Method::PUT, path, None), sessions_told::renewed)
+                    .await
             }
             SessionsCommand::Ack { id, generation, of } => {
                 let body = serde_json::json!({"acks": [{"id": id, "generation": generation}]});
                 let asked = Asked::new(Method::POST, format!("{}/acks", path_of(of)), Some(body));
-                ack(&of.target, asked).await
+                ack(of, asked).await
             }
             SessionsCommand::Counts { of } => {
-                one(&of.target, Asked::get(format!("{}/counts", path_of(of))), sessions_told::counted).await
+                one(
+                    &of.target,
+                    Some(&of.space),
+                    Asked::get(format!("{}/counts", path_of(of))),
+                    sessions_told::counted,
+                )
+                .await
             }
             SessionsCommand::List { state, max_age, limit, after, of } => {
                 let which = match max_age {
@@ -53,26 +61,26 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
                 };
                 let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
                 let asked = Asked::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
-                one(&of.target, asked, sessions_told::listed).await
+                one(&of.target, Some(&of.space), asked, sessions_told::listed).await
             }
             SessionsCommand::Show { id, broadcaster, of } => {
                 let path = match broadcaster {
                     Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
                     None => session_of(of, id.as_deref().unwrap_or_default()),
                 };
-                one(&of.target, Asked::get(path), sessions_told::session).await
+                one(&of.target, Some(&of.space), Asked::get(path), sessions_told::session).await
             }
             SessionsCommand::Delete { id, of } => {
                 let asked = Asked::new(Method::DELETE, session_of(of, id), None);
-                one(&of.target, asked, |_| Ok("deleted".to_owned())).await
+                one(&of.target, Some(&of.space), asked, |_| Ok("deleted".to_owned())).await
             }
             SessionsCommand::Retry { id, of } => {
                 let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
                 let said = |_: &[u8]| Ok("it can be claimed again".to_owned());
-                one(&of.target, Asked::new(Method::POST, path, None), said).await
+                one(&of.target, Some(&of.space), Asked::new(Method::POST, path, None), said).await
             }
             SessionsCommand::Spaces { target } => {
-                one(target, Asked::get("/v1/sessions".to_owned()), sessions_told::spaces).await
+                one(target, None, Asked::get("/v1/sessions".to_owned()), sessions_told::spaces).await
             }
         }
     })
@@ -89,10 +97,13 @@ fn session_of(of: &SessionSpace, id: &str) -> String {
 /// One question. A refusal is an answer.
 async fn one(
     target: &Target,
+    space: Option<&str>,
     asked: Asked,
     said: impl FnOnce(&[u8]) -> Result<String, String>,
 ) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+    let asking =
+        Asking::open(target, &space.map(|space| (PartKind::Sessions, space)).into_iter().collect::<Vec<_>>())
+            .await?;
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;
@@ -109,8 +120,8 @@ async fn one(
 }
 
 /// One acknowledgement: what became of it is in the answer.
-async fn ack(target: &Target, asked: Asked) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+async fn ack(of: &SessionSpace, asked: Asked) -> Result<ExitCode, String> {
+    let asking = Asking::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;
@@ -118,7 +129,7 @@ async fn ack(target: &Target, asked: Asked) -> Result<ExitCode, String> {
         return Err(asking.failure(status, detail(&answer)));
     }
     let outcome = sessions_told::acked(&answer)?;
-    print(&if target.json { machine(status, &answer) } else { outcome.clone() })?;
+    print(&if of.target.json { machine(status, &answer) } else { outcome.clone() })?;
     Ok(if outcome == "deleted" { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
 use tidegate::clock::monotonic;
+use tidegate::store::PartKind;
 
 use super::REFUSED;
-use super::args::Target;
 use super::ask::Asking;
 use super::hot::print;
 use super::hot_told::{detail, moment, plural, read, time};
 use super::request::Asked;
+use super::sessions_args::SessionSpace;
 
 /// What a cleanup did; of several, what all of them did.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -65,12 +66,12 @@ impl Cleaned {
 
 /// Whoever asks a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
-pub(super) async fn run(target: &Target, path: &str, no_wait: bool) -> Result<ExitCode, String> {
-    let asking = Asking::open(target).await?;
+pub(super) async fn run(of: &SessionSpace, path: &str, no_wait: bool) -> Result<ExitCode, String> {
+    let asking = Asking::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
     let cleaned = cleanup(&asking, path, no_wait).await;
     asking.close().await;
     let cleaned = cleaned?;
-    print(&match target.json {
+    print(&match of.target.json {
         true => serde_json::to_string(&cleaned).map_err(|error| error.to_string())?,
         false => cleaned.text(),
     })?;

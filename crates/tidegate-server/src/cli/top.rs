@@ -7,6 +7,7 @@ use std::time::Duration;
 use console::{Term, style, truncate_str};
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use tidegate::clock::{Clock, Timestamp};
+use tidegate::store::PartKind;
 use tokio::sync::mpsc;
 
 use super::ask::Asking;
@@ -16,7 +17,7 @@ use super::hot_told::{Hottest, Ranked, Spaces, detail, printable, read};
 use super::request::Asked;
 
 pub(super) async fn run(of: &Space, once: bool, limit: u32, interval: Duration) -> Result<ExitCode, String> {
-    let asking = Asking::open(&of.target).await?;
+    let asking = Asking::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
     let top = Top { asking, path: path_of(of), limit };
     let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let shown = match once || of.target.json || !is_seen {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tidegate::store::PartKind;
 
 use super::ask::{Asking, Stream};
 use super::hot::{path_of, print};
@@ -28,7 +29,7 @@ struct Happened {
 }
 
 pub(super) async fn run(of: &Space, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
-    let asking = Asking::open(&of.target).await?;
+    let asking = Asking::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
     let mut position = after.map(str::to_owned);
     let mut left = count.unwrap_or(u64::MAX);
     let mut is_first = true;

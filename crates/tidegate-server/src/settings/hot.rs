@@ -11,11 +11,11 @@ use super::{HotSettings, SettingsError};
 /// Below this a space in this process would forget what it was just told.
 const LEAST_BYTES: usize = 1 << 20;
 
-pub(super) fn hot((name, raw): (String, RawHot)) -> Result<HotSettings, SettingsError> {
+pub(super) fn hot(name: String, raw: RawHot, is_implied: bool) -> Result<HotSettings, SettingsError> {
     let checked = Name::new(&name).map_err(|error| SettingsError(format!("`hot`: {error}")))?;
     let options = options(&name, raw)?;
     options.check().map_err(|error| SettingsError(format!("`hot.{name}`: {error}")))?;
-    Ok(HotSettings { name: checked, options })
+    Ok(HotSettings { name: checked, options, is_implied })
 }
 
 fn options(space: &str, raw: RawHot) -> Result<HotOptions, SettingsError> {

@@ -15,12 +15,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CALENDAR_LIMIT: u64 = 5000;
 const SAFETY_BUFFER: u64 = 25;
 
-pub(super) fn limit((name, raw): (String, RawLimit)) -> Result<LimitSettings, SettingsError> {
+pub(super) fn limit(name: String, raw: &RawLimit, is_implied: bool) -> Result<LimitSettings, SettingsError> {
     let checked = Name::new(&name).map_err(|error| SettingsError(format!("`limits`: {error}")))?;
-    strangers(&name, &raw)?;
-    let options = options(&name, &raw)?;
-    let algorithm = algorithm(&name, &raw)?;
-    Ok(LimitSettings { name: checked, algorithm, options })
+    strangers(&name, raw)?;
+    let options = options(&name, raw)?;
+    let algorithm = algorithm(&name, raw)?;
+    Ok(LimitSettings { name: checked, algorithm, options, is_implied })
 }
 
 /// Refuses a setting that is another algorithm's: it would have no effect.

@@ -6,6 +6,7 @@
 //! `TIDEGATE_LIMITS__API__RATE`, as a flag `--set limits.api.rate=5/s`. A name
 //! that does not exist is an error everywhere, and names the nearest that does.
 
+mod declared;
 mod environment;
 mod file;
 mod flags;
@@ -26,9 +27,10 @@ use tidegate::clock::Clock;
 use tidegate::hot::{Hot, HotOptions};
 use tidegate::limit::{Algorithm, Limit, LimitOptions};
 use tidegate::session::{SessionOptions, Sessions};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::{Name, Tidegate};
 
+pub(crate) use self::declared::group_of;
 use self::raw::RawSettings;
 pub use crate::readiness::Readiness;
 
@@ -106,6 +108,8 @@ pub struct StoreSettings {
     pub check_interval: Duration,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
+    /// What to do when a limit or a space is declared with other settings.
+    pub declarations: Declarations,
 }
 
 impl StoreSettings {
@@ -144,6 +148,7 @@ impl StoreSettings {
         options.deadline = self.deadline;
         options.connect_timeout = self.connect_timeout;
         options.nodelay = self.nodelay;
+        options.declarations = self.declarations;
         options.keepalive = self.keepalive;
         options.check_interval = self.check_interval;
         options.tls_ca = match &self.tls_ca {
@@ -167,6 +172,8 @@ pub struct LimitSettings {
     pub algorithm: Algorithm,
     /// What it does beside counting.
     pub options: LimitOptions,
+    /// Whether nobody has written it down.
+    pub is_implied: bool,
 }
 
 impl LimitSettings {
@@ -185,6 +192,8 @@ pub struct HotSettings {
     pub name: Name,
     /// What it is bounded by.
     pub options: HotOptions,
+    /// Whether nobody has written it down.
+    pub is_implied: bool,
 }
 
 impl HotSettings {

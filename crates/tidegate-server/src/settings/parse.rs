@@ -8,6 +8,7 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
+use tidegate::store::Declarations;
 use tidegate::{AfterLoss, ClosedStatus, Cost, Key, Name, Rate, Share};
 
 use super::names::nearest;
@@ -227,6 +228,12 @@ impl Parse for SpikeRatio {
     fn parse(text: &str) -> Result<Self, String> {
         let ratio = text.parse().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
         ratio.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
+    }
+}
+
+impl Parse for Declarations {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[("replace", Self::Replace), ("strict", Self::Strict)])
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
+use tidegate::store::Declarations;
 use tidegate::{AfterLoss, ClosedStatus, Cost, Name, Rate, Share};
 
 use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
@@ -137,6 +138,8 @@ group!(RawSettings {
     listen: Leaf<Listen>,
     /// where state is kept
     store: RawStore,
+    /// a limit or space that the store declares with other settings: replace or strict (replace)
+    declarations: Leaf<Declarations>,
     /// the limits by name; one called `api` if there are none
     limits: BTreeMap<String, RawLimit>,
     /// the spaces of hot pages by name; one called `pages` if there are none

@@ -18,13 +18,18 @@ pub(super) fn all(mut spaces: BTreeMap<String, RawSessions>) -> Result<Vec<Sessi
     if is_implied {
         spaces.insert(DEFAULT.to_owned(), RawSessions::default());
     }
-    let space = |(name, raw): (String, RawSessions)| {
-        let checked = Name::new(&name).map_err(|error| SettingsError(format!("`sessions`: {error}")))?;
-        let options = options(raw);
-        options.check().map_err(|error| SettingsError(format!("`sessions.{name}`: {error}")))?;
-        Ok(SessionSettings { name: checked, options, is_implied })
-    };
-    spaces.into_iter().map(space).collect()
+    spaces.into_iter().map(|(name, raw)| sessions(name, raw, is_implied)).collect()
+}
+
+pub(super) fn sessions(
+    name: String,
+    raw: RawSessions,
+    is_implied: bool,
+) -> Result<SessionSettings, SettingsError> {
+    let checked = Name::new(&name).map_err(|error| SettingsError(format!("`sessions`: {error}")))?;
+    let options = options(raw);
+    options.check().map_err(|error| SettingsError(format!("`sessions.{name}`: {error}")))?;
+    Ok(SessionSettings { name: checked, options, is_implied })
 }
 
 fn options(raw: RawSessions) -> SessionOptions {

@@ -4,9 +4,11 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use tidegate::store::Declarations;
+
 use super::hot::hot;
 use super::limit::limit;
-use super::raw::{RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
+use super::raw::{Leaf, RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
 use super::sessions;
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 
@@ -17,25 +19,30 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
     let mut limits = raw.limits;
-    if limits.is_empty() {
+    let no_limits = limits.is_empty();
+    if no_limits {
         limits.insert("api".to_owned(), RawLimit::default());
     }
     let mut spaces = raw.hot;
-    if spaces.is_empty() {
+    let no_spaces = spaces.is_empty();
+    if no_spaces {
         spaces.insert("pages".to_owned(), RawHot::default());
     }
     Ok(Settings {
         listen: raw.listen.or(Listen("127.0.0.1:8080".to_owned())),
-        store: store(raw.store)?,
-        limits: limits.into_iter().map(limit).collect::<Result<_, _>>()?,
-        hot: spaces.into_iter().map(hot).collect::<Result<_, _>>()?,
+        store: store(raw.store, raw.declarations)?,
+        limits: limits
+            .into_iter()
+            .map(|(name, raw)| limit(name, &raw, no_limits))
+            .collect::<Result<_, _>>()?,
+        hot: spaces.into_iter().map(|(name, raw)| hot(name, raw, no_spaces)).collect::<Result<_, _>>()?,
         sessions: sessions::all(raw.sessions)?,
         http: http(raw.http)?,
         log: log(raw.log),
     })
 }
 
-fn store(raw: RawStore) -> Result<StoreSettings, SettingsError> {
+fn store(raw: RawStore, declarations: Leaf<Declarations>) -> Result<StoreSettings, SettingsError> {
     let deadline = raw.deadline.or(Duration::from_millis(100));
     let connect_timeout = raw.connect_timeout.or(Duration::from_millis(500));
     let keepalive = raw.keepalive.or(Duration::from_secs(30));
@@ -55,6 +62,7 @@ fn store(raw: RawStore) -> Result<StoreSettings, SettingsError> {
         },
         check_interval: between("store.check_interval", check_interval, 10 * MILLISECOND, HOUR)?,
         tls_ca: raw.tls_ca.0,
+        declarations: declarations.or(Declarations::default()),
     })
 }
 

@@ -59,6 +59,7 @@ const SAMPLES: &[Sample] = &[
     ("store.keepalive", "10s", None),
     ("store.check_interval", "1s", None),
     ("store.tls_ca", "/etc/ca.pem", None),
+    ("declarations", "strict", None),
     ("limits.api.algorithm", "token", None),
     ("limits.api.rate", "0.29/s", None),
     ("limits.api.window", "2m", None),

@@ -91,6 +91,7 @@ fn a_store_can_be_asked_directly() {
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
         command.args(args).args(["--store", &redis.url(), "--set", "store.deadline=10s"]);
+        command.args(["--set", "hot.pages.hot_threshold=2"]);
         run(command)
     };
     for id in ["1", "2"] {
@@ -196,7 +197,7 @@ fn who_asks_a_store_is_told_the_reason_itself() {
     let mut connection = redis.connection();
     redis::cmd("SET").arg("hot:meta:p").arg("x").arg("EX").arg(60).exec(&mut connection).unwrap();
     let mut command = tidegate(&["hot", "record", "p", "--id", "1", "--store"]);
-    command.arg(redis.url());
+    command.arg(redis.url()).args(["--set", "hot.pages.hot_threshold=2"]);
     let (code, _, err) = run(command);
     assert_eq!(code, 2);
     assert!(err.contains("WRONGTYPE") && !err.contains("server's log"), "{err}");

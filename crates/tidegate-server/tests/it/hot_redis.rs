@@ -76,12 +76,20 @@ fn two_servers_on_one_redis_share_their_pages() {
     assert_eq!(one, other, "the same event, once");
 }
 
+/// What tests are told by their environment is no setting of the server.
+fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
+        command.env_remove(name);
+    }
+}
+
 #[test]
 fn the_validation_passes() {
     let redis = RedisServer::start();
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/validate-hot-pages.sh");
     let mut command = Command::new(script);
     command.arg(redis.url()).env("TIDEGATE", env!("CARGO_BIN_EXE_tidegate"));
+    without_settings(&mut command);
     let (code, out, err) = run(command);
     println!("{out}");
     assert_eq!(code, 0, "{out} {err}");
@@ -97,6 +105,7 @@ fn the_validation_does_not_pass_without_a_redis() {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/validate-hot-pages.sh");
     let mut command = Command::new(script);
     command.arg(url).env("TIDEGATE", env!("CARGO_BIN_EXE_tidegate"));
+    without_settings(&mut command);
     let (code, _, err) = run(command);
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("no Redis"), "{err}");

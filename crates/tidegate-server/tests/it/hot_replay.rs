@@ -150,7 +150,7 @@ fn a_replay_touches_nobody_elses_pages() {
     let url = redis.url();
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
-        command.args(args).args(["--store", &url]);
+        command.args(args).args(["--store", &url, "--set", "hot.pages.hot_threshold=2"]);
         run(command)
     };
     for id in ["1", "2"] {

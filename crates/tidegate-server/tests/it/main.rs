@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod conformance;
 mod corrupt;
+mod declarations;
 mod express;
 mod hot;
 mod hot_bulk;

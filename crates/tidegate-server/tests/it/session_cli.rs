@@ -94,6 +94,8 @@ async fn dead_sessions_can_be_claimed_again() {
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["id"], json!(id));
     f.pass(60_000).await;
     assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["buried"], 1);
+    // The command goes by what is declared.
+    f.app.gate().declare().await.unwrap();
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["sessions"]);
         command.args(args).args(["--store", &redis.url(), "--set", "store.deadline=10s"]);

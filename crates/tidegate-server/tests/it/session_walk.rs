@@ -63,7 +63,8 @@ fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
 
 fn sessions(redis: &RedisServer, args: &[&str]) -> (i32, String, String) {
     let mut command = tidegate(&["sessions"]);
-    command.args(args).args(["--store", &redis.url()]);
+    // Nobody has declared what sessions are there.
+    command.args(args).args(["--store", &redis.url(), "--set", "sessions.sessions.grace=30s"]);
     run(command)
 }
 
@@ -238,7 +239,8 @@ fn only_one_partition_of_a_redis_is_migrated() {
     let (code, _, err) = store("redis://127.0.0.1:1", &["--set", "store.partitions=2"]);
     assert_eq!(code, 2);
     assert!(err.contains("`--store`: a store with several partitions has no sessions"), "{err}");
-    let (code, _, err) = store("redis://127.0.0.1:1", &["--space", "nope"]);
+    let redis = RedisServer::start();
+    let (code, _, err) = store(&redis.url(), &["--space", "nope"]);
     assert_eq!(code, 2);
     assert!(err.contains("there is no space \"nope\"; known are: sessions"), "{err}");
     let (code, _, err) = run(tidegate(&["sessions", "compare", "--store", "memory:"]));

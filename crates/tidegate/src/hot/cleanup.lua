@@ -1,8 +1,9 @@
--- cleanup: looks after pages whose window has changed, and forgets activity that is over.
+-- cleanup: looks after pages whose window has changed for everybody, and forgets activity that is over.
 --
 -- Own   how many pages to look after at most, and how much activity
 -- Answers  pages that are not hot any more, 1 if there are more to look after, 1 if more
 --          activity may be over, hot pages, activities, how many events of each kind
+pin_due()
 return finish(each(function(_, at)
   local limit = tonumber(ARGV[at + 1])
   local expired, is_more_activity = settle_due(limit), 1

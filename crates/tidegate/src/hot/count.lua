@@ -1,17 +1,26 @@
 -- count: how many pages are hot. Of those whose window has changed it asks the rank when
--- their last edit was, and looks after none.
+-- their last edit was. Changes nothing.
 --
--- Own   how many of those to ask for at most
--- Answers  1 if that were not enough, hot pages, activities
+-- Own   how many of those to ask for at most, from which place on
+-- Answers  the place to go on from (-1: that was all), pages, those of them that are over,
+--          activities
 return finish(each(function(_, at)
-  local limit, tracked = tonumber(ARGV[at + 1]), call('ZCARD', RANK)
-  local pages = due(limit + 1)
-  if #pages > limit then return { 1, 0, 0 } end
-  for from = 1, #pages, 1000 do
-    for _, rank in ipairs(call('ZMSCORE', RANK, unpack(pages, from, math.min(from + 999, #pages)))) do
-      local last_ms = rank and rank % RANKED or 0
-      if last_ms + window_ms <= now_ms or last_ms > ahead_ms then tracked = tracked - 1 end
+  local limit, from = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local until_ms = int(now_ms + base_ms - window_ms)
+  local pages = call('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', from, limit)
+  local next_from = #pages == limit and from + limit or -1
+  if next_from == -1 then
+    -- Those that are absurdly far ahead come last.
+    for _, page in ipairs(call('ZRANGEBYSCORE', DUE, '(' .. int(ahead_ms + base_ms), '+inf')) do
+      pages[#pages + 1] = page
     end
   end
-  return { 0, tracked, call('ZCARD', ACTIVITIES) }
-end, KEYS_OF_ITEM, 1, COMMON))
+  local over = 0
+  for first = 1, #pages, 1000 do
+    for _, rank in ipairs(call('ZMSCORE', RANK, unpack(pages, first, math.min(first + 999, #pages)))) do
+      local last_ms = rank and rank % RANKED or 0
+      if last_ms + window_ms <= now_ms or last_ms > ahead_ms then over = over + 1 end
+    end
+  end
+  return { next_from, call('ZCARD', RANK), over, call('ZCARD', ACTIVITIES) }
+end, KEYS_OF_ITEM, 2, COMMON))

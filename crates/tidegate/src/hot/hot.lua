@@ -5,9 +5,11 @@
 --   state       a hash: `now` the latest moment that anything was done at (ms), `seq`
 --               a counter, `renewed` when these five were last given their time to live,
 --               `forgotten` the last event that is not kept any more, `life` which events
---               these are: it ends when the store forgets
+--               these are: it ends when the store forgets; `due_base` what the scores of `due`
+--               are ahead of the oldest edits (ms)
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
---   due         a sorted set: hot pages by when their oldest edit leaves the window, ms
+--   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
+--               whoever came first, so that it is found by windows of any length
 --   rank        a sorted set: hot pages by edits in the window × 2^41 + latest edit, ms
 --   events      a stream: what happened, once
 -- and of each page:
@@ -27,7 +29,8 @@
 --
 -- In front of it stand the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
--- hot_threshold, promotion_threshold, window_ms, max_tracked, max_members, replaces,
+-- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
+-- has for this space: what is in it is not deleted; what is read is within our own), max_tracked, max_members, replaces,
 -- spike_ratio, spike_minimum, max_activity, absurd_ms, activity_ttl_ms, and FAMILIES, what
 -- keys of pages start with. To send them along with every call would cost as much as an
 -- edit does.
@@ -43,12 +46,13 @@ local call = redis.call
 
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local state = call('HMGET', STATE, 'now', 'seq', 'renewed')
+local state = call('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
 local clock_ms, stamp_ms, sequence = now(), tonumber(state[1]) or 0, tonumber(state[2]) or 0
 local now_ms = clock_ms
 if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
+local base_ms = tonumber(state[4]) or window_ms
 -- What a clock that was absurdly ahead has dated.
 local ahead_ms = now_ms + absurd_ms
 
@@ -91,8 +95,13 @@ local function forget_events()
   call('XTRIM', EVENTS, 'MINID', oldest[surplus + 1][1])
 end
 
+-- Lengthens the life of a key, never shortens it: others may need it for longer.
+local function live_for(key, ttl)
+  if call('PTTL', key) < ttl then call('PEXPIRE', key, ttl) end
+end
+
 local function index_ttl()
-  return math.max(window_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
+  return math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
 end
 
 -- Which life of the events this is: who comes from another has missed some.
@@ -120,10 +129,10 @@ local function finish(replies)
   local ttl = index_ttl()
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
     call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
-    for i = 2, 6 do call('PEXPIRE', KEYS[i], ttl) end
+    for i = 2, 6 do live_for(KEYS[i], ttl) end
   else
     call('HSET', STATE, 'now', now_ms, 'seq', sequence)
-    if is_told then call('PEXPIRE', EVENTS, ttl) end
+    if is_told then live_for(EVENTS, ttl) end
   end
   if is_told then forget_events() end
   if CHECKED then check_bounds() end
@@ -186,7 +195,7 @@ local function save(page, keys, p, is_edited)
     call('HSET', keys.meta, 'w', w .. p.last_id)
   end
   if is_renewed then
-    local ttl = window_ms + buffer_ms + behind_ms
+    local ttl = kept_ms + buffer_ms + behind_ms
     call('PEXPIRE', keys.meta, ttl)
     call('PEXPIRE', keys.window, ttl)
     call('PEXPIRE', keys.editors, ttl)
@@ -222,20 +231,26 @@ local function lately(keys, for_ms)
   return call('ZCOUNT', keys.window, now_ms + 1 - for_ms, '+inf')
 end
 
--- Whether a page has become, or is no longer, trending or spiking.
+-- Whether a page with so many edits in our window is trending and spiking.
+local function judged(keys, p, count)
+  local is_spiking, reach = false, covered(p)
+  if reach > SPIKE_MS and count >= spike_minimum then
+    local recent = lately(keys, SPIKE_MS)
+    local ratio = p.flags >= 2 and spike_ratio / 2 or spike_ratio
+    is_spiking = recent >= spike_minimum
+      and recent / SPIKE_MS >= ratio * ((count - recent) / (reach - SPIKE_MS))
+  end
+  return count >= promotion_threshold, is_spiking
+end
+
+-- Notes and tells whether a page has become, or is no longer, trending or spiking.
 local function judge(page, keys, p)
   local was_trending, was_spiking = p.flags % 2 == 1, p.flags >= 2
-  local is_trending, is_spiking = p.count >= promotion_threshold, false
-  local reach = covered(p)
-  if reach > SPIKE_MS and p.count >= spike_minimum then
-    local recent = lately(keys, SPIKE_MS)
-    local ratio = was_spiking and spike_ratio / 2 or spike_ratio
-    is_spiking = recent >= spike_minimum
-      and recent / SPIKE_MS >= ratio * ((p.count - recent) / (reach - SPIKE_MS))
-  end
+  local count = kept_ms > window_ms and lately(keys, window_ms) or p.count
+  local is_trending, is_spiking = judged(keys, p, count)
   p.flags = (is_trending and 1 or 0) + (is_spiking and 2 or 0)
-  if is_trending ~= was_trending then tell(is_trending and 'trending' or 'trending_ended', page, p.count) end
-  if is_spiking ~= was_spiking then tell(is_spiking and 'spiking' or 'spiking_ended', page, p.count) end
+  if is_trending ~= was_trending then tell(is_trending and 'trending' or 'trending_ended', page, count) end
+  if is_spiking ~= was_spiking then tell(is_spiking and 'spiking' or 'spiking_ended', page, count) end
 end
 
 -- Drops a page, and tells what ends with it and why.
@@ -246,15 +261,28 @@ local function drop_and_tell(page, keys, p, kind, edits)
   tell(kind, page, edits)
 end
 
--- Drops what has left the window of a page: the page as it is then, or nothing and
+-- A page as it stands in our window, for a reader: nothing is changed, and nothing is
+-- answered if there is no edit in it.
+local function filtered(keys, p)
+  if p.last + window_ms <= now_ms or p.last > ahead_ms then return end
+  if p.oldest + window_ms > now_ms then return p end
+  local from = '(' .. int(now_ms - window_ms)
+  local first = call('ZRANGEBYSCORE', keys.window, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  -- Without one its window is lost.
+  if not first[2] then return end
+  p.count, p.oldest = call('ZCOUNT', keys.window, from, '+inf'), tonumber(first[2])
+  return p
+end
+
+-- Drops what has left everybody's window of a page: the page as it is then, or nothing and
 -- whether it was the last of it.
 local function settle(page, keys, p)
-  if p.oldest + window_ms > now_ms and p.last <= ahead_ms then return p, 0 end
-  if p.last + window_ms <= now_ms or p.last > ahead_ms then
+  if p.oldest + kept_ms > now_ms and p.last <= ahead_ms then return p, 0 end
+  if p.last + kept_ms <= now_ms or p.last > ahead_ms then
     drop_and_tell(page, keys, p, 'cooled', 0)
     return nil, 1
   end
-  local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - window_ms)
+  local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
   call('LTRIM', keys.editors, left, '-1')
   local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
   if not first[2] then
@@ -263,18 +291,18 @@ local function settle(page, keys, p)
     return nil, 1
   end
   p.count, p.oldest = p.count - left, tonumber(first[2])
-  dues[page] = p.oldest + window_ms
+  dues[page] = p.oldest + base_ms
   judge(page, keys, p)
   save(page, keys, p)
   return p, 0
 end
 
--- Up to `limit` pages whose window has changed, or that are absurdly far ahead.
+-- Up to `limit` pages whose window has changed for everybody, or that are absurdly far ahead.
 local function due(limit)
   flush_pages()
-  local pages = index_due(DUE, now_ms, limit)
+  local pages = index_due(DUE, now_ms + base_ms - kept_ms, limit)
   if #pages < limit then
-    local from = '(' .. int(ahead_ms + window_ms)
+    local from = '(' .. int(ahead_ms + base_ms)
     for _, page in ipairs(call('ZRANGEBYSCORE', DUE, from, '+inf', 'LIMIT', 0, limit - #pages)) do
       pages[#pages + 1] = page
     end
@@ -298,14 +326,19 @@ local function settle_due(limit)
   for _, page in ipairs(due(limit)) do
     local keys = keys_of(page)
     local p = load(keys.meta)
-    if p and p.oldest + window_ms > now_ms and p.last <= ahead_ms then
-      -- It was put down when windows were shorter.
-      dues[page] = p.oldest + window_ms
+    if p and p.oldest + kept_ms > now_ms and p.last <= ahead_ms then
+      -- It was put down by another window.
+      dues[page] = p.oldest + base_ms
     else
       expired = expired + settle_or_drop(page, keys, p)
     end
   end
   return expired
+end
+
+-- Says what `due` goes by, who comes first: every write does before it writes there.
+local function pin_due()
+  if not state[4] then call('HSET', STATE, 'due_base', base_ms) end
 end
 
 -- Whether what is remembered since then is over.

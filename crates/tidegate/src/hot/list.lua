@@ -1,11 +1,13 @@
 -- list: the hottest pages. What is known of a rank is never too low, since counts fall by
--- the passing of time alone: it goes down from the highest and makes each exact that it
--- meets.
+-- the passing of time alone: it goes down from the highest, counts anew those whose edits
+-- have left our window in part, and ends where none that follow can be among the hottest.
+-- Changes nothing.
 --
--- Own   how many to tell; how many pages to look after at most; the rank and the page
---       that those told are behind, or two empty texts
--- Answers  1 if that were not enough, pages that are not hot any more, then page and rank
---          of the hottest, one after the other
+-- Own   how many are wanted; how many may be counted anew; the rank and the page that those
+--       told are behind, or two empty texts; from which place on (-1: at the beginning); the
+--       rank of the last that is wanted, as far as it is known from before
+-- Answers  the place to go on from (-1: that was all), then page and rank of each, one after
+--          the other, as they come; the hottest are among them
 
 -- How many pages come before those behind a rank and a page.
 local function place(rank, page)
@@ -24,32 +26,64 @@ local function place(rank, page)
 end
 
 return finish(each(function(_, at)
-  local limit, most, expired = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), 0
-  local answer, from = { 0, 0 }, 0
-  if ARGV[at + 3] ~= '' then
-    flush_pages()
-    from = place(ARGV[at + 3], ARGV[at + 4])
+  local limit, most = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local after_rank, after_page = tonumber(ARGV[at + 3]), ARGV[at + 4]
+  local from, floor = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+  local function is_behind(rank, page)
+    return not after_rank or rank < after_rank or rank == after_rank and is_before(page, after_page)
   end
-  limit = from + limit
-  while from < limit do
-    flush_pages()
-    -- Most are exact: those are told, up to the first that is not.
-    local ranked = call('ZREVRANGE', RANK, from, math.min(limit, from + 100) - 1, 'WITHSCORES')
-    if not ranked[1] then break end
-    for i = 1, #ranked, 2 do
-      local page = ranked[i]
-      local keys = keys_of(page)
-      local p = load(keys.meta)
-      if p and p.oldest + window_ms > now_ms and p.last <= ahead_ms then
-        answer[#answer + 1], answer[#answer + 2] = page, ranked[i + 1]
-        from = from + 1
-      else
-        if most == 0 then return { 1, expired } end
-        most, expired = most - 1, expired + settle_or_drop(page, keys, p)
-        break
+  -- The highest ranks, falling.
+  local answer, best = { -1 }, {}
+  local function put(rank)
+    local at_place = #best + 1
+    while at_place > 1 and best[at_place - 1] < rank do
+      best[at_place] = best[at_place - 1]
+      at_place = at_place - 1
+    end
+    best[at_place] = rank
+    best[limit + 1] = nil
+  end
+  -- Tells a page as it stands, if it is behind; false if no more may be counted anew.
+  local function consider(page, rank)
+    local keys = keys_of(page)
+    local p = load(keys.meta)
+    local is_exact = p and p.oldest + window_ms > now_ms
+    if p and not is_exact then
+      if most == 0 then return false end
+      most = most - 1
+    end
+    p = p and filtered(keys, p)
+    if p then
+      if not is_exact then rank = rank_of(p.count, p.last) end
+      if is_behind(rank, page) then
+        put(rank)
+        answer[#answer + 1], answer[#answer + 2] = page, int(rank)
       end
     end
+    return true
   end
-  answer[2] = expired
-  return answer
-end, KEYS_OF_ITEM, 4, COMMON))
+  if from < 0 then
+    from = 0
+    if after_rank then
+      -- What is ranked higher and has lost edits since may be behind by now.
+      for _, page in ipairs(index_due(DUE, now_ms + base_ms - window_ms, most)) do
+        local rank = tonumber(call('ZSCORE', RANK, page))
+        if rank and not is_behind(rank, page) then consider(page, rank) end
+      end
+      from = place(ARGV[at + 3], after_page)
+    end
+  end
+  while true do
+    local ranked = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
+    if not ranked[1] then return answer end
+    for i = 1, #ranked, 2 do
+      local page, rank = ranked[i], tonumber(ranked[i + 1])
+      if rank < floor or best[limit] and rank < best[limit] then return answer end
+      if not consider(page, rank) then
+        answer[1] = from
+        return answer
+      end
+      from = from + 1
+    end
+  end
+end, KEYS_OF_ITEM, 6, COMMON))

@@ -177,7 +177,7 @@ impl Partition {
         let Some(page) = self.pages.get_mut(at) else { return };
         let count = page.count();
         let is_trending = count >= self.bounds.promotion_threshold;
-        let is_spiking = page.spikes(&self.bounds, now_ms);
+        let is_spiking = page.spikes(&self.bounds, now_ms, 0);
         let was = [page.is_trending, page.is_spiking];
         (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
         if was == [is_trending, is_spiking] {

@@ -48,8 +48,8 @@ pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Removed
 use self::feed::Feed;
 use self::full::Refusals;
 use self::memory::{Effects, Partition};
-use self::options::MAX_TRACKED;
 pub use self::options::{HotOptions, WhenFull};
+use self::options::{MAX_TRACKED, longest_window_ms};
 use self::position::{News, Position};
 use self::redis::{Cleaned, MAX_EDITS, OnRedis};
 pub use self::watch::Watch;
@@ -59,7 +59,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, Name};
 use crate::metrics::HotMetrics;
 use crate::reaper::Progress;
-use crate::store::{Store, partitions};
+use crate::store::{DeclaredSettings, Store, partitions};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -140,6 +140,14 @@ impl Hot {
     /// What it is bounded by.
     pub fn options(&self) -> &HotOptions {
         &self.core.options
+    }
+
+    /// Deletes nothing from now on that is in the window of those who have these settings.
+    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis { partitions, .. } = &self.core.backend {
+            let longest_ms = longest_window_ms(others);
+            partitions.iter().for_each(|it| it.keep(longest_ms));
+        }
     }
 
     /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
@@ -332,14 +340,12 @@ impl Hot {
     /// What is known of `page`.
     pub async fn stats(&self, page: Key<'_>) -> Result<Stats> {
         let number = self.partition(page);
-        let (stats, expired) = match &self.core.backend {
+        match &self.core.backend {
             Backend::Memory { clock, partitions } => {
-                partitions[number].lock().stats(clock.now().as_millis(), page.as_str())
+                Ok(partitions[number].lock().stats(clock.now().as_millis(), page.as_str()))
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.stats(page).await?,
-        };
-        self.core.metrics.expired.inc_by(expired);
-        Ok(stats)
+            Backend::Redis { .. } => self.on_redis(number).await?.stats(page).await,
+        }
     }
 
     /// The edits of `page` in `range` that are in its window, oldest first.
@@ -379,21 +385,13 @@ impl Hot {
         Ok(pages)
     }
 
-    /// The hottest of a partition.
+    /// The hottest of a partition, and perhaps more, in no order.
     async fn list_one(&self, number: usize, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
-        loop {
-            let (listed, expired) = match &self.core.backend {
-                Backend::Memory { clock, partitions } => {
-                    partitions[number].lock().list(clock.now().as_millis(), after, limit, CLEANED_AT_A_TIME)
-                }
-                Backend::Redis { .. } => {
-                    self.on_redis(number).await?.list(after, limit, CLEANED_AT_A_TIME).await?
-                }
-            };
-            self.core.metrics.expired.inc_by(expired);
-            if let Some(listed) = listed {
-                return Ok(listed);
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                Ok(partitions[number].lock().list(clock.now().as_millis(), after, limit))
             }
+            Backend::Redis { .. } => self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await,
         }
     }
 
@@ -410,17 +408,11 @@ impl Hot {
 
     /// Hot pages and activities of a partition.
     async fn count_one(&self, number: usize) -> Result<(u64, u64)> {
-        loop {
-            let counted = match &self.core.backend {
-                Backend::Memory { clock, partitions } => {
-                    partitions[number].lock().count(clock.now().as_millis(), COUNTED_AT_A_TIME)
-                }
-                Backend::Redis { .. } => self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await?,
-            };
-            match counted {
-                Some(counted) => return Ok(counted),
-                None => self.clean_batch(number, CLEANED_AT_A_TIME).await?,
-            };
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                Ok(partitions[number].lock().count(clock.now().as_millis()))
+            }
+            Backend::Redis { .. } => self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await,
         }
     }
 

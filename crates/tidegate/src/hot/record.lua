@@ -50,7 +50,7 @@ local function add(page, keys, p, edit, at_ms)
   end
   if oldest ~= p.oldest then
     p.oldest = oldest
-    dues[page] = oldest + window_ms
+    dues[page] = oldest + base_ms
   end
   p.count, p.total, p.first = p.count + 1, p.total + 1, math.min(p.first, at_ms)
   judge(page, keys, p)
@@ -96,7 +96,7 @@ local function promote(page, key, edits)
   end
   call('ZADD', keys.window, unpack(scores))
   call('RPUSH', keys.editors, unpack(made))
-  dues[page] = p.oldest + window_ms
+  dues[page] = p.oldest + base_ms
   tell('promoted', page, p.count)
   judge(page, keys, p)
   save(page, keys, p, true)
@@ -162,6 +162,7 @@ local function told(answer, replaced)
   return counts and with_counts({ answer, replaced }) or answer
 end
 
+pin_due()
 return finish(each(function(k, at)
   local key, edit, at_ms, expired = KEYS[k], ARGV[at + 1], now_ms, 0
   if string.byte(edit) ~= 0 then

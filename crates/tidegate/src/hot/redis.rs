@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
 use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
@@ -63,17 +63,18 @@ fn scripts(numbers: String) -> &'static Scripts {
 }
 
 /// What stands in front of `hot.lua`.
-fn numbers(bounds: &Bounds, slack_ms: u64, families: &[String; 4]) -> String {
+fn numbers(bounds: &Bounds, kept_ms: u64, slack_ms: u64, families: &[String; 4]) -> String {
     let numbers = [
         ("buffer_ms", BUFFER_MS.max(slack_ms)),
         ("hot_threshold", bounds.hot_threshold),
         ("promotion_threshold", bounds.promotion_threshold),
         ("window_ms", bounds.window_ms),
+        ("kept_ms", kept_ms),
         ("max_tracked", bounds.max_tracked),
         ("max_members", bounds.max_members),
         ("spike_minimum", bounds.spike_minimum),
         ("max_activity", bounds.max_activity),
-        ("absurd_ms", absurd_ms(bounds.window_ms)),
+        ("absurd_ms", absurd_ms(kept_ms)),
         ("activity_ttl_ms", ACTIVITY_MS + slack_ms),
     ];
     let (names, values): (Vec<_>, Vec<_>) =
@@ -103,7 +104,10 @@ pub(super) struct OnRedis {
     family: String,
     common: Arc<[String]>,
     shared: Arc<[CompactString]>,
-    scripts: &'static Scripts,
+    bounds: Bounds,
+    families: [String; 4],
+    /// For the longest window that anybody has, and that.
+    scripts: RwLock<(&'static Scripts, u64)>,
 }
 
 impl OnRedis {
@@ -120,9 +124,32 @@ impl OnRedis {
         let suffix = if of == 1 { String::new() } else { format!(":{number}") };
         let common = ["state", "activities", "due", "rank", "events"];
         let common = common.map(|it| format!("{prefix}hot:{it}{suffix}")).into_iter().collect();
-        let scripts = scripts(numbers(&bounds, store.clock().slack_ms(), &families));
-        let [family, ..] = families;
-        Self { store, partition: place.partition, family, common, shared: Arc::new([]), scripts }
+        let kept_ms = bounds.window_ms;
+        let scripts = scripts(numbers(&bounds, kept_ms, store.clock().slack_ms(), &families));
+        Self {
+            store,
+            partition: place.partition,
+            family: families[0].clone(),
+            common,
+            shared: Arc::new([]),
+            bounds,
+            families,
+            scripts: RwLock::new((scripts, kept_ms)),
+        }
+    }
+
+    /// Deletes nothing that is in a window of so many milliseconds.
+    pub(super) fn keep(&self, longest_ms: u64) {
+        let kept_ms = longest_ms.max(self.bounds.window_ms);
+        if self.scripts.read().1 != kept_ms {
+            let slack_ms = self.store.clock().slack_ms();
+            *self.scripts.write() =
+                (scripts(numbers(&self.bounds, kept_ms, slack_ms, &self.families)), kept_ms);
+        }
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        self.scripts.read().0
     }
 
     /// What this process takes for the time.
@@ -197,7 +224,7 @@ impl OnRedis {
             compact_str::format_compact!("{at}\0{}\0{}\0{}\0", edit.byte_change, edit.id, edit.editor)
         });
         let (keys, own) = (keys.collect(), own.collect());
-        let value = self.send(&self.scripts.record, edits.len(), key, keys, own, deadline).await?;
+        let value = self.send(&self.scripts().record, edits.len(), key, keys, own, deadline).await?;
         match (value, edits.len()) {
             (value, 1) => Ok(vec![recorded(&value)]),
             (Value::Array(values), count) if values.len() == count => {
@@ -207,33 +234,30 @@ impl OnRedis {
         }
     }
 
-    pub(super) async fn stats(&self, page: Key<'_>) -> Result<(Stats, u64)> {
-        let value = self.call(&self.scripts.stats, page.as_str(), Vec::new()).await?;
+    pub(super) async fn stats(&self, page: Key<'_>) -> Result<Stats> {
+        let value = self.call(&self.scripts().stats, page.as_str(), Vec::new()).await?;
         match integers(&value)?[..] {
-            [0, expired] => Ok((Stats::default(), expired as u64)),
-            [1, expired, trending, spiking, hour, five, covered, editors, change, total, first, last] => {
-                let stats = Stats {
-                    is_hot: true,
-                    is_trending: trending == 1,
-                    is_spiking: spiking == 1,
-                    edits_last_hour: hour as u64,
-                    edits_last_5_minutes: five as u64,
-                    covered_ms: covered as u64,
-                    unique_editors: editors as u64,
-                    last_byte_change: change,
-                    total_edits: total as u64,
-                    first_seen: Timestamp::from_millis(first as u64),
-                    last_seen: Timestamp::from_millis(last as u64),
-                };
-                Ok((stats, expired as u64))
-            }
+            [0] => Ok(Stats::default()),
+            [1, trending, spiking, hour, five, covered, editors, change, total, first, last] => Ok(Stats {
+                is_hot: true,
+                is_trending: trending == 1,
+                is_spiking: spiking == 1,
+                edits_last_hour: hour as u64,
+                edits_last_5_minutes: five as u64,
+                covered_ms: covered as u64,
+                unique_editors: editors as u64,
+                last_byte_change: change,
+                total_edits: total as u64,
+                first_seen: Timestamp::from_millis(first as u64),
+                last_seen: Timestamp::from_millis(last as u64),
+            }),
             _ => Err(unexpected(&value)),
         }
     }
 
     pub(super) async fn window(&self, page: Key<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<EditRef>> {
         let own = vec![from_ms.to_compact_string(), to_ms.to_compact_string()];
-        let value = self.call(&self.scripts.window, page.as_str(), own).await?;
+        let value = self.call(&self.scripts().window, page.as_str(), own).await?;
         let texts = texts(&value)?;
         let edit = |fields: &[String]| match fields {
             [id, at, editor, change] => Ok(EditRef {
@@ -249,7 +273,7 @@ impl OnRedis {
 
     /// Looks after up to `limit` pages.
     pub(super) async fn cleanup(&self, limit: usize) -> Result<Cleaned> {
-        let value = self.call(&self.scripts.cleanup, "", vec![limit.to_compact_string()]).await?;
+        let value = self.call(&self.scripts().cleanup, "", vec![limit.to_compact_string()]).await?;
         let integers = integers(&value)?;
         let [expired, more, more_activity, tracked, activities, ref counts @ ..] = integers[..] else {
             return Err(unexpected(&value));
@@ -265,7 +289,7 @@ impl OnRedis {
     }
 
     pub(super) async fn remove(&self, page: Key<'_>) -> Result<(Removed, Effects)> {
-        let value = self.call(&self.scripts.remove, page.as_str(), Vec::new()).await?;
+        let value = self.call(&self.scripts().remove, page.as_str(), Vec::new()).await?;
         let integers = integers(&value)?;
         let [was, expired, ref counts @ ..] = integers[..] else { return Err(unexpected(&value)) };
         let removed = match was {
@@ -278,52 +302,71 @@ impl OnRedis {
         Ok((removed, Effects { expired: expired as u64, events, ..Effects::default() }))
     }
 
-    /// How many pages are hot, and activities; unless the windows of more than `most` pages
-    /// have changed.
-    pub(super) async fn count(&self, most: usize) -> Result<Option<(u64, u64)>> {
-        let value = self.call(&self.scripts.count, "", vec![most.to_compact_string()]).await?;
-        match integers(&value)?[..] {
-            [0, tracked, activities] => Ok(Some((tracked as u64, activities as u64))),
-            [1, ..] => Ok(None),
-            _ => Err(unexpected(&value)),
+    /// How many pages are hot, and activities: of the pages whose window has changed `most` are
+    /// asked for at a time.
+    pub(super) async fn count(&self, most: usize) -> Result<(u64, u64)> {
+        let (mut from, mut all_over) = (0, 0);
+        loop {
+            let own = vec![most.to_compact_string(), from.to_compact_string()];
+            let value = self.call(&self.scripts().count, "", own).await?;
+            let [next, tracked, over, activities] = integers(&value)?[..] else {
+                return Err(unexpected(&value));
+            };
+            all_over += over;
+            match next {
+                // Some may be dropped meanwhile.
+                -1 => return Ok(((tracked - all_over).max(0) as u64, activities as u64)),
+                next => from = next,
+            }
         }
     }
 
-    /// The `limit` hottest pages, unless more than `most` would have to be looked after
-    /// to know them; and how many are not hot any more.
+    /// The `limit` hottest pages, not in order, and perhaps more: at most `most` are counted
+    /// anew at a time.
     pub(super) async fn list(
         &self,
         after: Option<&HotPage>,
         limit: usize,
         most: usize,
-    ) -> Result<(Option<Vec<HotPage>>, u64)> {
-        let (rank, page) = after.map_or_else(Default::default, |after| {
+    ) -> Result<Vec<HotPage>> {
+        let (rank, name) = after.map_or_else(Default::default, |after| {
             (after.rank().to_compact_string(), after.page.to_compact_string())
         });
-        let own = vec![limit.to_compact_string(), most.to_compact_string(), rank, page];
-        let value = self.call(&self.scripts.list, "", own).await?;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let [Value::Int(more), Value::Int(expired), hottest @ ..] = &items[..] else {
-            return Err(unexpected(&value));
-        };
-        let page = |fields: &[Value]| match fields {
-            [Value::BulkString(page), Value::BulkString(rank)] => {
-                let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-                // As Redis writes a score: a whole number, perhaps with an exponent.
-                let rank =
-                    text(rank).and_then(|it| it.parse::<f64>().ok()).ok_or_else(|| unexpected(&value))?;
-                let page = text(page).ok_or_else(|| unexpected(&value))?;
-                let last_seen = Timestamp::from_millis(rank as u64 & ((1 << 41) - 1));
-                Ok(HotPage { page, edits: rank as u64 >> 41, last_seen })
+        let mut pages: BTreeMap<String, u64> = BTreeMap::new();
+        let mut from = -1;
+        loop {
+            let mut ranks: Vec<_> = pages.values().copied().collect();
+            ranks.sort_unstable_by(|a, b| b.cmp(a));
+            let floor = ranks.get(limit - 1).copied().unwrap_or_default();
+            let [limit, most] = [limit, most].map(|n| n.to_compact_string());
+            let (from_text, floor) = (from.to_compact_string(), floor.to_compact_string());
+            let own = vec![limit, most, rank.clone(), name.clone(), from_text, floor];
+            let value = self.call(&self.scripts().list, "", own).await?;
+            let Value::Array(items) = &value else { return Err(unexpected(&value)) };
+            let [Value::Int(next), ranked @ ..] = &items[..] else { return Err(unexpected(&value)) };
+            for page in ranked.chunks(2) {
+                let [Value::BulkString(page), Value::BulkString(rank)] = page else {
+                    return Err(unexpected(&value));
+                };
+                let text = |bytes: &[u8]| {
+                    std::str::from_utf8(bytes).map_err(|_| unexpected(&value)).map(str::to_owned)
+                };
+                pages.insert(text(page)?, number(&text(rank)?, &value)?);
             }
-            _ => Err(unexpected(&value)),
+            if *next < 0 {
+                break;
+            }
+            from = *next;
+        }
+        let page = |(page, rank): (String, u64)| {
+            let last_seen = Timestamp::from_millis(rank & ((1 << 41) - 1));
+            HotPage { page, edits: rank >> 41, last_seen }
         };
-        let hottest: Vec<_> = hottest.chunks(2).map(page).collect::<Result<_>>()?;
-        Ok(((*more == 0).then_some(hottest), *expired as u64))
+        Ok(pages.into_iter().map(page).collect())
     }
 
     pub(super) async fn is_hot(&self, page: Key<'_>) -> Result<bool> {
-        match self.call(&self.scripts.is_hot, page.as_str(), Vec::new()).await? {
+        match self.call(&self.scripts().is_hot, page.as_str(), Vec::new()).await? {
             Value::Int(is_hot) => Ok(is_hot == 1),
             value => Err(unexpected(&value)),
         }
@@ -337,7 +380,7 @@ impl OnRedis {
             None => Default::default(),
         };
         let own = vec![position, life, limit.to_compact_string()];
-        let value = self.call(&self.scripts.events, "", own).await?;
+        let value = self.call(&self.scripts().events, "", own).await?;
         let texts = texts(&value)?;
         let [life, standing, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
         let life = number(life, &value)?;

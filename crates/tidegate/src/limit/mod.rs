@@ -32,6 +32,7 @@ mod algorithm;
 mod all;
 mod calendar;
 mod decision;
+mod declared;
 mod divisor;
 pub mod headers;
 mod hold;
@@ -80,12 +81,12 @@ pub use self::token::Token;
 use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::{Error, Result};
-use crate::key::{Key, Name};
+use crate::key::{Key, Name, check_prefix};
 use crate::outage::{AfterLoss, ClosedStatus, Outage, Share};
 use crate::random::Random;
-use crate::store::Store;
 use crate::store::memory::Swept;
 use crate::store::redis::PartPolicy;
+use crate::store::{DeclaredSettings, Store};
 
 /// What a new key gets when the process already holds as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -180,6 +181,7 @@ impl Limit {
         options: &LimitOptions,
     ) -> Result<Self> {
         let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
+        check_prefix(prefix.as_str())?;
         let in_process = |algorithm, clock, random| {
             InProcess::with_random(algorithm, clock, random, options.max_keys, options.when_full)
         };
@@ -248,6 +250,13 @@ impl Limit {
     /// What it does beside counting.
     pub fn options(&self) -> &LimitOptions {
         &self.core.options
+    }
+
+    /// Deletes nothing from now on that still counts for those who have these settings.
+    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis(limit) = &self.core.backend {
+            limit.respect(others);
+        }
     }
 
     /// Charges `cost` to `key` if it fits.

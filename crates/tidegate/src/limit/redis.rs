@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
+use parking_lot::RwLock;
 use redis::Value;
 use siphasher::sip::SipHasher24;
 
@@ -18,6 +19,7 @@ use self::reply::{Booked, Reply, asks_again, booked, reply};
 use super::LimitOptions;
 use super::algorithm::{Algorithm, Ask};
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
+use super::declared::Longest;
 use super::lease::{Grant, Report};
 use super::listing::member;
 use super::overrides::Override;
@@ -29,6 +31,7 @@ use crate::bounds::{Cost, Rate};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name, escape};
+use crate::store::DeclaredSettings;
 use crate::store::redis::{Call, MARKER_TTL, RedisStore, Script};
 
 const RATE: &str = include_str!("rate.lua");
@@ -81,13 +84,38 @@ pub(super) struct OnRedis {
     /// What its keys start with, after the partition's prefix.
     root: String,
     hold: Hold,
-    /// What scripts are told, without and with keys of overrides.
-    shared: [Arc<[CompactString]>; 2],
+    /// What scripts are told.
+    told: RwLock<Told>,
     override_shared: Arc<[CompactString]>,
     /// Some key has an override: takes send its key along.
     has_overrides: AtomicBool,
     /// How far the store's clock is ahead of ours, as far as it mattered yet.
     skew_ms: AtomicI64,
+}
+
+/// What scripts are told of a limit, which changes when others use other settings.
+#[derive(Debug)]
+struct Told {
+    /// Of a sliding limit: what others count by, if that is longer.
+    longest: Option<Longest>,
+    /// Without and with keys of overrides.
+    shared: [Arc<[CompactString]>; 2],
+}
+
+impl Told {
+    fn new(
+        common: &[CompactString],
+        algorithm: &Algorithm,
+        root: &str,
+        hold: Hold,
+        longest: Option<Longest>,
+    ) -> Self {
+        let shared = ["0", "1"].map(|with_overrides| {
+            let shared = common.iter().cloned().chain([with_overrides.to_compact_string()]);
+            shared.chain(describe(algorithm, root, hold, longest)).collect()
+        });
+        Self { longest, shared }
+    }
 }
 
 /// Whether a limit refuses after a loss, and for how much longer than a window: as long
@@ -106,12 +134,12 @@ impl OnRedis {
         let root = format!("{}:{}:", escape(prefix.as_str()), name.as_str());
         let common = [store.clock().slack_ms(), MARKER_TTL.as_millis() as u64];
         let common: Vec<_> = common.iter().map(|n| n.to_compact_string()).collect();
-        let told = |with_overrides: &str| {
-            let shared = common.iter().cloned().chain([with_overrides.to_compact_string()]);
-            shared.chain(describe(&algorithm, &root, hold)).collect()
+        let longest = match &algorithm {
+            Algorithm::Sliding(sliding) => Some(Longest::of(sliding, &[])),
+            _ => None,
         };
         Self {
-            shared: [told("0"), told("1")],
+            told: RwLock::new(Told::new(&common, &algorithm, &root, hold, longest)),
             override_shared: common.iter().cloned().chain([root.to_compact_string()]).collect(),
             store,
             algorithm,
@@ -119,6 +147,16 @@ impl OnRedis {
             hold,
             has_overrides: AtomicBool::new(false),
             skew_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// Takes into account that others use these settings.
+    pub(super) fn respect(&self, others: &[DeclaredSettings]) {
+        let Algorithm::Sliding(sliding) = &self.algorithm else { return };
+        let longest = Some(Longest::of(sliding, others));
+        if self.told.read().longest != longest {
+            let common = &self.override_shared[..2];
+            *self.told.write() = Told::new(common, &self.algorithm, &self.root, self.hold, longest);
         }
     }
 
@@ -210,7 +248,7 @@ impl OnRedis {
             let more_keys = keys.split_off(1);
             let call = Call {
                 script,
-                shared: self.shared[usize::from(with_override)].clone(),
+                shared: self.told.read().shared[usize::from(with_override)].clone(),
                 key: keys.swap_remove(0),
                 common: index.map(|index| self.index(&place.prefix, index)).into_iter().collect(),
                 items: 1,
@@ -483,7 +521,7 @@ impl OnRedis {
 }
 
 /// What a script is told of a limit.
-fn describe(algorithm: &Algorithm, root: &str, hold: Hold) -> Vec<CompactString> {
+fn describe(algorithm: &Algorithm, root: &str, hold: Hold, longest: Option<Longest>) -> Vec<CompactString> {
     let hold = hold.0.map_or("no".into(), |longer| longer.as_millis().to_compact_string());
     let numbers: &[u64] = match algorithm {
         Algorithm::Sliding(sliding) => &sliding.numbers(),
@@ -492,7 +530,8 @@ fn describe(algorithm: &Algorithm, root: &str, hold: Hold) -> Vec<CompactString>
         Algorithm::Calendar(calendar) => &calendar.numbers(),
     };
     let terms = algorithm.terms();
-    let numbers = terms.iter().chain(numbers).map(|n| n.to_compact_string());
+    let longest = longest.map(|it| [it.window_ms, it.capacity]);
+    let numbers = terms.iter().chain(numbers).chain(longest.iter().flatten()).map(|n| n.to_compact_string());
     [hold, root.to_compact_string()].into_iter().chain(numbers).collect()
 }
 

@@ -13,10 +13,17 @@
 -- A bucket counts until its end + window. One ahead of the newest holds what may
 -- still be spent until then: reservations and leases.
 --
--- Numbers: window_ms, coalesce_ms, absurd_ms
-local function sliding(at, now_us, slack_ms)
+-- Others may have the same limit with a longer window. Nothing is dropped that counts in
+-- it, and no more is admitted than it allows: so what the longest window promises holds,
+-- whoever is asked.
+--
+-- Numbers: window_ms, coalesce_ms, absurd_ms; the longest window that anybody counts by, and
+-- its capacity. Terms: capacity
+local function sliding(at, now_us, slack_ms, own_capacity)
   local now_ms = math.floor(now_us / 1000)
   local window_ms, coalesce_ms, absurd_ms = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local kept_ms, kept_capacity = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local is_longest = kept_ms <= window_ms
   local HEADER, REFUND, LIVES = '<I4BHHddddd', '<ddd', 64
   local HGET, HSET = 'HGET', 'HSET'
   local bucket_now = math.floor(now_ms / coalesce_ms)
@@ -28,6 +35,16 @@ local function sliding(at, now_us, slack_ms)
     return (bucket + 1) * coalesce_ms + window_ms
   end
   rule.end_of_life = end_of_life
+
+  -- When a bucket counts for nobody any more.
+  local function end_of_keep(bucket)
+    return (bucket + 1) * coalesce_ms + kept_ms
+  end
+
+  -- Whether others would have too much. A rate of a key's own goes before what they allow.
+  local function is_too_much(kept, capacity)
+    return not is_longest and capacity == own_capacity and kept > kept_capacity
+  end
 
   -- The counts of the other buckets from one number to another, false where there
   -- is none. Redis writes a number with 17 digits, so all of ours arrive whole.
@@ -47,8 +64,19 @@ local function sliding(at, now_us, slack_ms)
     return total
   end
 
-  -- A key by its header, with `instant`, what still counts then, and the first
-  -- number that does. The time that decides is the clock's, or that of the newest
+  -- What still counts in a window of a key, and the first number that does.
+  local function within(key, w, window)
+    if (w.last + 1) * coalesce_ms + window <= w.instant then return 0, w.last + 1 end
+    local first = math.max(math.min(math.floor((w.instant - window) / coalesce_ms), w.last), w.tail)
+    local dead, alive = first - w.tail, w.last - first
+    -- The shorter way: take away what is over, or add up what is not.
+    if dead == 0 then return w.total, first end
+    if dead <= alive then return w.total - sum(key, w, w.tail, first - 1), first end
+    return sum(key, w, first, w.last), first
+  end
+
+  -- A key by its header, with `instant`, what still counts then (`live`) and the first
+  -- number that does, and the same for whoever counts longest (`kept`). The time that decides is the clock's, or that of the newest
   -- charge if the clock is behind.
   local function look(key, header)
     local w
@@ -69,22 +97,14 @@ local function sliding(at, now_us, slack_ms)
     -- A stamp far ahead can only be from a clock that was wrong.
     local absurd = w.newest * coalesce_ms > now_ms + absurd_ms
     w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
-    w.started_over = absurd or end_of_life(w.last) <= w.instant
-    w.live, w.first = w.total, w.tail
+    w.started_over = absurd or end_of_keep(w.last) <= w.instant
     if w.started_over then
-      w.live = 0
-    elseif w.tail < w.last then
-      w.first = math.max(math.min(math.floor((w.instant - window_ms) / coalesce_ms), w.last), w.tail)
-      local dead, alive = w.first - w.tail, w.last - w.first
-      -- The shorter way: take away what is over, or add up what is not.
-      if dead == 0 then
-        return w
-      elseif dead <= alive then
-        w.live = w.total - sum(key, w, w.tail, w.first - 1)
-      else
-        w.live = sum(key, w, w.first, w.last)
-      end
+      w.live, w.first = 0, w.tail
+    else
+      w.live, w.first = within(key, w, window_ms)
     end
+    w.kept, w.kept_first = w.live, w.first
+    if not is_longest and not w.started_over then w.kept, w.kept_first = within(key, w, kept_ms) end
     return w
   end
 
@@ -101,18 +121,18 @@ local function sliding(at, now_us, slack_ms)
       w.born = true
       if w.started_over then
         local bucket = math.floor(w.instant / coalesce_ms)
-        w.newest, w.charged, w.ever, w.tail, w.first, w.last = bucket, 0, 0, bucket, bucket, bucket
+        w.newest, w.charged, w.ever, w.tail, w.kept_first, w.last = bucket, 0, 0, bucket, bucket, bucket
         w.life, w.total, w.capacity = (w.life + 1) % LIVES, 0, 0
       else
         redis.call(HSET, key, 'r', voided(w))
       end
       return
     end
-    local from, to = w.tail, w.first - 1
-    w.tail, w.total = w.first, w.live
+    local from, to = w.tail, w.kept_first - 1
+    w.tail, w.total = w.kept_first, w.kept
     if from > to then return end
     if w.newest <= to then w.charged, w.ever = 0, 0 end
-    if w.first < w.newest or w.last > w.newest or to - from < 16 then
+    if w.kept_first < w.newest or w.last > w.newest or to - from < 16 then
       local numbers = {}
       for number = from, to do numbers[number - from + 1] = number end
       redis.call('HDEL', key, unpack(numbers))
@@ -133,8 +153,8 @@ local function sliding(at, now_us, slack_ms)
     redis.call(HSET, key, 'h', header, ...)
     if w.born then
       -- No longer than a right clock would give it.
-      local longest_ms = absurd_ms + coalesce_ms + window_ms * 2
-      local rest_ms = math.min(math.max(end_of_life(w.last) - now_ms, 0), longest_ms)
+      local longest_ms = absurd_ms + coalesce_ms + kept_ms * 2
+      local rest_ms = math.min(math.max(end_of_keep(w.last) - now_ms, 0), longest_ms)
       redis.call('PEXPIRE', key, int(rest_ms + slack_ms))
     end
   end
@@ -170,13 +190,13 @@ local function sliding(at, now_us, slack_ms)
     return w.live == 0 and 0 or end_of_life(w.last) - now_ms
   end
 
-  -- How long until `cost` fits into `capacity`: milliseconds, and what is free
-  -- then. Both -1 if it never does. Looks at 16 buckets at a time: mostly the first
+  -- How long until `cost` fits into `capacity` of a window, of which `live` counts:
+  -- milliseconds, and what is free then. Looks at 16 buckets at a time: mostly the first
   -- is enough.
-  local function wait(key, w, cost, capacity)
-    if cost > capacity then return -1, -1 end
-    local needed, freed = w.live + cost - capacity, 0
-    for from = w.first, w.last, 16 do
+  local function wait_within(key, w, cost, capacity, live, first, window)
+    local needed, freed = live + cost - capacity, 0
+    if needed <= 0 then return 0, capacity - live end
+    for from = first, w.last, 16 do
       local to = math.min(from + 15, w.last)
       local found = (from == to and to == w.newest) and {} or counts(key, from, to)
       for number = from, to do
@@ -184,23 +204,44 @@ local function sliding(at, now_us, slack_ms)
         if count then
           freed = freed + tonumber(count)
           if freed >= needed then
-            return end_of_life(number) - now_ms, math.max(capacity - (w.live - freed), 0)
+            return (number + 1) * coalesce_ms + window - now_ms, math.max(capacity - (live - freed), 0)
           end
         end
       end
     end
-    return end_of_life(w.last) - now_ms, capacity
+    return (w.last + 1) * coalesce_ms + window - now_ms, capacity
+  end
+
+  -- The same for whoever is asked and for whoever counts longest. Both -1 if it never does.
+  local function wait(key, w, cost, capacity)
+    if cost > capacity or is_too_much(cost, capacity) then return -1, -1 end
+    local retry_after, remaining = wait_within(key, w, cost, capacity, w.live, w.first, window_ms)
+    if is_too_much(w.kept + cost, capacity) then
+      local later, left = wait_within(key, w, cost, kept_capacity, w.kept, w.kept_first, kept_ms)
+      if later > retry_after then return later, math.min(left, capacity) end
+    end
+    return retry_after, remaining
+  end
+
+  local function remaining(w, capacity)
+    local left = capacity - w.live
+    if is_too_much(w.kept + left, capacity) then left = kept_capacity - w.kept end
+    return math.max(left, 0)
+  end
+
+  local function fits(w, cost, capacity)
+    return w.live + cost <= capacity and not is_too_much(w.kept + cost, capacity)
   end
 
   -- Whether a cost fits: what to charge by, or a refusal. Writes nothing.
   function rule.judge(k, cost, capacity)
     local key = KEYS[k]
     local w = look(key, redis.call(HGET, key, 'h'))
-    if w.live + cost > capacity then
+    if not fits(w, cost, capacity) then
       local retry_after, remaining_after = wait(key, w, cost, capacity)
-      return nil, { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
+      return nil, { 0, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
     end
-    return w, { 1, capacity, capacity - w.live, reset_after(w) }
+    return w, { 1, capacity, remaining(w, capacity), reset_after(w) }
   end
 
   -- Charges what has been judged.
@@ -210,9 +251,10 @@ local function sliding(at, now_us, slack_ms)
     local finished, count = start(key, w)
     local offset = w.ever
     w.charged, w.ever, w.total = w.charged + cost, w.ever + cost, w.total + cost
+    w.live, w.kept = w.live + cost, w.kept + cost
     w.capacity = remember and capacity or 0
     if finished then save(key, w, finished, count) else save(key, w) end
-    return { 1, capacity, math.max(capacity - w.total, 0), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
+    return { 1, capacity, remaining(w, capacity), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
   end
 
   -- Both; in short for a further charge to the bucket of this moment.
@@ -221,7 +263,8 @@ local function sliding(at, now_us, slack_ms)
     local header = redis.call(HGET, key, 'h')
     if header then
       local grid, life, below, above, newest, charged, ever, total = struct.unpack(HEADER, header)
-      if newest == bucket_now and grid == coalesce_ms and newest - below >= first_live and total + cost <= capacity then
+      if is_longest and newest == bucket_now and grid == coalesce_ms and newest - below >= first_live
+        and total + cost <= capacity then
         total = total + cost
         redis.call(HSET, key, 'h', struct.pack(HEADER, grid, life, below, above, newest, charged + cost, ever + cost,
           total, remember and capacity or 0))
@@ -229,13 +272,13 @@ local function sliding(at, now_us, slack_ms)
       end
     end
     local w = look(key, header)
-    if w.live + cost > capacity then
+    if not fits(w, cost, capacity) then
       if w.capacity ~= 0 and not remember then
         -- A plain take: peeks go by the limit's own capacity again.
         redis.call(HSET, key, 'h', string.sub(header, 1, -9) .. struct.pack('<d', 0))
       end
       local retry_after, remaining_after = wait(key, w, cost, capacity)
-      return { 0, capacity, math.max(capacity - w.live, 0), reset_after(w), retry_after, remaining_after }
+      return { 0, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
     end
     return rule.charge(k, w, cost, capacity, _, remember)
   end
@@ -256,7 +299,7 @@ local function sliding(at, now_us, slack_ms)
     local life = bucket % LIVES
     bucket = (bucket - life) / LIVES
     if not w.stored or life ~= w.life then return 0 end
-    if w.started_over or w.rewrite or bucket > w.newest or end_of_life(bucket) <= w.instant then return 0 end
+    if w.started_over or w.rewrite or bucket > w.newest or end_of_keep(bucket) <= w.instant then return 0 end
     local count
     if bucket == w.newest then
       if offset + cost > w.ever or cost > w.charged then return 0 end
@@ -268,7 +311,7 @@ local function sliding(at, now_us, slack_ms)
     local kept, packed = {}, redis.call(HGET, key, 'r') or ''
     for at = 1, #packed, 24 do
       local b, o, c = struct.unpack(REFUND, packed, at)
-      if end_of_life(b) > w.instant then
+      if end_of_keep(b) > w.instant then
         if b == bucket and offset < o + c and o < offset + cost then return 0 end
         kept[#kept + 1] = string.sub(packed, at, at + 23)
       end
@@ -328,7 +371,7 @@ local function sliding(at, now_us, slack_ms)
     local key = KEYS[k]
     local header = redis.call(HGET, key, 'h')
     local w = look(key, header)
-    if not w.stored or w.started_over or w.rewrite or bucket < w.first or bucket > w.last then return 0 end
+    if not w.stored or w.started_over or w.rewrite or bucket < w.kept_first or bucket > w.last then return 0 end
     forget(key, w)
     local finished, count = start(key, w)
     if finished then redis.call(HSET, key, finished, count) end

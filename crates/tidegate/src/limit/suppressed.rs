@@ -84,6 +84,14 @@ impl Suppressed {
         }
     }
 
+    /// Above this many times the capacity none pass; none if there is no such limit.
+    pub fn hard_limit_factor(&self) -> Option<f64> {
+        match self.shape {
+            Shape::Hard { factor } => Some(factor as f64 / 1e6),
+            Shape::Smooth => None,
+        }
+    }
+
     /// Whether it has no hard limit.
     pub fn is_smooth(&self) -> bool {
         self.shape == Shape::Smooth

@@ -9,7 +9,7 @@ use std::hash::Hasher as _;
 use siphasher::sip::SipHasher24;
 
 use crate::error::{Error, Result};
-use crate::key::Name;
+use crate::key::{Name, check_namespace};
 
 /// Partitions and how to find them. The same on every node that shares the
 /// data: a marker in the store sees to that.
@@ -51,6 +51,7 @@ impl Keyspace {
         hash_key: [u8; 16],
         is_cluster: bool,
     ) -> Result<Self> {
+        namespace.map_or(Ok(()), check_namespace)?;
         let partitions = partitions.unwrap_or(if is_cluster { CLUSTER_PARTITIONS } else { 1 });
         if !(1..=MAX_PARTITIONS).contains(&partitions) {
             return Err(Error::config(format!(

@@ -3,6 +3,8 @@
 //! A closed enum, so that nothing is boxed on the way and no type parameter
 //! leaks into a user's types. Rooms implement each operation once per variant.
 
+mod declaration;
+pub(crate) mod declarer;
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod partitions;
@@ -13,6 +15,10 @@ mod time_index;
 
 use std::time::Duration;
 
+pub use self::declaration::{
+    Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
+};
+pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::redis::RedisStore;
 pub(crate) use self::secret::Secret;
 pub use self::status::{Away, StoreStatus};
@@ -74,6 +80,8 @@ pub struct StoreOptions {
     /// The certificate authority to trust for `rediss://`, in PEM form; the
     /// system's unless set.
     pub tls_ca: Option<Vec<u8>>,
+    /// What to do when a limit or a space is declared in the store with other settings.
+    pub declarations: Declarations,
 }
 
 impl Default for StoreOptions {
@@ -93,6 +101,7 @@ impl Default for StoreOptions {
             keepalive: Some(Duration::from_secs(30)),
             check_interval: Duration::from_secs(5),
             tls_ca: None,
+            declarations: Declarations::default(),
         }
     }
 }

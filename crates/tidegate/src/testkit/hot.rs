@@ -1,6 +1,7 @@
 //! What is right about hot pages, as plainly as possible: every edit is kept, and
 //! every question answered by going through all of them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
@@ -129,8 +130,8 @@ impl HotModel {
         since_first.min(kept).min(self.window())
     }
 
-    fn judge(&mut self, name: &str, now: u64) {
-        let Some(page) = self.hot.get(name) else { return };
+    /// Whether a page is trending and spiking.
+    fn judged(&self, page: &Page, now: u64) -> (bool, bool) {
         let (edits, covered) = (page.kept.len() as u64, self.covered(page, now));
         let recent = page.kept.iter().filter(|it| it.at + 5 * MINUTE > now).count() as u64;
         let ratio = self.options.spike_ratio / if page.is_spiking { 2.0 } else { 1.0 };
@@ -138,7 +139,13 @@ impl HotModel {
             let base = (edits - recent) as f64 / (covered - 5 * MINUTE) as f64;
             recent as f64 / (5 * MINUTE) as f64 >= ratio * base
         };
-        let is_trending = edits >= u64::from(self.options.promotion_threshold);
+        (edits >= u64::from(self.options.promotion_threshold), is_spiking)
+    }
+
+    fn judge(&mut self, name: &str, now: u64) {
+        let Some(page) = self.hot.get(name) else { return };
+        let edits = page.kept.len() as u64;
+        let (is_trending, is_spiking) = self.judged(page, now);
         let (was_trending, was_spiking) = (page.is_trending, page.is_spiking);
         if let Some(page) = self.hot.get_mut(name) {
             (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
@@ -305,25 +312,28 @@ impl HotModel {
         due.into_iter().filter(|name| self.settle(name, now)).count() as u64
     }
 
-    /// The hottest pages: the first that is exact of those that are left, again and again.
+    /// The page as a reader sees it, who changes nothing: without what has left its window.
+    fn seen(&self, name: &str, now: u64) -> Option<Page> {
+        let mut page = self.hot.get(name)?.clone();
+        page.kept.retain(|it| it.at + self.window() > now);
+        (!page.kept.is_empty() && page.last.0 <= self.ahead(now)).then_some(page)
+    }
+
+    /// The hottest pages.
     pub fn list(&mut self, clock: u64, limit: usize) -> Vec<HotPage> {
         if limit == 0 {
             return Vec::new();
         }
         let now = self.now(clock);
-        let mut listed: Vec<HotPage> = Vec::new();
-        while listed.len() < limit {
-            let mut left = self.ranked();
-            left.retain(|(.., name)| listed.iter().all(|it| it.page != *name));
-            let Some((edits, last, page)) = left.pop() else { break };
-            let is_due = self.hot[&page].kept.iter().any(|it| it.at + self.window() <= now);
-            if is_due || last > self.ahead(now) {
-                self.settle(&page, now);
-            } else {
-                listed.push(HotPage { page, edits, last_seen: Timestamp::from_millis(last) });
-            }
-        }
-        listed
+        let seen = |name: &String| Some((name.clone(), self.seen(name, now)?));
+        let mut pages: Vec<_> = self.hot.keys().filter_map(seen).collect();
+        pages.sort_by_key(|(name, page)| Reverse((page.kept.len(), page.last.0, name.clone())));
+        let listed = |(page, it): (String, Page)| HotPage {
+            page,
+            edits: it.kept.len() as u64,
+            last_seen: Timestamp::from_millis(it.last.0),
+        };
+        pages.into_iter().take(limit).map(listed).collect()
     }
 
     /// How many pages are hot, of which it looks after none.
@@ -346,19 +356,18 @@ impl HotModel {
     /// What is known of a page.
     pub fn stats(&mut self, clock: u64, name: &str) -> Stats {
         let now = self.now(clock);
-        self.settle(name, now);
-        self.judge(name, now);
-        let Some(page) = self.hot.get(name) else { return Stats::default() };
+        let Some(page) = self.seen(name, now) else { return Stats::default() };
+        let (is_trending, is_spiking) = self.judged(&page, now);
         let within = |ms: u64| page.kept.iter().filter(|it| it.at + ms > now).count() as u64;
         let editors: BTreeSet<_> =
             page.kept.iter().map(|it| &it.editor).filter(|it| !it.is_empty()).collect();
         Stats {
             is_hot: true,
-            is_trending: page.is_trending,
-            is_spiking: page.is_spiking,
+            is_trending,
+            is_spiking,
             edits_last_hour: within(60 * MINUTE),
             edits_last_5_minutes: within(5 * MINUTE),
-            covered_ms: self.covered(page, now).min(60 * MINUTE),
+            covered_ms: self.covered(&page, now).min(60 * MINUTE),
             unique_editors: editors.len() as u64,
             last_byte_change: page.last.2,
             total_edits: page.total,

@@ -121,14 +121,14 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub fn start() -> Self {
-        Self::start_with(&program(), |port| vec!["--port".into(), port.to_string()])
+        Self::start_with(&program(), free_port, |port| vec!["--port".into(), port.to_string()])
     }
 
     /// Starts one with arguments that depend on the port.
-    fn start_with(program: &str, args: impl Fn(u16) -> Vec<String>) -> Self {
+    fn start_with(program: &str, ports: impl Fn() -> u16, args: impl Fn(u16) -> Vec<String>) -> Self {
         for _ in 0..20 {
             let dir = tempfile::tempdir().expect("a temporary folder").keep();
-            let port = free_port();
+            let port = ports();
             if let Some(kept) = launch(program, &dir, &args(port)) {
                 return Self { kept, program: program.to_owned(), dir, port, args: args(port) };
             }
@@ -227,8 +227,37 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// A Redis that speaks only TLS, with a certificate of its own making. Always
-/// `redis-server`: other builds may lack TLS, and it is our side that is tested.
+/// Where the bus of a cluster's node is, unless it is told.
+const BUS_DISTANCE: u16 = 10_000;
+
+/// A free port whose bus has a free one too.
+fn free_port_with_bus() -> u16 {
+    let has_bus = |port: &u16| {
+        port.checked_add(BUS_DISTANCE).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
+    };
+    std::iter::repeat_with(free_port).take(1000).find(has_bus).expect("two free ports")
+}
+
+/// The first part of a server's version.
+fn major_version(program: &str) -> u32 {
+    let said = Command::new(program).arg("--version").output().expect("it says its version");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = said.split(" v=").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
+    version.unwrap_or_else(|| panic!("{program} says no version: {said}"))
+}
+
+/// Whether a server was built with TLS. One that was misses its certificate, one that was not
+/// says something else. Neither runs.
+fn has_tls(program: &str) -> bool {
+    let asked = Command::new(program).args(["--port", "0", "--tls-port", &free_port().to_string()]).output();
+    asked.is_ok_and(|asked| {
+        let said = [asked.stdout, asked.stderr].concat();
+        String::from_utf8_lossy(&said).contains("tls-cert-file")
+    })
+}
+
+/// A Redis that speaks only TLS, with a certificate of its own making. If the server that
+/// everything runs on was built without, it is `redis-server`: it is our side that is tested.
 #[derive(Debug)]
 pub struct TlsServer {
     server: RedisServer,
@@ -254,7 +283,11 @@ impl TlsServer {
             "certificates need openssl (`apt-get install openssl`): {}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let server = RedisServer::start_with("redis-server", |port| {
+        let candidates = [program(), "redis-server".to_owned()];
+        let program = candidates.iter().find(|program| has_tls(program)).unwrap_or_else(|| {
+            panic!("neither of {candidates:?} was built with TLS: `apt-get install redis-server` has it")
+        });
+        let server = RedisServer::start_with(program, free_port, |port| {
             let pairs = [
                 ("--port", "0".to_owned()),
                 ("--tls-port", port.to_string()),
@@ -300,19 +333,22 @@ impl RedisCluster {
     pub fn start() -> Self {
         let mut nodes: Vec<RedisServer> = (0..3)
             .map(|_| {
-                let bus = free_port();
-                RedisServer::start_with(&program(), |port| {
-                    let pairs = [
+                // Before version 7 it could not be chosen.
+                let bus = (major_version(&program()) >= 7).then(free_port);
+                let bus_of = |port: u16| bus.unwrap_or(port + BUS_DISTANCE);
+                let ports = || if bus.is_some() { free_port() } else { free_port_with_bus() };
+                RedisServer::start_with(&program(), ports, |port| {
+                    let mut pairs = vec![
                         ("--port", port.to_string()),
                         ("--cluster-enabled", "yes".to_owned()),
-                        ("--cluster-port", bus.to_string()),
                         ("--cluster-config-file", format!("nodes-{port}.conf")),
                         ("--cluster-node-timeout", "5000".to_owned()),
                         ("--cluster-require-full-coverage", "no".to_owned()),
                     ];
+                    pairs.extend(bus.map(|bus| ("--cluster-port", bus.to_string())));
                     let mut args: Vec<String> =
                         pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
-                    args.extend(["--cluster-announce-bus-port".to_owned(), bus.to_string()]);
+                    args.extend(["--cluster-announce-bus-port".to_owned(), bus_of(port).to_string()]);
                     args
                 })
             })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::limit::{Decision, Limit, LimitOptions, Source};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::sliding;
 use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer, TlsServer};
 use tidegate::{Cost, Key, Outage, Tidegate};
@@ -18,6 +18,8 @@ use crate::outage::until;
 fn patient() -> StoreOptions {
     let mut options = StoreOptions::default();
     options.deadline = Duration::from_secs(10);
+    // No calls but those of the test.
+    options.declarations = Declarations::ReadOnly;
     options
 }
 

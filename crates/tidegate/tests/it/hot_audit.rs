@@ -62,7 +62,7 @@ fn read(connection: &mut redis::Connection, namespace: &str, found: &mut Found) 
 /// The pages of the default space under `namespace`: every key has an end, every page
 /// in an index has its keys and the other way round, and what is counted is there. How
 /// many pages are hot.
-pub(crate) fn audit(connections: Vec<redis::Connection>, namespace: &str, window_ms: u64) -> u64 {
+pub(crate) fn audit(connections: Vec<redis::Connection>, namespace: &str, due_base_ms: u64) -> u64 {
     let mut found = Found::default();
     for mut connection in connections {
         read(&mut connection, namespace, &mut found);
@@ -87,7 +87,7 @@ pub(crate) fn audit(connections: Vec<redis::Connection>, namespace: &str, window
         let ms = |score: f64| score;
         assert_eq!(window.len() as f64, count, "{page}");
         assert_eq!(ms(window[0].1), oldest, "{page}");
-        assert_eq!(found.due[page], oldest + window_ms as f64, "{page}");
+        assert_eq!(found.due[page], oldest + due_base_ms as f64, "{page}");
         let last: u64 = String::from_utf8_lossy(&meta["last_edit"]).parse().unwrap();
         assert_eq!(ms(window[window.len() - 1].1), last as f64, "{page}");
         assert_eq!(*rank, count * 2_f64.powi(41) + last as f64, "{page}");

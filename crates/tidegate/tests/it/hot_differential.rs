@@ -165,7 +165,7 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
     Ok(())
 }
 
-fn check(on: &On, cases: u32) {
+pub(crate) fn check(on: &On, cases: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     runner

@@ -183,6 +183,8 @@ async fn h6_editors_are_exact_and_no_more_than_the_window_holds() {
         assert_eq!(space.stats("p").await.unique_editors, 20 + 1, "{on}: alice is one");
         space.set(before + HOUR);
         assert_eq!(space.stats("p").await.unique_editors, 1, "{on}: the others have left");
+        space.hot.cleanup().await.unwrap();
+        assert_eq!(space.stats("p").await.unique_editors, 1, "{on}: and are gone");
         if on == "redis" {
             let mut connection = REDIS.connection();
             let mut size = |command: &str, key: &str| {

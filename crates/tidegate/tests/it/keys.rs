@@ -48,7 +48,7 @@ async fn every_key_has_an_end() {
 }
 
 /// One limit of each kind, as `gate` has it.
-fn one_of_each(gate: &Tidegate) -> Vec<Limit> {
+pub(crate) fn one_of_each(gate: &Tidegate) -> Vec<Limit> {
     let suppressed = Suppressed::new(sliding(1000, 60, 600), 1.5).unwrap();
     let algorithms: [(&str, Algorithm); 5] = [
         ("sliding", sliding(1000, 60, 600).into()),

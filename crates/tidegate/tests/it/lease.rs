@@ -11,7 +11,7 @@ use tidegate::limit::{
     Algorithm, Calendar, Decision, LeaseOptions, Limit, LimitOptions, Period, Sliding, Source,
 };
 use tidegate::random::Random;
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::sliding;
 use tidegate::testkit::model::RawEvents;
 
@@ -216,6 +216,8 @@ impl Nodes {
         options.clock = self.clock.clone().into();
         options.deadline = deadline;
         options.namespace = Some(self.namespace.clone());
+        // No calls but those of the test.
+        options.declarations = Declarations::ReadOnly;
         Tidegate::open_with(&self.url, options).await.unwrap()
     }
 

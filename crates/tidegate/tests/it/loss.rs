@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, Limit, LimitOptions, Period, Source, Suppressed};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::{calendar, sliding, token};
 use tidegate::testkit::{Fault, FaultProxy, RedisServer};
 use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
@@ -17,6 +17,8 @@ use crate::outage::until;
 
 async fn limit_on(url: &str, capacity: u32, after_loss: AfterLoss) -> Limit {
     let mut options = StoreOptions::default();
+    // Nothing in the background connects before the test does.
+    options.declarations = Declarations::ReadOnly;
     options.deadline = Duration::from_secs(2);
     let gate = Tidegate::open_with(url, options).await.unwrap();
     let mut options = LimitOptions::default();

@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod acl;
 mod chance;
 mod conformance;
 mod connections;
+mod declarations;
 mod differential;
 mod hot;
 mod hot_audit;
@@ -16,6 +18,7 @@ mod hot_flaws;
 mod hot_memory;
 mod hot_outage;
 mod keeper;
+mod key_names;
 mod keys;
 mod kit;
 mod layer;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::clock::monotonic;
 use tidegate::limit::{Decision, Limit, LimitOptions, Source};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::sliding;
 use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer};
 use tidegate::{Cost, ErrorKind, Key, Outage, Share, Tidegate};
@@ -393,6 +393,8 @@ async fn a_url_for_the_other_kind_is_refused_with_the_right_one() {
 async fn hundreds_of_calls_at_once_are_all_answered_and_counted() {
     let mut server = RedisServer::start();
     let mut options = StoreOptions::default();
+    // No calls but those of the test.
+    options.declarations = Declarations::ReadOnly;
     options.deadline = Duration::from_secs(10);
     let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
     let limit = gate.limit("api", sliding(300, 60, 600), LimitOptions::default()).unwrap();

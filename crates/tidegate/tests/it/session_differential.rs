@@ -444,10 +444,10 @@ impl Pair {
 
 /// On which store, and what is looked at after each history.
 #[derive(Clone, Copy)]
-struct On<'a> {
-    name: &'static str,
-    url: &'a str,
-    servers: &'a [RedisServer],
+pub(crate) struct On<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) url: &'a str,
+    pub(crate) servers: &'a [RedisServer],
 }
 
 async fn agree(on: On<'_>, mut options: SessionOptions, history: &[Op]) -> Result<(), TestCaseError> {
@@ -479,7 +479,7 @@ async fn agree(on: On<'_>, mut options: SessionOptions, history: &[Op]) -> Resul
     Ok(())
 }
 
-fn check(on: On<'_>, cases: u32) {
+pub(crate) fn check(on: On<'_>, cases: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     runner

@@ -163,6 +163,7 @@ async fn all_sessions_are_taken_over_beside_live_traffic() {
 #[tokio::test]
 async fn looking_and_mending_again_change_nothing() {
     let old = Old::with(700).await;
+    old.space.gate.declare().await.unwrap();
     let before = old.snapshot();
     let mut examining = old.space.sessions.examine(Duration::ZERO);
     let mut orphans = Vec::new();

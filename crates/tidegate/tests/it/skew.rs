@@ -3,7 +3,7 @@
 
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Limit, LimitOptions, Period, Reserve};
-use tidegate::store::StoreOptions;
+use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::{calendar, sliding};
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, Key, Name, Tidegate};
@@ -32,6 +32,8 @@ impl Skewed {
         options.clock = store.clone().into();
         options.namespace = Some(Name::new(&unique("skew")).unwrap());
         options.deadline = std::time::Duration::from_secs(10);
+        // No calls but those of the test.
+        options.declarations = Declarations::ReadOnly;
         let limit =
             |gate: &Tidegate| gate.limit("api", calendar(10, period), LimitOptions::default()).unwrap();
         let right = limit(&Tidegate::open_with(url, options.clone()).await.unwrap());

@@ -6,6 +6,7 @@ use tidegate::Name;
 use tidegate::Tidegate;
 use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::hot::{Hot, Recorded};
+use tidegate::store::Declarations;
 
 use super::super::hot_args::ReplayArgs;
 use super::fields::Mapped;
@@ -49,6 +50,7 @@ impl Clocked {
         };
         let checked = Name::new(&namespace).map_err(|error| format!("`--namespace`: {error}"))?;
         settings.store.namespace = Some(checked);
+        settings.store.declarations = Declarations::ReadOnly;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
         let known: Vec<_> = settings.hot.iter().map(|space| space.name.as_str()).collect();
         let space = settings.hot.iter().find(|space| space.name.as_str() == args.space);

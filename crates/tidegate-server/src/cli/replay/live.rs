@@ -6,6 +6,7 @@ use axum::http::Method;
 use serde::Deserialize;
 use serde_json::json;
 use tidegate::clock::monotonic;
+use tidegate::store::PartKind;
 
 use super::super::ask::Asking;
 use super::super::hot_args::ReplayArgs;
@@ -44,7 +45,9 @@ struct Tally {
 impl Live {
     pub(super) async fn open(args: &ReplayArgs, rate: u32) -> Result<Self, String> {
         let asking = match &args.store {
-            Some(url) => Asking::store(&args.settings.sources_on(url)).await?,
+            Some(url) => {
+                Asking::store(&args.settings.sources_on(url), &[(PartKind::Hot, &args.space)]).await?
+            }
             None => Asking::server(args.server.as_deref().unwrap_or("http://127.0.0.1:8080"))?,
         };
         let path = format!("/v1/hot/{}", encoded(&args.space));

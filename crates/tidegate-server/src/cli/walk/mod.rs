@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
+use tidegate::store::{Declarations, PartKind};
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
@@ -55,6 +56,20 @@ impl<'a> Walk<'a> {
         }
         check(&settings.store)?;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
+        settings.store.declarations = Declarations::ReadOnly;
+        let gate = match access {
+            Access::Read => settings.store.open_read_only().await,
+            Access::Write => settings.store.open().await,
+        };
+        let gate = gate.map_err(told)?;
+        gate.store().check().map_err(|error| error.to_string())?;
+        let declared = gate.declarations().await.map_err(|error| error.to_string())?;
+        // What nobody has declared goes by the defaults: the store may be an older program's.
+        if let Some(found) =
+            declared.into_iter().find(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space)
+        {
+            settings.only_declared(&[found]).map_err(told)?;
+        }
         let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
         let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
         let mut space = space
@@ -64,12 +79,6 @@ impl<'a> Walk<'a> {
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
         space.options.reconcile_interval = 60 * LATER;
-        let gate = match access {
-            Access::Read => settings.store.open_read_only().await,
-            Access::Write => settings.store.open().await,
-        };
-        let gate = gate.map_err(told)?;
-        gate.store().check().map_err(|error| error.to_string())?;
         let sessions = space.open(&gate).map_err(told)?;
         Ok(Self { args, gate, sessions })
     }

@@ -155,17 +155,27 @@ impl Page {
         (self.members.len() - self.members.partition_point(|member| member.at_ms < from_ms)) as u64
     }
 
-    /// How far back the window reaches: to the first edit, unless edits have left for
-    /// want of room.
-    pub(super) fn covered_ms(&self, now_ms: u64, window_ms: u64) -> u64 {
-        let reach = now_ms.saturating_sub(self.first_ms).min(window_ms);
-        let is_cut = self.cut_ms > 0 && self.cut_ms + window_ms > now_ms;
-        if is_cut { reach.min(now_ms.saturating_sub(self.oldest_ms())) } else { reach }
+    /// How many edits have left the window.
+    pub(super) fn over(&self, now_ms: u64, window_ms: u64) -> usize {
+        if self.oldest_ms() + window_ms > now_ms {
+            return 0;
+        }
+        self.members.partition_point(|member| member.at_ms + window_ms <= now_ms)
     }
 
-    /// Whether edits come faster than they used to.
+    /// How far back the window reaches: to the first edit, unless edits have left for
+    /// want of room. The first `over` edits have left it.
     #[inline]
-    pub(super) fn spikes(&self, bounds: &Bounds, now_ms: u64) -> bool {
+    pub(super) fn covered_ms(&self, now_ms: u64, window_ms: u64, over: usize) -> u64 {
+        let reach = now_ms.saturating_sub(self.first_ms).min(window_ms);
+        let is_cut = self.cut_ms > 0 && self.cut_ms + window_ms > now_ms;
+        let oldest_ms = self.members.get(over).map_or(now_ms, |oldest| oldest.at_ms);
+        if is_cut { reach.min(now_ms.saturating_sub(oldest_ms)) } else { reach }
+    }
+
+    /// Whether edits come faster than they used to. The first `over` have left the window.
+    #[inline]
+    pub(super) fn spikes(&self, bounds: &Bounds, now_ms: u64, over: usize) -> bool {
         // Most pages have not been hot for long, or have no edits lately.
         if now_ms.saturating_sub(self.first_ms) <= SPIKE_MS {
             return false;
@@ -173,17 +183,17 @@ impl Page {
         let from_ms = (now_ms + 1).saturating_sub(SPIKE_MS);
         let least = bounds.spike_minimum as usize;
         let is_enough = |at: usize| self.members.get(at).is_some_and(|member| member.at_ms >= from_ms);
-        if !self.members.len().checked_sub(least).is_some_and(is_enough) {
+        if !self.members.len().checked_sub(least).is_some_and(|at| at >= over && is_enough(at)) {
             return false;
         }
-        let covered_ms = self.covered_ms(now_ms, bounds.window_ms);
+        let covered_ms = self.covered_ms(now_ms, bounds.window_ms, over);
         if covered_ms <= SPIKE_MS {
             return false;
         }
         let lately = self.since(from_ms);
         let ratio = if self.is_spiking { bounds.spike_ratio / 2.0 } else { bounds.spike_ratio };
         let rate = lately as f64 / SPIKE_MS as f64;
-        let base = (self.count() - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
+        let base = (self.count() - over as u64 - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
         rate >= ratio * base
     }
 

@@ -16,7 +16,7 @@ use super::page::Page;
 const MAX_STALE: usize = 4096;
 
 /// By a number, then name; and where it is.
-pub(super) type Ranked = (u64, Arc<str>, u32);
+type Ranked = (u64, Arc<str>, u32);
 type Index = BTreeSet<Ranked>;
 
 #[derive(Debug, Default)]
@@ -145,14 +145,15 @@ impl Pages {
         self.ranking.first().map(|(rank, _, at)| (*rank, *at))
     }
 
-    /// The hottest of those that are colder than `than`, or of all.
-    pub(super) fn hottest(&self, than: Option<&Ranked>) -> Option<&Ranked> {
-        match than {
-            Some(than) => {
-                self.ranking.range::<Ranked, _>((Bound::Unbounded, Bound::Excluded(than))).next_back()
-            }
-            None => self.ranking.last(),
-        }
+    /// All that are colder than a rank and a name, the hottest first, with the rank they are
+    /// indexed by, once the ranking is up to date.
+    pub(super) fn hottest_first(&self, than: Option<(u64, &str)>) -> impl Iterator<Item = (u64, &Page)> {
+        let end = match than {
+            Some((rank, name)) => Bound::Excluded((rank, name.into(), 0)),
+            None => Bound::Unbounded,
+        };
+        let colder = self.ranking.range::<Ranked, _>((Bound::Unbounded, end));
+        colder.rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
     }
 
     /// Whether all of it holds together.

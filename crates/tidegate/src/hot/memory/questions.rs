@@ -1,10 +1,10 @@
 //! What can be asked of a partition.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Partition;
 use super::member::Member;
-use super::page::Page;
+use super::page::{Page, rank};
 use crate::clock::Timestamp;
 use crate::hot::edit::{EditRef, HotPage, Stats};
 use crate::hot::options::{HOUR_MS, SPIKE_MS};
@@ -16,59 +16,67 @@ impl Partition {
         self.pages.len() as u64
     }
 
-    /// How many pages are hot, and activities; nothing, if the windows of more than `most`
-    /// pages may have changed. Looks after none.
-    pub(in crate::hot) fn count(&mut self, now_ms: u64, most: usize) -> Option<(u64, u64)> {
+    /// How many pages are hot, and activities. Looks after none.
+    pub(in crate::hot) fn count(&mut self, now_ms: u64) -> (u64, u64) {
         let now_ms = self.advance(now_ms);
-        let (window_ms, ahead_ms) = (self.bounds.window_ms, self.ahead_ms(now_ms));
-        let is_over = |page: &Page| page.last_ms() + window_ms <= now_ms || page.last_ms() > ahead_ms;
-        let (mut seen, mut over) = (0, 0);
-        for page in self.pages.due(now_ms, ahead_ms + window_ms + 1) {
-            if seen == most {
-                return None;
-            }
-            seen += 1;
-            over += u64::from(is_over(page));
-        }
-        Some((self.tracked() - over, self.activities()))
+        let far_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
+        let over = self.pages.due(now_ms, far_ms).filter(|page| !self.is_within(now_ms, page)).count();
+        (self.tracked() - over as u64, self.activities())
+    }
+
+    /// Whether a page has an edit in its window, and none absurdly far ahead.
+    fn is_within(&self, now_ms: u64, page: &Page) -> bool {
+        page.last_ms() + self.bounds.window_ms > now_ms && page.last_ms() <= self.ahead_ms(now_ms)
     }
 
     pub(in crate::hot) fn activities(&self) -> u64 {
         self.activities.len() as u64
     }
 
-    /// The `limit` hottest pages. What is known of a rank is never too low, since counts
-    /// fall by the passing of time alone: it goes down from the highest and makes each
-    /// exact that it meets. Nothing, if that were more than `most` pages, and how many
-    /// are not hot any more.
+    /// The `limit` hottest pages, of those behind `after`. What is known of a rank is never too
+    /// low, since counts fall by the passing of time alone: it goes down from the highest,
+    /// counts anew those whose edits have left the window in part, and ends where none that
+    /// follow can be among the hottest. Looks after none.
     pub(in crate::hot) fn list(
         &mut self,
         now_ms: u64,
         after: Option<&HotPage>,
         limit: usize,
-        most: usize,
-    ) -> (Option<Vec<HotPage>>, u64) {
+    ) -> Vec<HotPage> {
         let now_ms = self.advance(now_ms);
-        self.pages.refresh(self.bounds.window_ms);
-        let mut last = after.map(|after| (after.rank(), after.page.as_str().into(), 0));
-        let (mut hottest, mut expired, mut settled) = (Vec::new(), 0, 0);
-        while hottest.len() < limit
-            && let Some(next) = self.pages.hottest(last.as_ref()).cloned()
-            && let Some(page) = self.pages.get(next.2)
-        {
-            if self.is_due(now_ms, page) {
-                if settled == most {
-                    return (None, expired);
-                }
-                settled += 1;
-                expired += u64::from(self.settle_due(now_ms, next.2));
+        let window_ms = self.bounds.window_ms;
+        self.pages.refresh(window_ms);
+        let after = after.map(|after| (after.rank(), after.page.as_str()));
+        let is_behind = |place: (u64, &str)| after.is_none_or(|after| place < after);
+        // What is ranked higher and has lost edits since may be behind by now.
+        let far_ms = self.ahead_ms(now_ms) + window_ms + 1;
+        let higher = after.is_some().then(|| self.pages.due(now_ms, far_ms)).into_iter().flatten();
+        let higher = higher.filter(|page| !is_behind((page.indexed_rank, &page.name)));
+        let higher = higher.map(|page| (u64::MAX, page));
+        // The coldest of them is at hand.
+        let mut hottest: BTreeSet<(u64, &str)> = BTreeSet::new();
+        for (indexed, page) in higher.chain(self.pages.hottest_first(after)) {
+            if hottest.len() == limit && hottest.first().is_some_and(|(rank, _)| indexed < *rank) {
+                break;
+            }
+            if !self.is_within(now_ms, page) {
                 continue;
             }
-            let last_seen = Timestamp::from_millis(page.last_ms());
-            hottest.push(HotPage { page: page.name.to_string(), edits: page.count(), last_seen });
-            last = Some(next);
+            let edits = page.count() - page.over(now_ms, window_ms) as u64;
+            let place = (rank(edits, page.last_ms()), &*page.name);
+            if is_behind(place) {
+                hottest.insert(place);
+            }
+            if hottest.len() > limit {
+                hottest.pop_first();
+            }
         }
-        (Some(hottest), expired)
+        let page = |(rank, page): &(u64, &str)| HotPage {
+            page: (*page).to_owned(),
+            edits: rank >> 41,
+            last_seen: Timestamp::from_millis(rank & ((1 << 41) - 1)),
+        };
+        hottest.iter().rev().map(page).collect()
     }
 
     /// Whether a page is hot. Changes nothing.
@@ -81,32 +89,34 @@ impl Partition {
         last_ms.is_some_and(|it| it + self.bounds.window_ms > now_ms && it <= self.ahead_ms(now_ms))
     }
 
-    pub(in crate::hot) fn stats(&mut self, now_ms: u64, name: &str) -> (Stats, u64) {
+    /// What is known of a page. Changes nothing of it.
+    pub(in crate::hot) fn stats(&mut self, now_ms: u64, name: &str) -> Stats {
         let now_ms = self.advance(now_ms);
-        let Some(at) = self.hot(name) else { return (Stats::default(), 0) };
-        if self.settle_page(now_ms, at) {
-            return (Stats::default(), 1);
-        }
-        self.judge(now_ms, at);
-        let Some(page) = self.pages.get(at) else { return (Stats::default(), 0) };
-        let editors = page.members().iter().map(Member::editor).filter(|editor| !editor.is_empty());
-        let editors: HashSet<&str> = editors.collect();
-        let stats = Stats {
+        let page = self.hot(name).and_then(|at| self.pages.get(at));
+        let Some(page) = page.filter(|page| self.is_within(now_ms, page)) else { return Stats::default() };
+        let window_ms = self.bounds.window_ms;
+        let over = page.over(now_ms, window_ms);
+        let editors: HashSet<&str> = page
+            .members()
+            .iter()
+            .skip(over)
+            .map(Member::editor)
+            .filter(|editor| !editor.is_empty())
+            .collect();
+        let lately = |ms: u64| page.since((now_ms + 1).saturating_sub(ms.min(window_ms)));
+        Stats {
             is_hot: true,
-            is_trending: page.is_trending,
-            is_spiking: page.is_spiking,
-            edits_last_hour: page.since((now_ms + 1).saturating_sub(HOUR_MS)),
-            edits_last_5_minutes: page.since((now_ms + 1).saturating_sub(SPIKE_MS)),
-            covered_ms: page.covered_ms(now_ms, self.bounds.window_ms).min(HOUR_MS),
+            is_trending: page.count() - over as u64 >= self.bounds.promotion_threshold,
+            is_spiking: page.spikes(&self.bounds, now_ms, over),
+            edits_last_hour: lately(HOUR_MS),
+            edits_last_5_minutes: lately(SPIKE_MS),
+            covered_ms: page.covered_ms(now_ms, window_ms, over).min(HOUR_MS),
             unique_editors: editors.len() as u64,
             last_byte_change: page.last_byte_change(),
             total_edits: page.total,
             first_seen: Timestamp::from_millis(page.first_ms),
             last_seen: Timestamp::from_millis(page.last_ms()),
-        };
-        let mut effects = super::Effects::default();
-        self.keep_within_bytes(&mut effects);
-        (stats, effects.expired)
+        }
     }
 
     pub(in crate::hot) fn window(

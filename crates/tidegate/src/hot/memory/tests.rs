@@ -64,7 +64,7 @@ fn bytes_are_what_a_recount_finds_after_every_step() {
                 partition.cleanup(now_ms, 10);
             }
             if next(20) == 0 {
-                partition.list(now_ms, None, 3, 100);
+                partition.list(now_ms, None, 3);
             }
             assert_eq!(partition.bytes(), recount(&partition), "round {round}, step {step}");
             assert!(partition.bytes() <= bounds.max_bytes, "round {round}, step {step}");

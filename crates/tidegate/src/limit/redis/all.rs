@@ -36,7 +36,8 @@ fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) ->
             Algorithm::Suppressed(_) => "suppressed",
             other => other.name(),
         };
-        let described = describe(&limit.algorithm, &limit.root, limit.hold);
+        let longest = limit.told.read().longest;
+        let described = describe(&limit.algorithm, &limit.root, limit.hold, longest);
         // Beside its numbers it is described by four more.
         [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
     });

@@ -39,7 +39,7 @@ pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
 use super::partitions;
 use super::secret::Secret;
-use super::{Away, StoreOptions, StoreStatus};
+use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::metrics::StoreMetrics;
@@ -82,6 +82,7 @@ struct Shared {
     random_source: Random,
     deadline: Duration,
     connect_timeout: Duration,
+    declarations: Declarations,
     is_read_only: bool,
     marker_ttl: Duration,
     check_interval: Duration,
@@ -131,6 +132,8 @@ impl RedisStore {
             random_source: options.random.clone(),
             deadline: options.deadline,
             connect_timeout: options.connect_timeout,
+            // Who writes nothing declares nothing.
+            declarations: if options.read_only { Declarations::ReadOnly } else { options.declarations },
             is_read_only: options.read_only,
             marker_ttl: options.marker_ttl,
             check_interval: options.check_interval,
@@ -196,6 +199,21 @@ impl RedisStore {
         self.shared.keyspace.prefix(partition)
     }
 
+    /// The marker of a partition.
+    pub(crate) fn marker(&self, partition: u32) -> String {
+        self.shared.keyspace.marker(partition)
+    }
+
+    /// Whether a partition's server can be used right now.
+    pub(crate) fn check_partition(&self, partition: u32) -> Result<()> {
+        self.lanes[partition as usize].breaker.check()
+    }
+
+    /// What to do about other settings that are declared.
+    pub(crate) fn declarations(&self) -> Declarations {
+        self.shared.declarations
+    }
+
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
@@ -207,6 +225,13 @@ impl RedisStore {
     pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
         let deadline = clock::deadline(within.max(self.shared.deadline));
         self.counted(partition, self.lanes[partition as usize].call_queued(&call, deadline)).await
+    }
+
+    /// The same for what nobody asked for: it is in no count of calls, and of no use to an
+    /// outage's.
+    pub(crate) async fn call_unasked(&self, partition: u32, call: Call) -> Result<Value> {
+        let deadline = clock::deadline(self.shared.deadline);
+        self.lanes[partition as usize].call(call, deadline).await
     }
 
     async fn counted(&self, partition: u32, call: impl Future<Output = Result<Value>>) -> Result<Value> {

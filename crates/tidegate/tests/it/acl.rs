@@ -1,0 +1,134 @@
+//! The commands and keys that `docs/operations.md` names are all that is needed: every room
+//! runs under a user who may use no others.
+
+use std::time::Duration;
+
+use tidegate::limit::LimitOptions;
+use tidegate::session::{Mending, SessionOptions};
+use tidegate::store::StoreOptions;
+use tidegate::testkit::limit::sliding;
+use tidegate::testkit::{RedisCluster, RedisServer};
+use tidegate::{Cost, Key, Rate, Tidegate};
+
+use crate::kit::On;
+use crate::{differential, hot_differential, session_differential};
+
+const PAGE: &str = include_str!("../../../../docs/operations.md");
+
+/// What is between backticks in a text.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The text from one word on to another.
+fn between<'a>(from: &str, to: &str) -> &'a str {
+    let start = PAGE.find(from).unwrap_or_else(|| panic!("the page does not say {from:?}"));
+    let rest = &PAGE[start + from.len()..];
+    &rest[..rest.find(to).unwrap_or_else(|| panic!("the page does not say {to:?} after {from:?}"))]
+}
+
+/// The documented commands, as an ACL has them.
+fn commands() -> Vec<String> {
+    let all = [
+        between("Needed commands:", "Keys start with"),
+        between("Needed Redis commands beside the others:", "\n\n"),
+    ];
+    let is_command = |it: &&str| it.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
+    let commands = all.into_iter().flat_map(quoted).filter(is_command);
+    commands.map(|it| format!("+{}", it.to_lowercase().replace(' ', "|"))).collect()
+}
+
+/// What keys start with, as documented.
+fn key_patterns() -> Vec<String> {
+    let starts = quoted(between("Keys start with", "or with `store.namespace`"));
+    // A whole key, or the first part of one; in a cluster behind the partition's tag.
+    starts
+        .flat_map(|it| [it.to_owned(), format!("{it}:*"), format!("{{*}}:{it}"), format!("{{*}}:{it}:*")])
+        .collect()
+}
+
+/// Makes a user `app` who may do what is documented, with keys of these patterns.
+fn restrict(server: &RedisServer, patterns: &[String]) {
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret").arg("-@all");
+    for pattern in patterns {
+        user.arg(format!("~{pattern}"));
+    }
+    for command in commands() {
+        user.arg(command);
+    }
+    user.exec(&mut server.connection()).unwrap();
+}
+
+fn as_user(url: &str) -> String {
+    url.replacen("://", "://app:secret@", 1)
+}
+
+/// All that happens in random histories, in a namespace.
+#[test]
+fn the_documented_commands_are_enough() {
+    let server = RedisServer::start();
+    // Namespaces of tests start with a letter of their own.
+    let patterns = ["t-*", "s-*"].map(str::to_owned);
+    restrict(&server, &patterns);
+    let url = as_user(&server.url());
+    differential::check(&On::url(&*url), 3000);
+    hot_differential::check(&On::url(&*url), 60);
+    session_differential::check(session_differential::On { name: "redis", url: &url, servers: &[] }, 60);
+}
+
+#[test]
+fn the_documented_commands_are_enough_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    for node in cluster.nodes() {
+        restrict(node, &["t-*", "s-*"].map(str::to_owned));
+    }
+    let url = as_user(&cluster.url());
+    differential::check(&On::url(&*url), 500);
+    hot_differential::check(&On { url: url.clone(), options: |options| options.partitions = Some(3) }, 10);
+    session_differential::check(session_differential::On { name: "cluster", url: &url, servers: &[] }, 10);
+}
+
+/// Without a namespace: whatever has keys of its own, in each room.
+#[tokio::test]
+async fn the_documented_keys_are_enough() {
+    let (server, cluster) = (RedisServer::start(), RedisCluster::start());
+    restrict(&server, &key_patterns());
+    cluster.nodes().iter().for_each(|node| restrict(node, &key_patterns()));
+    for url in [server.url(), cluster.url()] {
+        let mut options = StoreOptions::default();
+        options.deadline = Duration::from_secs(10);
+        let gate = Tidegate::open_with(&as_user(&url), options).await.unwrap();
+        let key = Key::new("user:{42}").unwrap();
+        for limit in crate::keys::one_of_each(&gate) {
+            assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+            limit.set_override(key, "7/s".parse::<Rate>().unwrap(), Duration::from_secs(60)).await.unwrap();
+            limit.take(key, Cost::ONE).await.unwrap();
+            limit.reset(key).await.unwrap();
+        }
+        let held = gate.limit("held", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+        held.reserve(key, "id", Cost::ONE, Duration::from_secs(5)).await.unwrap();
+        held.commit(key, "id").await.unwrap();
+        for space in ["pages", "links"] {
+            let hot = gate.hot(space, tidegate::hot::HotOptions::default()).unwrap();
+            for id in ["1", "2", "3"] {
+                hot.record(&tidegate::hot::Edit::new(key, id, "alice")).await.unwrap();
+            }
+            assert_eq!(hot.list(10).await.unwrap().len(), 1);
+            assert!(hot.stats(key).await.unwrap().is_hot);
+            hot.cleanup().await.unwrap();
+        }
+        for space in ["sessions", "rooms"] {
+            let sessions = gate.sessions(space, SessionOptions::default()).unwrap();
+            let active = sessions.activate(key, "{}", Some(key)).await.unwrap().unwrap();
+            sessions.disconnect(active.id, key).await.unwrap().unwrap();
+            sessions.counts().await.unwrap();
+            sessions.cleanup().await.unwrap();
+            let mut mending: Mending = sessions.mend();
+            while mending.step().await.unwrap().is_some() {}
+        }
+        gate.declare().await.unwrap();
+        assert!(!gate.declarations().await.unwrap().is_empty());
+        gate.shutdown().await;
+    }
+}
