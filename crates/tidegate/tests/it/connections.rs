@@ -3,7 +3,7 @@
 //! been is never sent again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::limit::{Decision, Limit, LimitOptions, Source};
@@ -225,47 +225,44 @@ async fn a_call_that_was_cut_answers_by_policy_and_is_not_sent_again() {
 async fn calls_under_way_when_the_connection_is_killed_are_never_charged_twice() {
     let server = RedisServer::start();
     let (gate, limit) = limit_on(&server.url(), patient()).await;
-    let decided = Arc::<AtomicU64>::default();
+    let (decided, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let takers: Vec<_> = (0..16)
         .map(|_| {
-            let (limit, decided) = (limit.clone(), decided.clone());
+            let (limit, decided, is_over) = (limit.clone(), decided.clone(), is_over.clone());
             tokio::spawn(async move {
-                let (mut by_store, mut by_policy) = (0, 0);
-                for _ in 0..400 {
+                let mut by_policy = 0;
+                while !is_over.load(Ordering::Relaxed) {
                     match take(&limit, "k").await.source() {
-                        Source::Store => by_store += 1,
+                        Source::Store => _ = decided.fetch_add(1, Ordering::Relaxed),
                         _ => by_policy += 1,
                     }
-                    decided.fetch_add(1, Ordering::Relaxed);
                 }
-                (by_store, by_policy)
+                by_policy
             })
         })
         .collect();
     let mut connection = server.connection();
-    let mut kills = 0;
-    while !takers.iter().all(|taker| taker.is_finished()) {
+    for _ in 0..100 {
+        kill_others(&mut connection);
         // The next one comes when this has been got over.
-        if decided.load(Ordering::Relaxed) >= kills * 50 {
-            kill_others(&mut connection);
-            kills += 1;
-        }
-        tokio::task::yield_now().await;
+        let before = decided.load(Ordering::Relaxed);
+        until("the store decides again", async || {
+            (decided.load(Ordering::Relaxed) >= before + 20).then_some(())
+        })
+        .await;
     }
-    assert!(kills > 100, "{kills}");
-    let (mut by_store, mut by_policy) = (0, 0);
+    is_over.store(true, Ordering::Relaxed);
+    let mut by_policy = 0;
     for taker in takers {
-        let (store, policy) = taker.await.unwrap();
-        by_store += store;
-        by_policy += policy;
+        by_policy += taker.await.unwrap();
     }
+    let by_store = decided.load(Ordering::Relaxed);
     let charged = used(&limit, "k").await;
     assert!(
         (by_store..=by_store + by_policy).contains(&charged),
         "{charged} charged, {by_store} decided by the store and {by_policy} by policy"
     );
     assert_eq!(failed(&gate, "cut"), by_policy, "{}", gate.metrics());
-    assert!(by_store > 0, "the connection is made anew in between");
 }
 
 /// A server that has as many clients as it may says so and closes, asked or not.

@@ -154,7 +154,9 @@ impl FarEnd {
             // The caller may have given up.
             let _ = flight.answer.send(Err(failure));
         }
-        while let Ok(request) = self.requests.try_recv() {
+        // Waits for those too who were let in and have not handed over theirs yet: nobody
+        // else would ever answer them.
+        while let Some(request) = self.requests.recv().await {
             let _ = request.answer.send(Err(Failure::Unsent));
         }
     }
