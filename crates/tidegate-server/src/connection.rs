@@ -25,7 +25,7 @@ use tower_service::Service as _;
 
 use crate::access_log::{AccessLog, Asked};
 use crate::express::{self, Left};
-use crate::http::{App, Endless, Problem, is_bulk, router};
+use crate::http::{App, Endless, router};
 use crate::patience::{Patience, Watched};
 use crate::request_head::MAX_HEAD_BYTES;
 use crate::request_stream::{Heads, RequestStream};
@@ -39,7 +39,6 @@ type Answer = Either<Full<Bytes>, Body>;
 pub(crate) struct Connection {
     router: Router,
     pub(crate) app: App,
-    request_timeout: Duration,
     header_timeout: Duration,
     idle_timeout: Duration,
     access_log: bool,
@@ -50,10 +49,9 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(app: App, settings: &HttpSettings) -> Self {
-        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, .. } =
-            *settings;
+        let HttpSettings { header_timeout, idle_timeout, stall_timeout, access_log, .. } = *settings;
         let (router, clock) = (router(app.clone()), SystemClock::new());
-        Self { router, app, request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, clock }
+        Self { router, app, header_timeout, idle_timeout, stall_timeout, access_log, clock }
     }
 
     /// Serves `stream` to its end.
@@ -181,28 +179,9 @@ impl Connection {
     }
 
     async fn routed(&self, request: hyper::Request<Incoming>) -> Response<Answer> {
-        // It has a time of its own, and looks after it.
-        let is_bulk = is_bulk(&request);
         let mut router = self.router.clone();
-        let answer = async {
-            let Ok(response) = router.call(request).await;
-            response.map(Either::Right)
-        };
-        match is_bulk {
-            true => answer.await,
-            false => self.in_time(answer).await.unwrap_or_else(|late| whole(late.whole())),
-        }
-    }
-
-    /// `answer`, unless it takes too long.
-    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Problem> {
-        let mut answer = pin!(answer);
-        // A call that is answered at once never starts a timer.
-        if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-            return Ok(answer);
-        }
-        let answered = tokio::time::timeout(self.request_timeout, answer).await;
-        answered.map_err(|_| Problem::timeout(self.request_timeout))
+        let Ok(response) = router.call(request).await;
+        response.map(Either::Right)
     }
 }
 

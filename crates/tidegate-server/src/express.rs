@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
 use crate::connection::Connection;
-use crate::http::Problem;
+use crate::http::{Problem, in_time};
 use crate::patience::{Patience, Watched};
 use crate::wire::{Framed, MAX_REQUEST_BYTES, frame, is_last, write};
 
@@ -68,7 +68,7 @@ async fn takes(
         owing.store(true, Ordering::Relaxed);
         let since = monotonic();
         let asked = log.asked_to_take(take.served.name(), since);
-        let answer = connection.in_time(async {
+        let answer = in_time(app.bounds().request_timeout, async {
             while read.len() < take.end {
                 if stream.read_buf(&mut read).await? == 0 {
                     return Ok(None);

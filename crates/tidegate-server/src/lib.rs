@@ -5,14 +5,14 @@
 //! - [`settings`]: defaults, file, environment and flags become checked values.
 //! - [`http`]: what is asked and what is answered.
 //! - [`serve`]: connections, timeouts, the way down.
-//! - [`answer`]: a decision as JSON, the same over HTTP and on the command line.
 //! - [`cli`]: the commands.
 //! - [`log`]: what the server says about itself.
 //!
 //! Nothing here decides whether a take is admitted: that is the library's.
 
 mod access_log;
-pub mod answer;
+mod api;
+
 mod chunks;
 pub mod cli;
 mod connection;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 
@@ -13,6 +15,34 @@ const ALLOWED: &str = "milliseconds since 1970 are, and RFC 3339 like 2026-11-15
 /// A moment in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) Timestamp);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.as_millis())
+    }
+}
+
+impl JsonSchema for Moment {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        std::borrow::Cow::Borrowed("Moment")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "milliseconds since 1970, or RFC 3339",
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
+                {"type": "string", "pattern": PATTERN},
+            ],
+        })
+    }
+}
+
+/// The same in a query, where numbers are text too.
+pub(crate) const PARAMETER: &str = "^[0-9]{1,15}$";
+
+/// Texts that are moments; there are others, of every offset.
+pub(crate) const PATTERN: &str = "^(19[789][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$";
 
 /// Reads a moment; the error says what is allowed.
 pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {

@@ -1,5 +1,6 @@
 //! Whether this server should be sent requests, and what speaks against it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate::Outage;
 use tidegate::clock::SystemClock;
@@ -28,7 +29,7 @@ impl Readiness {
 }
 
 /// What `/readyz` says.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Report {
     pub(crate) ready: bool,
     readiness: &'static str,
@@ -37,7 +38,7 @@ pub(crate) struct Report {
     store: StoreReport,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct StoreReport {
     partitions: u32,
     partitions_away: u32,
@@ -46,7 +47,7 @@ struct StoreReport {
     away: Vec<AwayReport>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct AwayReport {
     server: String,
     partitions: u32,

@@ -11,80 +11,14 @@ use tidegate::Tidegate;
 
 use super::process::Process;
 
-/// What is asked, as far as times are told apart: never by a name or a key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
-    Take,
-    TakeAll,
-    Peek,
-    Refund,
-    Reset,
-    Override,
-    Reservation,
-    List,
-    HotRecord,
-    HotBulk,
-    HotList,
-    HotStats,
-    HotWindow,
-    HotCleanup,
-    HotRemove,
-    SessionActivate,
-    SessionGet,
-    SessionList,
-    SessionUpdate,
-    SessionDelete,
-    SessionConnect,
-    SessionHeartbeat,
-    SessionDisconnect,
-    SessionClaim,
-    SessionAck,
-    SessionCleanup,
-    SessionRetry,
-    SessionRenew,
-}
-
-impl Operation {
-    /// In the order of their numbers.
-    const NAMES: [&str; 28] = [
-        "take",
-        "take_all",
-        "peek",
-        "refund",
-        "reset",
-        "override",
-        "reservation",
-        "list",
-        "hot_record",
-        "hot_bulk",
-        "hot_list",
-        "hot_stats",
-        "hot_window",
-        "hot_cleanup",
-        "hot_remove",
-        "session_activate",
-        "session_get",
-        "session_list",
-        "session_update",
-        "session_delete",
-        "session_connect",
-        "session_heartbeat",
-        "session_disconnect",
-        "session_claim",
-        "session_ack",
-        "session_cleanup",
-        "session_retry",
-        "session_renew",
-    ];
-}
-
 /// Connections, responses by the first digit of their status, and times by what
 /// was asked.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     responses: [Counter; 5],
     connections: Gauge,
-    seconds: [Histogram; Operation::NAMES.len()],
+    seconds: Family<[(&'static str, &'static str); 1], Histogram>,
+    take_seconds: Histogram,
 }
 
 impl HttpMetrics {
@@ -104,13 +38,18 @@ impl HttpMetrics {
         });
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         let responses = classes.map(|class| responses.get_or_create(&[("status", class)]).clone());
-        let seconds = Operation::NAMES.map(|name| seconds.get_or_create(&[("operation", name)]).clone());
-        Self { responses, connections, seconds }
+        let take_seconds = seconds.get_or_create(&[("operation", "take")]).clone();
+        Self { responses, connections, seconds, take_seconds }
     }
 
-    /// Takes the time from `since` until what it returns ends.
-    pub(crate) fn timed_since(&self, since: Instant, operation: Operation) -> Timed<'_> {
-        Timed { since, seconds: &self.seconds[operation as usize] }
+    /// Where the times of an operation go.
+    pub(super) fn seconds(&self, operation: &'static str) -> Histogram {
+        self.seconds.get_or_create(&[("operation", operation)]).clone()
+    }
+
+    /// Where those of takes go, which are many.
+    pub(crate) fn take_seconds(&self) -> &Histogram {
+        &self.take_seconds
     }
 
     pub(crate) fn responded(&self, status: StatusCode) {
@@ -136,8 +75,8 @@ impl Drop for Connected<'_> {
 
 /// A request under way.
 pub(crate) struct Timed<'a> {
-    since: Instant,
-    seconds: &'a Histogram,
+    pub(super) since: Instant,
+    pub(super) seconds: &'a Histogram,
 }
 
 impl Drop for Timed<'_> {

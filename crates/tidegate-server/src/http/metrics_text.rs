@@ -1,23 +1,50 @@
 //! `/metrics`: in the form that who asks can read. OpenMetrics for those who ask for it, and the
 //! text format that came before it, version 0.0.4, for everybody else.
 
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use schemars::SchemaGenerator;
 
-use super::extract::Call;
+use super::answer::Answer;
+use super::call::Call;
+use super::problem::Problem;
+use super::shape::AnswerShape;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const TEXT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-pub(super) async fn metrics(call: Call, headers: HeaderMap) -> impl IntoResponse {
+/// Metrics in one of the two forms.
+pub(super) struct Metrics {
+    media_type: HeaderValue,
+    text: String,
+}
+
+impl Answer for Metrics {
+    fn into_response(self) -> Response {
+        let headers =
+            [(header::CONTENT_TYPE, self.media_type), (header::VARY, HeaderValue::from_static("accept"))];
+        (headers, self.text).into_response()
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        ["text/plain", OPEN_METRICS]
+            .map(|media_type| AnswerShape {
+                status: StatusCode::OK,
+                about: "metrics",
+                body: Some((media_type, schemas.subschema_for::<String>())),
+            })
+            .into()
+    }
+}
+
+pub(super) async fn metrics(call: Call) -> Result<Metrics, Problem> {
     let text = call.app.gate().metrics();
-    let (media_type, text) = match wants_open_metrics(&headers) {
-        true => (OPEN_METRICS_TYPE, text),
-        false => (TEXT_TYPE, to_text(&text)),
-    };
-    ([(header::CONTENT_TYPE, media_type), (header::VARY, HeaderValue::from_static("accept"))], text)
+    Ok(match wants_open_metrics(&call.headers) {
+        true => Metrics { media_type: OPEN_METRICS_TYPE, text },
+        false => Metrics { media_type: TEXT_TYPE, text: to_text(&text) },
+    })
 }
 
 /// Whether it is named, and not liked less than plain text.

@@ -34,36 +34,37 @@
 //!
 //! This module knows nothing of sockets: a test calls the router without one.
 
-mod all;
-mod ask;
+mod answer;
 mod body;
+mod call;
+mod docs_page;
 mod encoding;
-mod extract;
 mod hot;
 mod limits;
-mod list;
-mod listing;
 mod metrics;
 mod metrics_text;
-mod overrides;
-mod path;
+mod openapi;
+mod operation;
+mod parameter;
 mod probes;
 mod problem;
 mod process;
-mod query;
-mod reply;
-mod reservations;
+mod response;
 mod sessions;
+mod shape;
 mod sse;
+mod table;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri, header};
-use axum::routing::{get, post, put};
 use tidegate::Tidegate;
 use tidegate::hot::Hot;
 use tidegate::limit::Limit;
@@ -71,10 +72,9 @@ use tidegate::session::Sessions;
 use tokio::sync::watch;
 
 pub(crate) use self::body::is_type_allowed;
-pub(crate) use self::hot::is_bulk;
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::{Problem, Reason};
-pub(crate) use self::reply::Served;
+pub(crate) use self::response::Served;
 use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;
 use crate::readiness::{Readiness, Report};
@@ -221,43 +221,23 @@ impl App {
     }
 }
 
+/// `answer`, unless it takes longer than `timeout`.
+pub(crate) async fn in_time<T>(timeout: Duration, answer: impl Future<Output = T>) -> Result<T, Problem> {
+    let mut answer = pin!(answer);
+    // A call that is answered at once never starts a timer.
+    if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+        return Ok(answer);
+    }
+    tokio::time::timeout(timeout, answer).await.map_err(|_| Problem::timeout(timeout))
+}
+
 /// What some route has.
 const ALL_METHODS: &str = "GET,HEAD,POST,PUT,DELETE";
 
 /// All routes.
 pub fn router(app: App) -> Router {
-    let router = Router::new()
-        .route("/v1/limits/{limit}/take", post(limits::take))
-        .route("/v1/limits/{limit}/refund", post(limits::refund))
-        .route("/v1/limits/take", post(all::take_all))
-        // No router matches an empty key; it deserves a better answer than 404.
-        .route("/v1/limits/{limit}/keys/", get(limits::no_key).delete(limits::no_key))
-        .route("/v1/limits/{limit}/overrides", get(listing::overrides))
-        .route("/v1/limits/{limit}/reservations", get(listing::reservations))
-        .route("/v1/limits", get(list::list))
-        .route("/v1/limits/{limit}", get(list::one))
-        .route("/metrics", get(metrics_text::metrics))
-        .route("/healthz", get(probes::healthz))
-        .route("/readyz", get(probes::readyz))
-        .route("/", get(probes::index));
-    let router = ["/v1/limits/{limit}/keys/{key}", "/v1/limits/{limit}/everyone"].into_iter().fold(
-        router,
-        |router, subject| {
-            router
-                .route(subject, get(limits::peek).delete(limits::reset))
-                .route(
-                    &format!("{subject}/override"),
-                    put(overrides::set).get(overrides::get).delete(overrides::clear),
-                )
-                .route(
-                    &format!("{subject}/reservations/{{id}}"),
-                    put(reservations::reserve).get(reservations::get).delete(reservations::release),
-                )
-                .route(&format!("{subject}/reservations/{{id}}/commit"), post(reservations::commit))
-        },
-    );
-    sessions::routes(hot::routes(router))
-        .fallback(async |method: Method, uri: Uri| match extract::check_encoding(uri.path()) {
+    sessions::empty_names(hot::empty_names(limits::empty_names(table::routes(&app))))
+        .fallback(async |method: Method, uri: Uri| match call::check_encoding(uri.path()) {
             Err(problem) => Err(problem),
             Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {
                 Ok((StatusCode::NO_CONTENT, [(header::ALLOW, ALL_METHODS)]))

@@ -1,77 +1,83 @@
 //! What is asked about the server itself.
 
-use axum::http::StatusCode;
+use std::fmt::Write as _;
+
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use schemars::SchemaGenerator;
 
-use super::extract::Call;
-use super::problem::Problem;
-use super::reply::json;
+use super::answer::{Answer, Html, Json, Text};
+use super::call::Call;
+use super::operation::Operation;
+use super::problem::{Kind, Problem};
+use super::response::json;
+use super::shape::AnswerShape;
+use super::{docs_page, metrics_text, openapi as description, table};
+use crate::readiness::Report;
 
-const INDEX: &str = "\
-tidegate
+/// The operations.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::new(Method::GET, "/metrics", "metrics", metrics_text::metrics)
+            .summary("Metrics, as Prometheus reads them"),
+        Operation::new(Method::GET, "/healthz", "healthz", healthz).summary("Whether the process lives"),
+        Operation::new(Method::GET, "/readyz", "readyz", readyz)
+            .summary("Whether requests should be sent here, and what is away")
+            .refuses(&[Kind::NOT_READY]),
+        Operation::new(Method::GET, "/", "index", index).summary("All operations, as text"),
+        Operation::new(Method::GET, "/openapi.json", "openapi", openapi)
+            .summary("All operations, as OpenAPI 3.1 describes them"),
+        Operation::new(Method::GET, "/docs", "docs", docs).summary("All operations, as a page for people"),
+    ]
+}
 
-POST   /v1/limits/{limit}/take         {\"key\":\"user_123\",\"cost\":1}
-POST   /v1/limits/take                 {\"key\":\"user_123\",\"limits\":[{\"limit\":\"api\",\"cost\":1}]}
-GET    /v1/limits/{limit}/keys/{key}
-POST   /v1/limits/{limit}/refund       {\"key\":\"user_123\",\"receipt\":\"...\"}
-DELETE /v1/limits/{limit}/keys/{key}
-PUT    /v1/limits/{limit}/keys/{key}/override              {\"rate\":\"50/s\",\"lasting\":\"1h\"}
-GET    /v1/limits/{limit}/keys/{key}/override
-DELETE /v1/limits/{limit}/keys/{key}/override
-PUT    /v1/limits/{limit}/keys/{key}/reservations/{id}     {\"cost\":3,\"lasting\":\"30s\"}
-GET    /v1/limits/{limit}/keys/{key}/reservations/{id}
-POST   /v1/limits/{limit}/keys/{key}/reservations/{id}/commit
-DELETE /v1/limits/{limit}/keys/{key}/reservations/{id}
-GET    /v1/limits/{limit}/overrides?limit=100
-GET    /v1/limits/{limit}/reservations?limit=100
-GET    /v1/limits
-GET    /v1/limits/{limit}
-POST   /v1/hot/{space}/edits           {\"page\":\"en:Tide gate\",\"id\":\"4711\",\"editor\":\"alice\",\"byte_change\":12}
-GET    /v1/hot/{space}?limit=20
-GET    /v1/hot/{space}/pages/{page}
-DELETE /v1/hot/{space}/pages/{page}
-GET    /v1/hot/{space}/pages/{page}/window?from=&to=
-GET    /v1/hot/{space}/events
-POST   /v1/hot/{space}/cleanup
-GET    /v1/hot
-POST   /v1/sessions/{space}            {\"broadcaster\":\"channel_7\",\"config\":{\"theme\":\"dark\"},\"holder\":\"browser-1\"}
-GET    /v1/sessions/{space}?state=disconnected&limit=100
-GET    /v1/sessions/{space}/counts
-GET    /v1/sessions/{space}/{id}
-DELETE /v1/sessions/{space}/{id}
-PUT    /v1/sessions/{space}/{id}/value                     {\"value\":{\"score\":7}}
-PUT    /v1/sessions/{space}/{id}/holders/{holder}?resume=true
-POST   /v1/sessions/{space}/{id}/holders/{holder}/heartbeat
-DELETE /v1/sessions/{space}/{id}/holders/{holder}
-GET    /v1/sessions/{space}/broadcasters/{broadcaster}
-POST   /v1/sessions/{space}/claims     {\"limit\":100}
-PUT    /v1/sessions/{space}/claims/{id}?generation=1&attempt=1
-POST   /v1/sessions/{space}/acks       {\"acks\":[{\"id\":\"...\",\"generation\":1}]}
-POST   /v1/sessions/{space}/cleanup
-GET    /v1/sessions/{space}/dead
-POST   /v1/sessions/{space}/dead/{id}/retry
-GET    /v1/sessions
-GET    /metrics
-GET    /healthz
-GET    /readyz
-
-Without a subject: \"everyone\" instead of \"keys/{key}\", no \"key\" in a body.
-";
-
-pub(super) async fn index(_: Call) -> &'static str {
-    INDEX
+/// All operations, as text.
+async fn index(_: Call) -> Result<Text, Problem> {
+    let mut text = "tidegate\n\n".to_owned();
+    for operation in table::operations() {
+        let (method, example) = (operation.method.as_str(), operation.example);
+        let line = match example.starts_with('?') {
+            true => format!("{method:<6} {}{example}", operation.path),
+            false => format!("{method:<6} {:<31} {example}", operation.path),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text += "\nWithout a subject: \"everyone\" instead of \"keys/{key}\", no \"key\" in a body.\n";
+    Ok(Text(text))
 }
 
 /// The process lives: whether the store does is another question.
-pub(super) async fn healthz(_: Call) -> &'static str {
-    "ok"
+async fn healthz(_: Call) -> Result<Text, Problem> {
+    Ok(Text("ok".to_owned()))
+}
+
+/// What is away; a problem if requests should not be sent here.
+struct Ready(Report);
+
+impl Answer for Ready {
+    fn into_response(self) -> Response {
+        match self.0.ready {
+            true => json(StatusCode::OK, &self.0),
+            false => Problem::not_ready(&self.0).respond_with(&self.0),
+        }
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        Json::<Report>::shapes(schemas)
+    }
 }
 
 /// Whether requests should be sent here, and what is away.
-pub(super) async fn readyz(call: Call) -> Response {
-    let report = call.app.readiness();
-    match report.ready {
-        true => json(StatusCode::OK, &report),
-        false => Problem::not_ready(&report).respond_with(&report),
-    }
+async fn readyz(call: Call) -> Result<Ready, Problem> {
+    Ok(Ready(call.app.readiness()))
+}
+
+/// The description, as it is.
+async fn openapi(_: Call) -> Result<Json<serde_json::Value>, Problem> {
+    Ok(Json(description::document(&table::operations())))
+}
+
+async fn docs(_: Call) -> Result<Html, Problem> {
+    Ok(Html(docs_page::page(&description::document(&table::operations()))))
 }

@@ -7,23 +7,94 @@
 use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tidegate::session::Refusal;
 use tidegate::{Error, ErrorKind, Key};
 
-use super::reply::whole;
-use crate::answer;
+use super::response::whole;
+use crate::api;
 use crate::readiness::Report;
 
 /// The media type of a problem.
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(tidegate::limit::headers::PROBLEM_JSON);
 
+/// A kind of problem: its name, which ends its `type`, what people read, and its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) status: StatusCode,
+}
+
+/// All kinds there are.
+impl Kind {
+    pub(crate) const INVALID: Self = Self::new("invalid-request", "Invalid request", StatusCode::BAD_REQUEST);
+    pub(crate) const MALFORMED: Self =
+        Self::new("malformed-request", "Malformed request", StatusCode::BAD_REQUEST);
+    pub(crate) const EXPECTATION: Self =
+        Self::new("expectation-failed", "Expectation failed", StatusCode::EXPECTATION_FAILED);
+    pub(crate) const HEAD_TOO_LARGE: Self =
+        Self::new("head-too-large", "Head too large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    pub(crate) const TRANSFER_CODING: Self =
+        Self::new("unknown-transfer-coding", "Unknown transfer coding", StatusCode::NOT_IMPLEMENTED);
+    pub(crate) const HTTP_VERSION: Self =
+        Self::new("unknown-http-version", "Unknown version of HTTP", StatusCode::HTTP_VERSION_NOT_SUPPORTED);
+    pub(crate) const UNKNOWN_LIMIT: Self = Self::new("unknown-limit", "Unknown limit", StatusCode::NOT_FOUND);
+    pub(crate) const UNKNOWN_SPACE: Self = Self::new("unknown-space", "Unknown space", StatusCode::NOT_FOUND);
+    pub(crate) const UNKNOWN_PATH: Self = Self::new("unknown-path", "Unknown path", StatusCode::NOT_FOUND);
+    pub(crate) const NO_OVERRIDE: Self = Self::new("no-override", "No override", StatusCode::NOT_FOUND);
+    pub(crate) const NO_RESERVATION: Self =
+        Self::new("no-reservation", "No reservation", StatusCode::NOT_FOUND);
+    pub(crate) const METHOD: Self =
+        Self::new("method-not-allowed", "Method not allowed", StatusCode::METHOD_NOT_ALLOWED);
+    pub(crate) const CONFLICT: Self = Self::new("conflict", "Conflict", StatusCode::CONFLICT);
+    pub(crate) const TIMEOUT: Self =
+        Self::new("request-timeout", "Request timeout", StatusCode::REQUEST_TIMEOUT);
+    pub(crate) const BODY_TOO_LARGE: Self =
+        Self::new("body-too-large", "Body too large", StatusCode::PAYLOAD_TOO_LARGE);
+    pub(crate) const MEDIA_TYPE: Self =
+        Self::new("unsupported-media-type", "Unsupported media type", StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    pub(crate) const ENCODING: Self =
+        Self::new("unsupported-encoding", "Unsupported encoding", StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    pub(crate) const INTERNAL: Self =
+        Self::new("internal-error", "Internal error", StatusCode::INTERNAL_SERVER_ERROR);
+    pub(crate) const CORRUPT: Self =
+        Self::new("corrupt-key", "Corrupt key", StatusCode::INTERNAL_SERVER_ERROR);
+    pub(crate) const STOPPING: Self =
+        Self::new("stopping", "Server stopping", StatusCode::SERVICE_UNAVAILABLE);
+    pub(crate) const NOT_READY: Self = Self::new("not-ready", "Not ready", StatusCode::SERVICE_UNAVAILABLE);
+    pub(crate) const UNAVAILABLE: Self =
+        Self::new("store-unavailable", "Store unavailable", StatusCode::SERVICE_UNAVAILABLE);
+    pub(crate) const SESSION_GONE: Self = Self::new("session-gone", "Session gone", StatusCode::NOT_FOUND);
+    pub(crate) const SESSION_REAPING: Self =
+        Self::new("session-reaping", "Session being reaped", StatusCode::CONFLICT);
+    pub(crate) const SESSION_ACTIVE: Self =
+        Self::new("session-active", "Session active", StatusCode::CONFLICT);
+    pub(crate) const SESSION_DISCONNECTED: Self =
+        Self::new("session-disconnected", "Session disconnected", StatusCode::CONFLICT);
+    pub(crate) const SESSION_LAPSED: Self =
+        Self::new("session-lapsed", "Holder lapsed", StatusCode::CONFLICT);
+    pub(crate) const SESSION_STALE: Self =
+        Self::new("session-stale", "Another generation", StatusCode::CONFLICT);
+    pub(crate) const SESSION_NOT_CLAIMED: Self =
+        Self::new("session-not-claimed", "Session not claimed", StatusCode::CONFLICT);
+    pub(crate) const SESSION_REFUSED: Self =
+        Self::new("session-refused", "Session refused", StatusCode::CONFLICT);
+    pub(crate) const TOO_MANY_HOLDERS: Self =
+        Self::new("session-too-many-holders", "Too many holders", StatusCode::TOO_MANY_REQUESTS);
+    pub(crate) const TOO_MANY_SESSIONS: Self =
+        Self::new("sessions-full", "Too many sessions", StatusCode::TOO_MANY_REQUESTS);
+
+    const fn new(name: &'static str, title: &'static str, status: StatusCode) -> Self {
+        Self { name, title, status }
+    }
+}
+
 /// A problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    status: StatusCode,
-    name: &'static str,
-    title: &'static str,
+    kind: Kind,
     detail: String,
     /// Why a call on a session changed nothing, in a word.
     refusal: Option<&'static str>,
@@ -38,6 +109,24 @@ pub(crate) struct Problem {
 /// a log, and never sent to anybody.
 #[derive(Debug, Clone)]
 pub(crate) struct Reason(pub(crate) String);
+
+/// A problem as it is written.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody {
+    /// Which kind it is, for programs.
+    pub(crate) r#type: String,
+    pub(crate) title: String,
+    pub(crate) status: u16,
+    /// What was wrong with which value and what is allowed, for people.
+    pub(crate) detail: String,
+    /// Why a call on a session changed nothing, in a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refusal: Option<String>,
+    /// What had been done by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<serde_json::Value>,
+}
 
 #[derive(Serialize)]
 struct Body<'a, M: Serialize> {
@@ -54,27 +143,27 @@ struct Body<'a, M: Serialize> {
 }
 
 impl Problem {
-    fn new(status: StatusCode, name: &'static str, title: &'static str, detail: String) -> Self {
+    fn new(kind: Kind, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
-        let is_last = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
-        Self { status, name, title, detail, refusal: None, is_last, counts: None, reason: None }
+        let is_last = matches!(kind, Kind::TIMEOUT | Kind::BODY_TOO_LARGE);
+        Self { kind, detail, refusal: None, is_last, counts: None, reason: None }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
+        Self::new(Kind::INVALID, detail)
     }
 
     /// What a head is refused with, before anybody has acted on it: whatever comes behind it is
     /// not read, since nobody can tell where it begins.
     pub(crate) fn refused_head(status: StatusCode, detail: String) -> Self {
-        let (name, title) = match status {
-            StatusCode::EXPECTATION_FAILED => ("expectation-failed", "Expectation failed"),
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => ("head-too-large", "Head too large"),
-            StatusCode::NOT_IMPLEMENTED => ("unknown-transfer-coding", "Unknown transfer coding"),
-            StatusCode::HTTP_VERSION_NOT_SUPPORTED => ("unknown-http-version", "Unknown version of HTTP"),
-            _ => ("malformed-request", "Malformed request"),
+        let kind = match status {
+            StatusCode::EXPECTATION_FAILED => Kind::EXPECTATION,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Kind::HEAD_TOO_LARGE,
+            StatusCode::NOT_IMPLEMENTED => Kind::TRANSFER_CODING,
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED => Kind::HTTP_VERSION,
+            _ => Kind::MALFORMED,
         };
-        Self { is_last: true, ..Self::new(status, name, title, detail) }
+        Self { is_last: true, ..Self::new(kind, detail) }
     }
 
     pub(crate) fn empty_key() -> Self {
@@ -87,14 +176,14 @@ impl Problem {
         let name: String = name.chars().take(64).collect();
         let known: Vec<_> = known.into_iter().collect();
         let detail = format!("there is no limit {name:?}; known are: {}", known.join(", "));
-        Self::new(StatusCode::NOT_FOUND, "unknown-limit", "Unknown limit", detail)
+        Self::new(Kind::UNKNOWN_LIMIT, detail)
     }
 
     pub(crate) fn unknown_space<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let name: String = name.chars().take(64).collect();
         let known: Vec<_> = known.into_iter().collect();
         let detail = format!("there is no space {name:?}; known are: {}", known.join(", "));
-        Self::new(StatusCode::NOT_FOUND, "unknown-space", "Unknown space", detail)
+        Self::new(Kind::UNKNOWN_SPACE, detail)
     }
 
     /// `what` is empty, and is a key.
@@ -105,35 +194,33 @@ impl Problem {
 
     /// What a call on a session is refused with.
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        let (status, name, title) = match refusal {
-            Refusal::Gone => (StatusCode::NOT_FOUND, "session-gone", "Session gone"),
-            Refusal::Reaping => (StatusCode::CONFLICT, "session-reaping", "Session being reaped"),
-            Refusal::Active => (StatusCode::CONFLICT, "session-active", "Session active"),
-            Refusal::Disconnected => (StatusCode::CONFLICT, "session-disconnected", "Session disconnected"),
-            Refusal::Lapsed => (StatusCode::CONFLICT, "session-lapsed", "Holder lapsed"),
-            Refusal::Stale => (StatusCode::CONFLICT, "session-stale", "Another generation"),
-            Refusal::NotClaimed => (StatusCode::CONFLICT, "session-not-claimed", "Session not claimed"),
-            Refusal::TooManyHolders => {
-                (StatusCode::TOO_MANY_REQUESTS, "session-too-many-holders", "Too many holders")
-            }
-            Refusal::Full => (StatusCode::TOO_MANY_REQUESTS, "sessions-full", "Too many sessions"),
+        let kind = match refusal {
+            Refusal::Gone => Kind::SESSION_GONE,
+            Refusal::Reaping => Kind::SESSION_REAPING,
+            Refusal::Active => Kind::SESSION_ACTIVE,
+            Refusal::Disconnected => Kind::SESSION_DISCONNECTED,
+            Refusal::Lapsed => Kind::SESSION_LAPSED,
+            Refusal::Stale => Kind::SESSION_STALE,
+            Refusal::NotClaimed => Kind::SESSION_NOT_CLAIMED,
+            Refusal::TooManyHolders => Kind::TOO_MANY_HOLDERS,
+            Refusal::Full => Kind::TOO_MANY_SESSIONS,
             // Whatever else there will be.
-            _ => (StatusCode::CONFLICT, "session-refused", "Session refused"),
+            _ => Kind::SESSION_REFUSED,
         };
-        Self { refusal: Some(refusal.as_str()), ..Self::new(status, name, title, refusal.to_string()) }
+        Self { refusal: Some(refusal.as_str()), ..Self::new(kind, refusal.to_string()) }
     }
 
     pub(crate) fn no_override(limit: &str, key: Key<'_>) -> Self {
         let whose = whose(key);
         let detail = format!("{whose} has no override of the limit {limit:?}, or it has ended");
-        Self::new(StatusCode::NOT_FOUND, "no-override", "No override", detail)
+        Self::new(Kind::NO_OVERRIDE, detail)
     }
 
     pub(crate) fn no_reservation(limit: &str, key: Key<'_>, id: &str) -> Self {
         let (whose, id) = (whose(key), id.chars().take(64).collect::<String>());
         let detail =
             format!("{whose} has no reservation {id:?} of the limit {limit:?}, or it has been forgotten");
-        Self::new(StatusCode::NOT_FOUND, "no-reservation", "No reservation", detail)
+        Self::new(Kind::NO_RESERVATION, detail)
     }
 
     pub(crate) fn unknown_path(path: &str) -> Self {
@@ -141,40 +228,35 @@ impl Problem {
         let detail = format!(
             "there is nothing at {path:?}: / lists what there is; a slash inside a key is written %2F"
         );
-        Self::new(StatusCode::NOT_FOUND, "unknown-path", "Unknown path", detail)
+        Self::new(Kind::UNKNOWN_PATH, detail)
     }
 
     pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
         let (method, path): (String, String) =
             (method.chars().take(20).collect(), path.chars().take(200).collect());
         let detail = format!("{method} is not allowed on {path:?}: the Allow header lists what is");
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+        Self::new(Kind::METHOD, detail)
     }
 
     pub(crate) fn conflict(detail: String) -> Self {
-        Self::new(StatusCode::CONFLICT, "conflict", "Conflict", detail)
+        Self::new(Kind::CONFLICT, detail)
     }
 
     pub(crate) fn body_too_large(max_bytes: usize) -> Self {
         let detail = format!("the body is too large: at most {max_bytes} bytes are allowed");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
+        Self::new(Kind::BODY_TOO_LARGE, detail)
     }
 
     pub(crate) fn content_type(given: &str, allowed: &str) -> Self {
         let given: String = given.chars().take(100).collect();
         let detail = format!("a body of type {given:?} is not allowed: {allowed}");
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "unsupported-media-type",
-            "Unsupported media type",
-            detail,
-        )
+        Self::new(Kind::MEDIA_TYPE, detail)
     }
 
     pub(crate) fn content_encoding(given: &str) -> Self {
         let given: String = given.chars().take(40).collect();
         let detail = format!("a body encoded as {given:?} is not allowed: gzip is, once, and identity");
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-encoding", "Unsupported encoding", detail)
+        Self::new(Kind::ENCODING, detail)
     }
 
     pub(crate) fn timeout(after: std::time::Duration) -> Self {
@@ -183,14 +265,13 @@ impl Problem {
     }
 
     pub(crate) fn late(detail: String) -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
+        Self::new(Kind::TIMEOUT, detail)
     }
 
     /// The server is told to stop, and does not wait for the rest.
     pub(crate) fn stopping(so_far: String) -> Self {
         let detail = format!("the server is stopping, {so_far}");
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        Self { is_last: true, ..Self::new(status, "stopping", "Server stopping", detail) }
+        Self { is_last: true, ..Self::new(Kind::STOPPING, detail) }
     }
 
     /// The same, with what had been done by then.
@@ -199,17 +280,23 @@ impl Problem {
     }
 
     pub(crate) fn not_ready(report: &Report) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", "Not ready", report.detail())
+        Self::new(Kind::NOT_READY, report.detail())
     }
 
     fn unavailable(detail: String) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", detail)
+        Self::new(Kind::UNAVAILABLE, detail)
     }
 }
 
 /// A key in a sentence.
 fn whose(key: Key<'_>) -> String {
-    answer::subject(key).map_or("everyone".to_owned(), |key| format!("the key {key:?}"))
+    api::subject(key).map_or("everyone".to_owned(), |key| format!("the key {key:?}"))
+}
+
+impl From<api::Invalid> for Problem {
+    fn from(api::Invalid(detail): api::Invalid) -> Self {
+        Self::invalid(detail)
+    }
 }
 
 impl From<Error> for Problem {
@@ -223,16 +310,14 @@ impl From<Error> for Problem {
                 let detail = "what the store has for this is of another type than ours, or cannot be read: somebody \
                               else has written there; a reset of the key, or the deletion of what it is about, \
                               mends it";
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                let problem = Self::new(status, "corrupt-key", "Corrupt key", detail.to_owned());
+                let problem = Self::new(Kind::CORRUPT, detail.to_owned());
                 Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }
             // The reason is the operator's, and may tell about the inside.
             kind => {
                 tracing::error!(%error, ?kind, "a call failed");
                 let detail = "the store cannot be used: the server's log has the reason".to_owned();
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                let problem = Self::new(status, "internal-error", "Internal error", detail);
+                let problem = Self::new(Kind::INTERNAL, detail);
                 Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }
         }
@@ -252,9 +337,9 @@ impl Problem {
 
     fn whole_with(self, more: &impl Serialize) -> Response<Bytes> {
         let body = Body {
-            r#type: format!("urn:tidegate:problem:{}", self.name),
-            title: self.title,
-            status: self.status.as_u16(),
+            r#type: format!("urn:tidegate:problem:{}", self.kind.name),
+            title: self.kind.title,
+            status: self.kind.status.as_u16(),
             detail: &self.detail,
             refusal: self.refusal,
             counts: self.counts.as_deref(),
@@ -262,8 +347,8 @@ impl Problem {
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = whole(self.status, PROBLEM_JSON, body, |headers| {
-            if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        let mut response = whole(self.kind.status, PROBLEM_JSON, body, |headers| {
+            if self.kind.status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             if self.is_last {

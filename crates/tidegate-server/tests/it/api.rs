@@ -183,7 +183,8 @@ async fn the_server_tells_about_itself() {
     let count = r#"tidegate_limit_decisions_total{limit="api",outcome="admitted",source="store"} 1"#;
     assert!(metrics.body.contains(count), "{}", metrics.body);
     assert!(metrics.body.contains("\ntidegate_http_connections 0\n"), "{}", metrics.body);
-    for operation in ["take", "take_all", "peek", "refund", "reset", "override", "reservation", "list"] {
+    for operation in ["take", "take_all", "peek", "refund", "reset", "set_override", "reserve", "list_limits"]
+    {
         let taken = u8::from(operation == "take");
         let count = format!("tidegate_http_request_seconds_count{{operation=\"{operation}\"}} {taken}\n");
         assert!(metrics.body.contains(&count), "{}", metrics.body);

@@ -24,6 +24,7 @@ mod lifecycle;
 mod listing;
 mod metrics;
 mod on_redis;
+mod openapi;
 mod outage;
 mod overrides;
 mod readiness;

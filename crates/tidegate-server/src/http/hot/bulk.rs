@@ -9,19 +9,25 @@
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
 use http_body_util::BodyExt as _;
-use serde::Serialize;
+use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
 use tidegate::hot::{Hot, Recorded};
 
-use super::ask::AskedEdit;
-use crate::http::encoding::broken;
+use super::OfSpace;
+use crate::api::hot::{BadLine, Bulk, Edit};
+use crate::http::Bounds;
+use crate::http::answer::Answer;
+use crate::http::call::{Call, FromBody};
+use crate::http::encoding::{broken, decoded};
+use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
-use crate::http::{App, Bounds};
+use crate::http::response::json;
+use crate::http::shape::{AnswerShape, BodyShape};
 use crate::lines::{Line, Lines};
 use crate::moment;
-use crate::outcomes::Outcomes;
 
 /// The longest edit, with every byte of its three texts escaped, is shorter.
 const MAX_LINE_BYTES: usize = 8192;
@@ -38,15 +44,8 @@ const BATCH_DEADLINE: Duration = Duration::from_secs(10);
 /// Bad lines that are explained.
 const EXPLAINED: usize = 10;
 
-/// Whether this is a request that has its own time.
-pub(crate) fn is_bulk<B>(request: &Request<B>) -> bool {
-    request.method() == Method::POST
-        && request.uri().path().starts_with("/v1/hot/")
-        && request.uri().path().ends_with("/edits")
-        && is_ndjson(request.headers())
-}
-
-pub(super) fn is_ndjson(headers: &HeaderMap) -> bool {
+/// Whether a body is sent as lines.
+pub(in crate::http) fn is_ndjson(headers: &HeaderMap) -> bool {
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
     ["application/x-ndjson", "application/ndjson", "application/jsonl"]
@@ -54,37 +53,52 @@ pub(super) fn is_ndjson(headers: &HeaderMap) -> bool {
         .any(|known| essence.eq_ignore_ascii_case(known))
 }
 
-/// What became of all of them.
-#[derive(Debug, Serialize)]
-pub(super) struct Tally {
-    space: String,
-    lines: u64,
-    good: u64,
-    bad: u64,
-    outcomes: Outcomes,
-    bad_lines: Vec<BadLine>,
-    /// What may be wrong with edits that were too late.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
-    #[serde(skip)]
-    batch: Vec<AskedEdit<'static>>,
+/// What becomes of all of them.
+pub(crate) struct Tally {
+    told: Bulk,
+    batch: Vec<Edit<'static>>,
     /// Since when the first of them waits.
-    #[serde(skip)]
     waiting_since: Option<Instant>,
     /// When all of it has to be done.
-    #[serde(skip)]
     until: Instant,
 }
 
-#[derive(Debug, Serialize)]
-struct BadLine {
-    line: u64,
-    detail: String,
+/// What became of all of them: 207 if the store did not take them all.
+pub(crate) struct BulkRecorded(Bulk);
+
+impl Answer for BulkRecorded {
+    fn into_response(self) -> Response {
+        let is_whole = self.0.outcomes.lost() == 0;
+        json(if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS }, &self.0)
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        let about = "some may not have been recorded: the store was away";
+        vec![
+            AnswerShape::json::<Bulk>(schemas, StatusCode::OK, "all were read"),
+            AnswerShape::json::<Bulk>(schemas, StatusCode::MULTI_STATUS, about),
+        ]
+    }
 }
 
-pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally, Problem> {
-    let bounds = app.bounds();
-    let mut stopping = app.stopping().clone();
+/// A line for each edit, as they come.
+pub(crate) struct LinesBody(Body);
+
+impl FromBody for LinesBody {
+    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self, Problem> {
+        Ok(Self(decoded(headers, sent)?))
+    }
+
+    fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape> {
+        let schema = schemas.subschema_for::<String>();
+        Some(BodyShape { media_type: "application/x-ndjson", schema, is_required: true })
+    }
+}
+
+pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<BulkRecorded, Problem> {
+    let (bounds, mut stopping) = (*call.app.bounds(), call.app.stopping().clone());
+    let hot = call.app.space(&call.path.space)?;
+    let mut body = call.body.0;
     let mut lines = Lines::new(MAX_LINE_BYTES);
     let mut tally = Tally::new(hot.space().as_str(), monotonic() + bounds.bulk_timeout);
     let mut heard_at = monotonic();
@@ -95,7 +109,7 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
             biased;
             () = stopping.wait() => {
                 tally.flush(hot).await?;
-                return Err(Problem::stopping(tally.so_far()).with_counts(&tally));
+                return Err(Problem::stopping(tally.so_far()).with_counts(&tally.told));
             }
             frame = tokio::time::timeout_at(wake_at.into(), body.frame()) => frame,
         };
@@ -105,7 +119,7 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
             Ok(Some(Err(error))) => {
                 tally.flush(hot).await?;
                 let ended = format!("{}, {}", broken(&error), tally.so_far());
-                return Err(Problem::invalid(ended).with_counts(&tally));
+                return Err(Problem::invalid(ended).with_counts(&tally.told));
             }
             Err(_) => {
                 let is_silent = silent_until <= monotonic();
@@ -114,7 +128,7 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
                     heard_at += monotonic().saturating_duration_since(wake_at);
                     continue;
                 }
-                return Err(Problem::late(tally.late(bounds)).with_counts(&tally));
+                return Err(Problem::late(tally.late(&bounds)).with_counts(&tally.told));
             }
         };
         heard_at = monotonic();
@@ -137,28 +151,13 @@ pub(super) async fn record(app: &App, hot: &Hot, mut body: Body) -> Result<Tally
         tally.read(&line);
     }
     tally.flush(hot).await?;
-    Ok(tally)
+    Ok(BulkRecorded(tally.told))
 }
 
 impl Tally {
     fn new(space: &str, until: Instant) -> Self {
-        Self {
-            space: space.to_owned(),
-            lines: 0,
-            good: 0,
-            bad: 0,
-            outcomes: Outcomes::default(),
-            bad_lines: Vec::new(),
-            hint: None,
-            batch: Vec::with_capacity(BATCH),
-            waiting_since: None,
-            until,
-        }
-    }
-
-    /// What the answer is: it says so if the store did not take all of them.
-    pub(super) fn status(&self) -> StatusCode {
-        if self.outcomes.lost() > 0 { StatusCode::MULTI_STATUS } else { StatusCode::OK }
+        let told = Bulk { space: space.to_owned(), ..Bulk::default() };
+        Self { told, batch: Vec::with_capacity(BATCH), waiting_since: None, until }
     }
 
     /// When what waits has to be recorded.
@@ -167,7 +166,7 @@ impl Tally {
     }
 
     fn read(&mut self, line: &Line<'_>) {
-        self.lines += 1;
+        self.told.lines += 1;
         let edit = match line {
             Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
             Line::Whole(bytes) => read(bytes),
@@ -175,14 +174,14 @@ impl Tally {
         };
         match edit {
             Ok(edit) => {
-                self.good += 1;
+                self.told.good += 1;
                 self.waiting_since.get_or_insert_with(monotonic);
                 self.batch.push(edit);
             }
             Err(detail) => {
-                self.bad += 1;
-                if self.bad_lines.len() < EXPLAINED {
-                    self.bad_lines.push(BadLine { line: self.lines, detail });
+                self.told.bad += 1;
+                if self.told.bad_lines.len() < EXPLAINED {
+                    self.told.bad_lines.push(BadLine { line: self.told.lines, detail });
                 }
             }
         }
@@ -193,15 +192,15 @@ impl Tally {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let edits: Vec<_> = self.batch.iter().map(AskedEdit::edit).collect::<Result<_, _>>()?;
+        let edits: Vec<_> = self.batch.iter().map(Edit::edit).collect::<Result<_, _>>()?;
         // Also at the very end there is a moment to record what was read.
         let left = self.until.saturating_duration_since(monotonic()).max(Duration::from_secs(1));
         let recorded = hot.record_many_within(&edits, left.min(BATCH_DEADLINE)).await;
-        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&*self))?;
+        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&self.told))?;
         for (edit, recorded) in edits.iter().zip(&recorded) {
-            self.outcomes.count(recorded);
-            if self.hint.is_none() && *recorded == Recorded::TooLate {
-                self.hint = edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
+            self.told.outcomes.count(recorded);
+            if self.told.hint.is_none() && *recorded == Recorded::TooLate {
+                self.told.hint = edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
             }
         }
         drop(edits);
@@ -210,8 +209,8 @@ impl Tally {
     }
 
     fn so_far(&self) -> String {
-        let read = format!("after {} good and {} bad lines", self.good, self.bad);
-        match self.outcomes.lost() {
+        let read = format!("after {} good and {} bad lines", self.told.good, self.told.bad);
+        match self.told.outcomes.lost() {
             0 => format!("{read}, which count: an edit that is sent again counts once"),
             lost => format!(
                 "{read}, of which {lost} may not count since the store was away: an edit that is sent again counts once"
@@ -230,12 +229,12 @@ impl Tally {
     }
 }
 
-fn read(line: &[u8]) -> Result<AskedEdit<'static>, String> {
+fn read(line: &[u8]) -> Result<Edit<'static>, String> {
     // A struct could be read from an array, by position: nobody should rely on it.
     if line.trim_ascii_start().first() == Some(&b'[') {
         return Err("it is an array: an object is expected".to_owned());
     }
-    let asked: AskedEdit<'_> = serde_json::from_slice(line).map_err(|error| {
+    let asked: Edit<'_> = serde_json::from_slice(line).map_err(|error| {
         let told = error.to_string();
         // It is always the first line to who reads only one.
         let what = told.rsplit_once(" at line ").map_or(told.as_str(), |(what, _)| what);

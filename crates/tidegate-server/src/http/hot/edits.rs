@@ -1,31 +1,37 @@
 //! `POST …/edits`: one edit. Many are in [`bulk`](super::bulk).
 
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
+use schemars::SchemaGenerator;
 
-use super::ask::AskedEdit;
-use super::{bulk, told};
-use crate::http::encoding::decoded;
-use crate::http::extract::Call;
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
-use crate::http::reply::json;
-use crate::http::{App, body};
+use super::OfSpace;
+use crate::api::hot::{Edit, Edited};
+use crate::http::answer::Json;
+use crate::http::body;
+use crate::http::call::{Call, FromBody, JsonBody};
+use crate::http::parameter::NoQuery;
+use crate::http::problem::Problem;
+use crate::http::shape::BodyShape;
 
-pub(super) async fn record(call: Call<String>, headers: HeaderMap, body: Body) -> Answered {
-    let (app, space): (&App, _) = (&call.app, &call.path);
-    let hot = app.space(space)?;
-    if bulk::is_ndjson(&headers) {
-        let _timed = call.timed(Operation::HotBulk);
-        let lines = decoded(&headers, body)?;
-        let tally = bulk::record(app, hot, lines).await?;
-        return Ok(json(tally.status(), &tally));
+/// An edit in JSON; who sends another type is told of bulk too.
+pub(crate) struct EditBody(JsonBody<Edit<'static>>);
+
+impl FromBody for EditBody {
+    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self, Problem> {
+        body::check_type(headers, "application/json is, and application/x-ndjson for an edit per line")?;
+        JsonBody::read(headers, sent, max_bytes).await.map(Self)
     }
-    let _timed = call.timed(Operation::HotRecord);
-    body::check_type(&headers, "application/json is, and application/x-ndjson for an edit per line")?;
-    let bytes = body::read(&headers, body, app.bounds().max_body_bytes).await?;
-    let ask: AskedEdit<'_> = body::parse(&bytes)?;
-    let edit = ask.edit()?;
+
+    fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape> {
+        JsonBody::<Edit<'static>>::shape(schemas)
+    }
+}
+
+pub(super) async fn record(call: Call<OfSpace, NoQuery, EditBody>) -> Result<Json<Edited>, Problem> {
+    let space = &call.path.space;
+    let hot = call.app.space(space)?;
+    let sent = call.body.0.parse()?;
+    let edit = sent.edit()?;
     let recorded = hot.record(&edit).await?;
-    Ok(json(StatusCode::OK, &told::Edited::new(space, &edit, &recorded)))
+    Ok(Json(Edited::new(space, &edit, &recorded)))
 }

@@ -1,38 +1,57 @@
 //! `GET …/events`: what happens, as server-sent events.
 
-use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::SchemaGenerator;
 use tidegate::hot::Watch;
 use tidegate::{ErrorKind, Result};
 
-use super::told::Happened;
-use crate::http::extract::Call;
-use crate::http::limits::Answered;
+use super::OfSpace;
+use crate::api::hot::Event;
+use crate::http::answer::Answer;
+use crate::http::call::Call;
+use crate::http::parameter::{FromQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::query::{FromQuery, Query};
+use crate::http::shape::AnswerShape;
 use crate::http::sse::{self, Message, Source};
 
 /// Where to begin.
 #[derive(Debug)]
-pub(super) struct After(Option<String>);
+pub(crate) struct After(Option<String>);
 
 impl FromQuery for After {
-    const NAMES: &'static [&'static str] = &["after"];
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::text("after", "^.*$", "", "where to go on: the id of an event, or the cursor of one")];
 
     fn from_query(query: &Query) -> std::result::Result<Self, Problem> {
         Ok(Self(query.get("after").map(str::to_owned)))
     }
 }
 
-pub(super) async fn watch(call: Call<String, After>, headers: HeaderMap) -> Answered {
-    let hot = call.app.space(&call.path)?;
-    let asked = sse::asked(&headers, call.query.0.as_deref());
+/// Events without an end.
+pub(crate) struct EventStream(Response);
+
+impl Answer for EventStream {
+    fn into_response(self) -> Response {
+        self.0
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        let body = Some(("text/event-stream", schemas.subschema_for::<Event<'_>>()));
+        vec![AnswerShape { status: StatusCode::OK, about: "events; the data of each is this", body }]
+    }
+}
+
+pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<EventStream, Problem> {
+    let hot = call.app.space(&call.path.space)?;
+    let asked = sse::asked(&call.headers, call.query.0.as_deref());
     let watch = hot.watch(asked.map(|(_, position)| position)).await;
     let watch = watch.map_err(|error| match (error.kind(), asked) {
         (ErrorKind::Invalid, Some((name, _))) => Problem::invalid(format!("{name}: {error}")),
         _ => error.into(),
     })?;
     let stopping = call.app.stopping().clone();
-    Ok(sse::respond(Events { space: call.path, watch }, stopping))
+    Ok(EventStream(sse::respond(Events { space: call.path.space, watch }, stopping)))
 }
 
 /// The events of a space.
@@ -49,7 +68,7 @@ impl Source for Events {
     async fn next(&mut self) -> Result<Message> {
         let event = self.watch.next().await?;
         // Strings and numbers: there is nothing that JSON cannot write.
-        let data = serde_json::to_string(&Happened::new(&self.space, &event)).unwrap_or_default();
+        let data = serde_json::to_string(&Event::new(&self.space, &event)).unwrap_or_default();
         Ok(Message { event: event.kind.as_str(), data, id: event.cursor })
     }
 }

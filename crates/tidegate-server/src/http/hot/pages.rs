@@ -1,38 +1,41 @@
 //! What is asked of hot pages: the hottest, one of them, its window; and a cleanup.
 
-use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::hot::HotPage;
 
-use super::told;
-use crate::http::extract::{Call, Sent};
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
+use super::OfSpace;
+use crate::api::hot::{self as api, Cleaned, Pages, Ranked, Removed, Window};
+use crate::http::answer::Json;
+use crate::http::call::{Call, EmptyBody};
+use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::query::{FromQuery, Query};
-use crate::http::reply::json;
 use crate::moment;
 
 /// How many are told unless asked otherwise.
-const LIMIT: usize = 20;
+const LIMIT: u64 = 20;
 
 /// The most that are told at once: the store is one for all.
-const MAX_LIMIT: usize = 1000;
+const MAX_LIMIT: u64 = 1000;
 
 /// The most whose stats are told with them.
-const MAX_STATS: usize = 100;
+const MAX_STATS: u64 = 100;
+
+/// A place in a list: edits, last seen, page.
+const PLACE: &str = "^[0-9]{1,15}:[0-9]{1,15}:[!-~]{1,255}$";
 
 /// A page in a path.
-#[derive(Debug, Deserialize)]
-pub(super) struct Page {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfPage {
     space: String,
+    #[schemars(length(min = 1, max = 255))]
     page: String,
 }
 
-impl Page {
+impl OfPage {
     fn key(&self) -> Result<Key<'_>, Problem> {
         Ok(Key::new(&self.page)?)
     }
@@ -40,47 +43,45 @@ impl Page {
 
 /// How many, behind which, and whether with their stats.
 #[derive(Debug)]
-pub(super) struct ListQuery {
+pub(crate) struct ListQuery {
     limit: usize,
     after: Option<HotPage>,
     with_stats: bool,
 }
 
 impl FromQuery for ListQuery {
-    const NAMES: &'static [&'static str] = &["limit", "after", "stats"];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::integer_or("limit", 0..=MAX_LIMIT, LIMIT, "how many at most; 100 beside stats"),
+        Parameter::text("after", PLACE, "", "where to go on: `next` of the page before"),
+        Parameter::flag("stats", "with what is known of each"),
+    ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         let with_stats = query.flag("stats")?;
-        let most = if with_stats { MAX_STATS } else { MAX_LIMIT };
-        let limit = query.read("limit", |text| {
-            let limit = text.parse().ok().filter(|limit| *limit <= most);
-            let beside = if with_stats { " beside stats" } else { "" };
-            limit
-                .ok_or_else(|| format!("{text:?} is not allowed{beside}: whole numbers from 0 to {most} are"))
-        })?;
+        let most = with_stats.then_some((MAX_STATS, " beside stats"));
+        let limit = query.integer_in("limit", most)?.unwrap_or_default() as usize;
         let after = query.read("after", after)?;
-        Ok(Self { limit: limit.unwrap_or(LIMIT), after, with_stats })
+        Ok(Self { limit, after, with_stats })
     }
 }
 
-pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
-    let _timed = call.timed(Operation::HotList);
-    let (space, ListQuery { limit, after, with_stats }) = (&call.path, &call.query);
-    let hot = call.app.space(space)?;
-    let hottest = hot.list_after(after.as_ref(), *limit).await?;
+pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, Problem> {
+    let ListQuery { limit, after, with_stats } = call.query;
+    let hot = call.app.space(&call.path.space)?;
+    let hottest = hot.list_after(after.as_ref(), limit).await?;
     // One that is not full is the last.
-    let next = hottest.last().filter(|_| hottest.len() == *limit).map(told::next);
+    let next = hottest.last().filter(|_| hottest.len() == limit).map(api::next);
     let mut pages = Vec::with_capacity(hottest.len());
-    if *with_stats {
+    if with_stats {
         // Asked at once, they travel together.
         let asked = hottest.iter().map(|page| async { hot.stats(Key::new(&page.page)?).await });
         let stats = futures_util::future::try_join_all(asked).await?;
-        pages.extend(hottest.into_iter().zip(&stats).map(|(page, it)| told::Ranked::new(page, Some(it))));
+        pages.extend(hottest.into_iter().zip(&stats).map(|(page, it)| Ranked::new(page, Some(it))));
     } else {
-        pages.extend(hottest.into_iter().map(|page| told::Ranked::new(page, None)));
+        pages.extend(hottest.into_iter().map(|page| Ranked::new(page, None)));
     }
-    let count = hot.count().await?;
-    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms: told::window_ms(hot), pages, next }))
+    let (count, window_ms) = (hot.count().await?, api::window_ms(hot));
+    Ok(Json(Pages { space: call.path.space, count, window_ms, pages, next }))
 }
 
 /// A place in a list, as `next` told it.
@@ -98,30 +99,30 @@ fn after(text: &str) -> Result<HotPage, String> {
     })
 }
 
-pub(super) async fn stats(call: Call<Page>) -> Answered {
-    let _timed = call.timed(Operation::HotStats);
-    let asked = &call.path;
-    let stats = call.app.space(&asked.space)?.stats(asked.key()?).await?;
-    let told = told::OnePage { space: &asked.space, page: &asked.page, stats: (&stats).into() };
-    Ok(json(StatusCode::OK, &told))
+pub(super) async fn stats(call: Call<OfPage>) -> Result<Json<api::Page>, Problem> {
+    let stats = call.app.space(&call.path.space)?.stats(call.path.key()?).await?;
+    let OfPage { space, page } = call.path;
+    Ok(Json(api::Page { space, page, stats: (&stats).into() }))
 }
 
-pub(super) async fn remove(call: Call<Page>) -> Answered {
-    let _timed = call.timed(Operation::HotRemove);
-    let asked = &call.path;
-    let was = call.app.space(&asked.space)?.remove(asked.key()?).await?.as_str();
-    Ok(json(StatusCode::OK, &told::RemovedPage { space: &asked.space, page: &asked.page, was }))
+pub(super) async fn remove(call: Call<OfPage>) -> Result<Json<Removed>, Problem> {
+    let was = call.app.space(&call.path.space)?.remove(call.path.key()?).await?.as_str().to_owned();
+    let OfPage { space, page } = call.path;
+    Ok(Json(Removed { space, page, was }))
 }
 
 /// From when to when, both included.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(crate) struct Span {
     from: Timestamp,
     to: Timestamp,
 }
 
 impl FromQuery for Span {
-    const NAMES: &'static [&'static str] = &["from", "to"];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::text("from", moment::PARAMETER, "2026-11-15T12:30:00Z", "from when on"),
+        Parameter::text("to", moment::PARAMETER, "2026-11-15T12:30:00Z", "until when, itself included"),
+    ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         let from = query.read("from", moment::parse)?.unwrap_or(Timestamp::from_millis(0));
@@ -136,18 +137,16 @@ impl FromQuery for Span {
     }
 }
 
-pub(super) async fn window(call: Call<Page, Span>) -> Answered {
-    let _timed = call.timed(Operation::HotWindow);
-    let (asked, Span { from, to }) = (&call.path, call.query);
-    let edits = call.app.space(&asked.space)?.window(asked.key()?, from..=to).await?;
-    let edits = edits.into_iter().map(Into::into).collect();
-    Ok(json(StatusCode::OK, &told::Window { space: &asked.space, page: &asked.page, edits }))
+pub(super) async fn window(call: Call<OfPage, Span>) -> Result<Json<Window>, Problem> {
+    let Span { from, to } = call.query;
+    let edits = call.app.space(&call.path.space)?.window(call.path.key()?, from..=to).await?;
+    let OfPage { space, page } = call.path;
+    Ok(Json(Window { space, page, edits: edits.into_iter().map(Into::into).collect() }))
 }
 
-pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::HotCleanup);
-    let hot = call.app.space(&call.path)?;
-    sent.check_empty()?;
+pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
+    let hot = call.app.space(&call.path.space)?;
+    call.body.parse()?;
     let expired = hot.cleanup().await?;
-    Ok(json(StatusCode::OK, &told::Cleaned { space: &call.path, expired }))
+    Ok(Json(Cleaned { space: call.path.space, expired }))
 }

@@ -1,40 +1,22 @@
 //! Who holds a session: they come, stay and leave.
 
-use serde::Deserialize;
-use tidegate::session::{Generation, Holder, SessionId};
+use tidegate::session::Generation;
 
-use super::ask::{generation_of, key};
-use super::{granted, ok, told};
-use crate::http::extract::{Call, Sent};
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
+use super::granted;
+use super::path::OfHolder;
+use super::reap::{GENERATION, generation_of};
+use crate::api::session::{Held, Without};
+use crate::http::answer::Json;
+use crate::http::call::{Call, EmptyBody};
+use crate::http::parameter::{FromQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::query::{FromQuery, Query};
-
-/// A holder in a path.
-#[derive(Debug, Deserialize)]
-pub(super) struct Path {
-    space: String,
-    id: String,
-    holder: String,
-}
-
-impl Path {
-    fn id(&self) -> Result<SessionId, Problem> {
-        Ok(self.id.parse()?)
-    }
-
-    fn holder(&self, generation: Option<Generation>) -> Result<Holder<'_>, Problem> {
-        Ok(Holder { name: key("a holder", &self.holder)?, generation })
-    }
-}
 
 /// The generation that is meant, if it is one in particular.
 #[derive(Debug)]
-pub(super) struct InGeneration(Option<Generation>);
+pub(crate) struct InGeneration(Option<Generation>);
 
 impl FromQuery for InGeneration {
-    const NAMES: &'static [&'static str] = &["generation"];
+    const PARAMETERS: &'static [Parameter] = &[GENERATION];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         Ok(Self(generation_of(query)?))
@@ -43,47 +25,45 @@ impl FromQuery for InGeneration {
 
 /// How to connect.
 #[derive(Debug)]
-pub(super) struct Connect {
+pub(crate) struct Connect {
     resumes: bool,
     generation: Option<Generation>,
 }
 
 impl FromQuery for Connect {
-    const NAMES: &'static [&'static str] = &["resume", "generation"];
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::flag("resume", "only if it is disconnected, and not for the first time"), GENERATION];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         Ok(Self { resumes: query.flag("resume")?, generation: generation_of(query)? })
     }
 }
 
-pub(super) async fn connect(call: Call<Path, Connect>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionConnect);
-    let asked = &call.path;
-    let sessions = call.app.sessions(&asked.space)?;
-    let (id, holder) = (asked.id()?, asked.holder(call.query.generation)?);
-    sent.check_empty()?;
+pub(super) async fn connect(call: Call<OfHolder, Connect, EmptyBody>) -> Result<Json<Held>, Problem> {
+    let path = &call.path;
+    let sessions = call.app.sessions(&path.space)?;
+    let (id, holder) = (path.id()?, path.holder(call.query.generation)?);
+    call.body.parse()?;
     let lease = match call.query.resumes {
         true => granted(sessions.resume(id, holder).await)?,
         false => granted(sessions.connect(id, holder).await)?,
     };
-    Ok(ok(&told::Held::new(&asked.space, id, &asked.holder, &lease)))
+    Ok(Json(Held::new(&path.space, id, &path.holder, &lease)))
 }
 
-pub(super) async fn heartbeat(call: Call<Path, InGeneration>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionHeartbeat);
-    let asked = &call.path;
-    let sessions = call.app.sessions(&asked.space)?;
-    let (id, holder) = (asked.id()?, asked.holder(call.query.0)?);
-    sent.check_empty()?;
+pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> Result<Json<Held>, Problem> {
+    let path = &call.path;
+    let sessions = call.app.sessions(&path.space)?;
+    let (id, holder) = (path.id()?, path.holder(call.query.0)?);
+    call.body.parse()?;
     let lease = granted(sessions.heartbeat(id, holder).await)?;
-    Ok(ok(&told::Held::new(&asked.space, id, &asked.holder, &lease)))
+    Ok(Json(Held::new(&path.space, id, &path.holder, &lease)))
 }
 
-pub(super) async fn disconnect(call: Call<Path, InGeneration>) -> Answered {
-    let _timed = call.timed(Operation::SessionDisconnect);
-    let asked = &call.path;
-    let sessions = call.app.sessions(&asked.space)?;
-    let (id, holder) = (asked.id()?, asked.holder(call.query.0)?);
+pub(super) async fn disconnect(call: Call<OfHolder, InGeneration>) -> Result<Json<Without>, Problem> {
+    let path = &call.path;
+    let sessions = call.app.sessions(&path.space)?;
+    let (id, holder) = (path.id()?, path.holder(call.query.0)?);
     let left = granted(sessions.disconnect(id, holder).await)?;
-    Ok(ok(&told::Without::new(&asked.space, id, &asked.holder, left)))
+    Ok(Json(Without::new(&path.space, id, &path.holder, left)))
 }

@@ -6,37 +6,48 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State as Stand};
 
-use super::ask::MAX_LIMIT;
-use super::{ok, told};
-use crate::http::extract::Call;
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
+use super::path::OfSpace;
+use crate::api::session::{Counted, MAX_LIMIT, Page};
+use crate::http::answer::Json;
+use crate::http::call::Call;
+use crate::http::parameter::{FromQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::query::{FromQuery, Query};
 
-/// How many are told unless asked otherwise.
-const LIMIT: usize = 100;
+const LIMIT: Parameter = Parameter::integer_or("limit", 0..=MAX_LIMIT as u64, 100, "how many at most");
+
+const AFTER: Parameter = Parameter::text(
+    "after",
+    "^[0-9]{1,15}:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+    "",
+    "where to go on: `next` of the page before",
+);
+
+/// What they are called, in the same order.
+const STATE_NAMES: &[&str] = &["active", "disconnected", "orphan", "claimed", "dead"];
 
 const STATES: [Stand; 5] = [Stand::Active, Stand::Disconnected, Stand::Orphan, Stand::Claimed, Stand::Dead];
 
 /// A page of a list: how many, and behind which.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PageQuery {
+pub(crate) struct PageQuery {
     limit: usize,
     after: Option<Listed>,
 }
 
 impl FromQuery for PageQuery {
-    const NAMES: &'static [&'static str] = &["limit", "after"];
+    const PARAMETERS: &'static [Parameter] = &[LIMIT, AFTER];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
-        Ok(Self { limit: limit(query)?, after: query.read("after", after)? })
+        Ok(Self {
+            limit: query.integer("limit")?.unwrap_or_default() as usize,
+            after: query.read("after", after)?,
+        })
     }
 }
 
 /// The same, of those in a state or of an age.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListQuery {
+pub(crate) struct ListQuery {
     which: Which,
     page: PageQuery,
 }
@@ -48,7 +59,12 @@ enum Which {
 }
 
 impl FromQuery for ListQuery {
-    const NAMES: &'static [&'static str] = &["state", "max_age", "limit", "after"];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::one_of("state", STATE_NAMES, "those in a state; disconnected unless given"),
+        Parameter::text("max_age", "^[0-9]{1,6}(ms|s|m|h)$", "30s", "those that are disconnected for longer"),
+        LIMIT,
+        AFTER,
+    ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         let which = match (query.read("state", state)?, query.read("max_age", age)?) {
@@ -63,36 +79,27 @@ impl FromQuery for ListQuery {
     }
 }
 
-pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
-    let _timed = call.timed(Operation::SessionList);
-    let sessions = call.app.sessions(&call.path)?;
+pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
+    let space = &call.path.space;
+    let sessions = call.app.sessions(space)?;
     let ListQuery { which, page: PageQuery { limit, after } } = call.query;
     let (state, found) = match which {
         Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
         Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
-    Ok(ok(&told::Page::new(&call.path, state.as_str(), &found, limit)))
+    Ok(Json(Page::new(space, state.as_str(), &found, limit)))
 }
 
-pub(super) async fn dead(call: Call<String, PageQuery>) -> Answered {
-    let _timed = call.timed(Operation::SessionList);
-    let PageQuery { limit, after } = call.query;
-    let found = call.app.sessions(&call.path)?.list_after(Stand::Dead, after, limit).await?;
-    Ok(ok(&told::Page::new(&call.path, Stand::Dead.as_str(), &found, limit)))
+pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
+    let (space, PageQuery { limit, after }) = (&call.path.space, call.query);
+    let found = call.app.sessions(space)?.list_after(Stand::Dead, after, limit).await?;
+    Ok(Json(Page::new(space, Stand::Dead.as_str(), &found, limit)))
 }
 
-pub(super) async fn counts(call: Call<String>) -> Answered {
-    let _timed = call.timed(Operation::SessionList);
-    let counts = call.app.sessions(&call.path)?.counts().await?;
-    Ok(ok(&told::Counted::new(&call.path, &counts)))
-}
-
-fn limit(query: &Query) -> Result<usize, Problem> {
-    let limit = query.read("limit", |text| {
-        let limit = text.parse().ok().filter(|limit| *limit <= MAX_LIMIT);
-        limit.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_LIMIT} are"))
-    })?;
-    Ok(limit.unwrap_or(LIMIT))
+pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {
+    let space = &call.path.space;
+    let counts = call.app.sessions(space)?.counts().await?;
+    Ok(Json(Counted::new(space, &counts)))
 }
 
 fn state(text: &str) -> Result<Stand, String> {

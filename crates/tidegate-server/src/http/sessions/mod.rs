@@ -1,75 +1,151 @@
 //! Sessions: a file each for one of them ([`one`]), who holds it ([`holders`]), many of
 //! them ([`list`]), and what becomes of those that were left behind ([`reap`]).
 
-mod ask;
 mod holders;
-mod json;
 mod list;
 mod one;
+mod path;
 mod reap;
 mod spaces;
-mod told;
-mod told_reaped;
-mod told_spaces;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::{get, post, put};
+use axum::http::Method;
+use axum::routing::{get, put};
 use tidegate::Result;
 use tidegate::session::Answer;
 
 pub(super) use self::spaces::Spaces;
 use super::App;
-use super::extract::Call;
-use super::limits::Answered;
-use super::problem::Problem;
-use super::reply::json;
+use super::answer::Json;
+use super::call::Call;
+use super::operation::{Operation, Part};
+use super::problem::{Kind, Problem};
+use crate::api::session;
 
-/// The routes. An id is a UUID, so none is called like one of the others.
-pub(super) fn routes(router: Router<App>) -> Router<App> {
-    router
-        .route("/v1/sessions", get(spaces))
-        .route("/v1/sessions/{space}", get(list::list).post(one::activate))
-        .route("/v1/sessions/{space}/counts", get(list::counts))
-        .route("/v1/sessions/{space}/dead", get(list::dead))
-        .route("/v1/sessions/{space}/dead/{id}/retry", post(reap::retry))
-        .route("/v1/sessions/{space}/claims", post(reap::claim))
-        .route("/v1/sessions/{space}/claims/{id}", put(reap::renew))
-        .route("/v1/sessions/{space}/acks", post(reap::ack))
-        .route("/v1/sessions/{space}/cleanup", post(reap::cleanup))
-        .route("/v1/sessions/{space}/broadcasters/{broadcaster}", get(one::find))
-        .route("/v1/sessions/{space}/{id}", get(one::get).delete(one::delete))
-        .route("/v1/sessions/{space}/{id}/value", put(one::update))
-        .route(
+/// The operations. An id is a UUID, so none is called like one of the others.
+pub(super) fn operations() -> Vec<Operation> {
+    let rows = [
+        Operation::new(Method::POST, "/v1/sessions/{space}", "session_activate", one::activate)
+            .summary("The session of a broadcaster, active")
+            .example(r#"{"broadcaster":"channel_7","config":{"theme":"dark"},"holder":"browser-1"}"#)
+            .refuses(REFUSALS),
+        Operation::new(Method::GET, "/v1/sessions/{space}", "session_list", list::list)
+            .summary("Sessions by state or age, page by page")
+            .example("?state=disconnected&limit=100")
+            .refuses(UNKNOWN),
+        Operation::new(Method::GET, "/v1/sessions/{space}/counts", "session_counts", list::counts)
+            .summary("How many there are")
+            .refuses(UNKNOWN),
+        Operation::new(Method::GET, "/v1/sessions/{space}/{id}", "session_get", one::get)
+            .summary("One session")
+            .refuses(GONE),
+        Operation::new(Method::DELETE, "/v1/sessions/{space}/{id}", "session_delete", one::delete)
+            .summary("Delete a session, whoever holds it")
+            .refuses(REFUSALS)
+            .admin(),
+        Operation::new(Method::PUT, "/v1/sessions/{space}/{id}/value", "session_update", one::update)
+            .summary("Set the value of a session")
+            .example(r#"{"value":{"score":7}}"#)
+            .refuses(REFUSALS),
+        Operation::new(
+            Method::PUT,
             "/v1/sessions/{space}/{id}/holders/{holder}",
-            put(holders::connect).delete(holders::disconnect),
+            "session_connect",
+            holders::connect,
         )
-        .route("/v1/sessions/{space}/{id}/holders/{holder}/heartbeat", post(holders::heartbeat))
-        // No router matches an empty name; it deserves a better answer than 404.
+        .summary("Hold a session")
+        .example("?resume=true")
+        .refuses(REFUSALS),
+        Operation::new(
+            Method::POST,
+            "/v1/sessions/{space}/{id}/holders/{holder}/heartbeat",
+            "session_heartbeat",
+            holders::heartbeat,
+        )
+        .summary("Go on holding it")
+        .refuses(REFUSALS),
+        Operation::new(
+            Method::DELETE,
+            "/v1/sessions/{space}/{id}/holders/{holder}",
+            "session_disconnect",
+            holders::disconnect,
+        )
+        .summary("Hold it no longer")
+        .refuses(REFUSALS),
+        Operation::new(
+            Method::GET,
+            "/v1/sessions/{space}/broadcasters/{broadcaster}",
+            "session_find",
+            one::find,
+        )
+        .summary("The session that a broadcaster last activated")
+        .refuses(GONE),
+        Operation::new(Method::POST, "/v1/sessions/{space}/claims", "session_claim", reap::claim)
+            .summary("Claim orphans, to run what must happen for each")
+            .example(r#"{"limit":100}"#)
+            .refuses(UNKNOWN),
+        Operation::new(Method::PUT, "/v1/sessions/{space}/claims/{id}", "session_renew", reap::renew)
+            .summary("Keep a claim")
+            .example("?generation=1&attempt=1")
+            .refuses(REFUSALS),
+        Operation::new(Method::POST, "/v1/sessions/{space}/acks", "session_ack", reap::ack)
+            .summary("Say that it has happened: they are deleted")
+            .example(r#"{"acks":[{"id":"...","generation":1}]}"#)
+            .refuses(UNKNOWN),
+        Operation::new(Method::POST, "/v1/sessions/{space}/cleanup", "session_cleanup", reap::cleanup)
+            .summary("Delete orphans, where nothing must happen for them")
+            .refuses(UNKNOWN)
+            .admin(),
+        Operation::new(Method::GET, "/v1/sessions/{space}/dead", "session_dead", list::dead)
+            .summary("Those whose claims ended too often, page by page")
+            .refuses(UNKNOWN),
+        Operation::new(Method::POST, "/v1/sessions/{space}/dead/{id}/retry", "session_retry", reap::retry)
+            .summary("Have one of them claimed again")
+            .refuses(REFUSALS)
+            .admin(),
+        Operation::new(Method::GET, "/v1/sessions", "session_spaces", spaces)
+            .summary("The spaces and how their sessions live"),
+    ];
+    rows.map(|row| row.of(Part::Sessions)).into()
+}
+
+const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_SPACE];
+const GONE: &[Kind] = &[Kind::UNKNOWN_SPACE, Kind::SESSION_GONE];
+const REFUSALS: &[Kind] = &[
+    Kind::UNKNOWN_SPACE,
+    Kind::SESSION_GONE,
+    Kind::SESSION_REAPING,
+    Kind::SESSION_ACTIVE,
+    Kind::SESSION_DISCONNECTED,
+    Kind::SESSION_LAPSED,
+    Kind::SESSION_STALE,
+    Kind::SESSION_NOT_CLAIMED,
+    Kind::TOO_MANY_HOLDERS,
+    Kind::TOO_MANY_SESSIONS,
+];
+
+/// No router matches an empty name; it deserves a better answer than 404.
+pub(super) fn empty_names(router: Router<App>) -> Router<App> {
+    router
         .route("/v1/sessions/{space}/broadcasters/", get(no_broadcaster))
         .route("/v1/sessions/{space}/{id}/holders/", put(no_holder).delete(no_holder))
 }
 
-async fn spaces(call: Call) -> Answered {
-    Ok(json(StatusCode::OK, &told_spaces::Spaces::of(call.app.sessions.all())))
-}
-
-async fn no_broadcaster(call: Call<String>) -> Answered {
-    call.app.sessions(&call.path)?;
+async fn no_broadcaster(call: Call<path::OfSpace>) -> std::result::Result<(), Problem> {
+    call.app.sessions(&call.path.space)?;
     Err(Problem::empty("a broadcaster"))
 }
 
-async fn no_holder(call: Call<(String, String)>) -> Answered {
-    call.app.sessions(&call.path.0)?;
+async fn no_holder(call: Call<path::OfSession>) -> std::result::Result<(), Problem> {
+    call.app.sessions(&call.path.space)?;
     Err(Problem::empty("a holder"))
+}
+
+async fn spaces(call: Call) -> std::result::Result<Json<session::Spaces>, Problem> {
+    Ok(Json(session::Spaces::of(call.app.sessions.all())))
 }
 
 /// What was asked for, or a problem, be it a refusal or that there is no answer.
 fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
     answer?.map_err(Problem::refused)
-}
-
-fn ok(told: &impl serde::Serialize) -> Response {
-    json(StatusCode::OK, told)
 }

@@ -1,75 +1,55 @@
 //! One session: activated, asked for, updated, deleted.
 
-use axum::http::StatusCode;
-use axum::response::IntoResponse as _;
-use serde::Deserialize;
-use tidegate::session::{Found as Had, Refusal, Session, SessionId};
+use tidegate::session::{Found, Refusal};
 
-use super::ask::{Activate, Update, key};
-use super::{granted, ok, told};
-use crate::http::extract::{Call, Sent};
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
+use super::granted;
+use super::path::{OfBroadcaster, OfSession, OfSpace};
+use crate::api::session::{Activate, Active, One, Update, Updated, key};
+use crate::http::answer::{Json, Made, NoContent};
+use crate::http::call::{Call, JsonBody};
+use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
-use crate::http::reply::json;
 
-/// A session in a path.
-#[derive(Debug, Deserialize)]
-pub(super) struct Path {
-    pub(super) space: String,
-    id: String,
-}
-
-impl Path {
-    pub(super) fn id(&self) -> Result<SessionId, Problem> {
-        Ok(self.id.parse()?)
-    }
-}
-
-pub(super) async fn activate(call: Call<String>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionActivate);
-    let sessions = call.app.sessions(&call.path)?;
-    let ask: Activate<'_> = sent.parse()?;
-    let (broadcaster, config, holder) = (ask.broadcaster()?, ask.config()?, ask.holder()?);
-    let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
-    let status = match activated.found {
-        Had::Nothing => StatusCode::CREATED,
-        _ => StatusCode::OK,
-    };
-    Ok(json(status, &told::Active::new(&call.path, &activated)))
-}
-
-pub(super) async fn get(call: Call<Path>) -> Answered {
-    let _timed = call.timed(Operation::SessionGet);
+pub(super) async fn activate(
+    call: Call<OfSpace, NoQuery, JsonBody<Activate<'static>>>,
+) -> Result<Made<Active>, Problem> {
     let sessions = call.app.sessions(&call.path.space)?;
-    tell(&call.path.space, sessions.get(call.path.id()?).await?)
+    let sent = call.body.parse()?;
+    let (broadcaster, config, holder) = (sent.broadcaster()?, sent.config()?, sent.holder()?);
+    let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
+    let is_new = activated.found == Found::Nothing;
+    Ok(Made { is_new, value: Active::new(&call.path.space, &activated) })
 }
 
-pub(super) async fn find(call: Call<(String, String)>) -> Answered {
-    let _timed = call.timed(Operation::SessionGet);
-    let (space, broadcaster) = &call.path;
+pub(super) async fn get(call: Call<OfSession>) -> Result<Json<One>, Problem> {
+    let sessions = call.app.sessions(&call.path.space)?;
+    let session = sessions.get(call.path.id()?).await?.ok_or_else(gone)?;
+    Ok(Json(One::new(&call.path.space, &session)))
+}
+
+pub(super) async fn find(call: Call<OfBroadcaster>) -> Result<Json<One>, Problem> {
+    let OfBroadcaster { space, broadcaster } = &call.path;
     let sessions = call.app.sessions(space)?;
-    tell(space, sessions.find(key("a broadcaster", broadcaster)?).await?)
+    let session = sessions.find(key("a broadcaster", broadcaster)?).await?.ok_or_else(gone)?;
+    Ok(Json(One::new(space, &session)))
 }
 
-fn tell(space: &str, session: Option<Session>) -> Answered {
-    let session = session.ok_or_else(|| Problem::refused(Refusal::Gone))?;
-    Ok(ok(&told::One::new(space, &session)))
+fn gone() -> Problem {
+    Problem::refused(Refusal::Gone)
 }
 
-pub(super) async fn update(call: Call<Path>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionUpdate);
-    let asked = &call.path;
-    let sessions = call.app.sessions(&asked.space)?;
-    let id = asked.id()?;
-    let ask: Update<'_> = sent.parse()?;
-    let generation = granted(sessions.update(id, &ask.value()?, ask.generation()?).await)?.get();
-    Ok(ok(&told::Updated { space: &asked.space, id: id.to_string(), generation }))
+pub(super) async fn update(
+    call: Call<OfSession, NoQuery, JsonBody<Update<'static>>>,
+) -> Result<Json<Updated>, Problem> {
+    let sessions = call.app.sessions(&call.path.space)?;
+    let id = call.path.id()?;
+    let sent = call.body.parse()?;
+    let generation = granted(sessions.update(id, &sent.value()?, sent.generation()?).await)?.get();
+    Ok(Json(Updated { space: call.path.space.clone(), id: id.to_string(), generation }))
 }
 
-pub(super) async fn delete(call: Call<Path>) -> Answered {
-    let _timed = call.timed(Operation::SessionDelete);
+pub(super) async fn delete(call: Call<OfSession>) -> Result<NoContent, Problem> {
     let sessions = call.app.sessions(&call.path.space)?;
     granted(sessions.delete(call.path.id()?).await)?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(NoContent)
 }

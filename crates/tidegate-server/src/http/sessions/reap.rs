@@ -1,22 +1,39 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
-use tidegate::session::{Generation, State as Stand};
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::SchemaGenerator;
+use tidegate::bounds::MAX_COUNT;
+use tidegate::session::{Generation, State};
 
-use super::ask::{Acks, Claim, attempt_of, generation_of};
-use super::one::Path;
-use super::{granted, ok, told_reaped as told};
-use crate::http::extract::{Call, Sent};
-use crate::http::limits::Answered;
-use crate::http::metrics::Operation;
+use super::granted;
+use super::path::{OfSession, OfSpace};
+use crate::api::session::{Acks, ClaimRequest, generation};
+use crate::api::session_reap::{Acked, Claimed, Cleaned, Foreseen, Renewed, Retried};
+use crate::http::answer::{Answer, Json};
+use crate::http::call::{Call, EmptyBody, JsonBody, OptionalBody};
+use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::query::{FromQuery, Query};
+use crate::http::shape::AnswerShape;
+
+/// A parameter of those who mean one generation.
+pub(super) const GENERATION: Parameter =
+    Parameter::integer("generation", 1..=MAX_COUNT, "the generation that is meant");
+
+/// The generation that a query names.
+pub(super) fn generation_of(query: &Query) -> Result<Option<Generation>, Problem> {
+    let number = query.read("generation", |text| {
+        text.parse().map_err(|_| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
+    })?;
+    Ok(number.map(generation).transpose()?)
+}
 
 /// Whether to say only what would be done.
 #[derive(Debug)]
-pub(super) struct DryRun(bool);
+pub(crate) struct DryRun(bool);
 
 impl FromQuery for DryRun {
-    const NAMES: &'static [&'static str] = &["dry_run"];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::flag("dry_run", "say only what would be done")];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         Ok(Self(query.flag("dry_run")?))
@@ -25,16 +42,19 @@ impl FromQuery for DryRun {
 
 /// Which claim is meant.
 #[derive(Debug)]
-pub(super) struct OfClaim {
+pub(crate) struct OfClaim {
     generation: Generation,
     attempt: u64,
 }
 
 impl FromQuery for OfClaim {
-    const NAMES: &'static [&'static str] = &["generation", "attempt"];
+    const PARAMETERS: &'static [Parameter] = &[
+        GENERATION.required(),
+        Parameter::integer("attempt", 1..=MAX_COUNT, "which of its attempts").required(),
+    ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
-        match (generation_of(query)?, attempt_of(query)?) {
+        match (generation_of(query)?, query.integer("attempt")?) {
             (Some(generation), Some(attempt)) => Ok(Self { generation, attempt }),
             _ => {
                 let why = "`generation` and `attempt` are needed: those of the claim";
@@ -44,50 +64,71 @@ impl FromQuery for OfClaim {
     }
 }
 
-pub(super) async fn claim(call: Call<String>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionClaim);
-    let sessions = call.app.sessions(&call.path)?;
-    let ask: Claim = sent.parse_if_any()?;
-    let claims = sessions.claim(ask.limit(sessions.options().batch)?).await?;
-    Ok(ok(&told::Claimed::new(&call.path, &claims)))
+pub(super) async fn claim(
+    call: Call<OfSpace, NoQuery, OptionalBody<ClaimRequest>>,
+) -> Result<Json<Claimed>, Problem> {
+    let sessions = call.app.sessions(&call.path.space)?;
+    let sent = call.body.parse()?;
+    let claims = sessions.claim(sent.limit(sessions.options().batch)?).await?;
+    Ok(Json(Claimed::new(&call.path.space, &claims)))
 }
 
-pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionAck);
-    let sessions = call.app.sessions(&call.path)?;
-    let ask: Acks<'_> = sent.parse()?;
-    let claims = ask.claims()?;
+pub(super) async fn ack(
+    call: Call<OfSpace, NoQuery, JsonBody<Acks<'static>>>,
+) -> Result<Json<Acked>, Problem> {
+    let sessions = call.app.sessions(&call.path.space)?;
+    let claims = call.body.parse()?.claims()?;
     let answers = sessions.ack_many(&claims).await?;
-    Ok(ok(&told::Acked::new(&call.path, &claims, &answers)))
+    Ok(Json(Acked::new(&call.path.space, &claims, &answers)))
 }
 
-pub(super) async fn renew(call: Call<Path, OfClaim>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionRenew);
-    let (asked, generation, attempt) = (&call.path, call.query.generation, call.query.attempt);
-    let sessions = call.app.sessions(&asked.space)?;
-    let id = asked.id()?;
-    sent.check_empty()?;
+pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<Json<Renewed>, Problem> {
+    let OfClaim { generation, attempt } = call.query;
+    let sessions = call.app.sessions(&call.path.space)?;
+    let id = call.path.id()?;
+    call.body.parse()?;
     let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
-    let (space, generation) = (&*asked.space, generation.get());
-    Ok(ok(&told::Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
+    let (space, generation) = (call.path.space.clone(), generation.get());
+    Ok(Json(Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
-pub(super) async fn cleanup(call: Call<String, DryRun>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionCleanup);
-    let sessions = call.app.sessions(&call.path)?;
-    sent.check_empty()?;
-    if call.query.0 {
-        return Ok(ok(&told::Foreseen::new(&call.path, &sessions.counts().await?)));
+/// What a cleanup did, or would do.
+pub(crate) enum Cleanup {
+    Done(Cleaned),
+    DryRun(Foreseen),
+}
+
+impl Answer for Cleanup {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Done(cleaned) => Json(cleaned).into_response(),
+            Self::DryRun(foreseen) => Json(foreseen).into_response(),
+        }
     }
-    Ok(ok(&told::Cleaned::new(&call.path, &sessions.cleanup().await?)))
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        vec![
+            AnswerShape::json::<Cleaned>(schemas, StatusCode::OK, "done"),
+            AnswerShape::json::<Foreseen>(schemas, StatusCode::OK, "with `dry_run`"),
+        ]
+    }
 }
 
-pub(super) async fn retry(call: Call<Path>, sent: Sent) -> Answered {
-    let _timed = call.timed(Operation::SessionRetry);
-    let asked = &call.path;
-    let sessions = call.app.sessions(&asked.space)?;
-    let id = asked.id()?;
-    sent.check_empty()?;
+pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cleanup, Problem> {
+    let space = &call.path.space;
+    let sessions = call.app.sessions(space)?;
+    call.body.parse()?;
+    match call.query.0 {
+        true => Ok(Cleanup::DryRun(Foreseen::new(space, &sessions.counts().await?))),
+        false => Ok(Cleanup::Done(Cleaned::new(space, &sessions.cleanup().await?))),
+    }
+}
+
+pub(super) async fn retry(call: Call<OfSession, NoQuery, EmptyBody>) -> Result<Json<Retried>, Problem> {
+    let sessions = call.app.sessions(&call.path.space)?;
+    let id = call.path.id()?;
+    call.body.parse()?;
     granted(sessions.retry(id).await)?;
-    Ok(ok(&told::Retried { space: &asked.space, id: id.to_string(), state: Stand::Claimed.as_str() }))
+    let (space, state) = (call.path.space.clone(), State::Claimed.as_str().to_owned());
+    Ok(Json(Retried { space, id: id.to_string(), state }))
 }

@@ -9,16 +9,16 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::http::problem::Problem;
+use super::Invalid;
 
 /// How `value` is kept.
-pub(super) fn to_text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
+pub(crate) fn to_text(value: &RawValue) -> Result<Cow<'_, str>, Invalid> {
     let json = value.get();
     if !json.starts_with('"') {
         return Ok(Cow::Borrowed(json));
     }
     let text: String = serde_json::from_str(json)
-        .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))?;
+        .map_err(|error| Invalid(format!("the body is not what is expected: {error}")))?;
     match text.is_empty() || is_json(&text) {
         true => Ok(Cow::Borrowed(json)),
         false => Ok(Cow::Owned(text)),
@@ -26,7 +26,7 @@ pub(super) fn to_text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
 }
 
 /// What is kept as `text`.
-pub(super) fn from_text(text: &str) -> Cow<'_, RawValue> {
+pub(crate) fn from_text(text: &str) -> Cow<'_, RawValue> {
     if let Ok(value) = serde_json::from_str::<&RawValue>(text) {
         return Cow::Borrowed(value);
     }

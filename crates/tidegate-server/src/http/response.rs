@@ -8,7 +8,7 @@ use tidegate::limit::{Decision, Limit, Quota, headers as text};
 use tidegate::{Cost, Key};
 
 use super::problem::PROBLEM_JSON;
-use crate::answer::Answer;
+use crate::api::decision::Decision as DecisionBody;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -36,7 +36,7 @@ impl Served {
 
     /// To a take: 200, or 429; 503 if it is the store's doing and the limit says so.
     pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
-        let answer = Answer::to_take(&self.limit, key, cost, decision);
+        let answer = DecisionBody::to_take(&self.limit, key, cost, decision);
         let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
         whole(status(answer.status()), media_type, answer.to_json(), |headers| {
             self.fields(headers, decision);
@@ -48,7 +48,7 @@ impl Served {
 
     /// To a peek: it has been answered, whatever the outcome.
     pub(super) fn to_peek(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
-        let answer = Answer::plain(&self.limit, key, cost, decision);
+        let answer = DecisionBody::plain(&self.limit, key, cost, decision);
         let mut response = respond(StatusCode::OK, JSON, answer.to_json());
         self.fields(response.headers_mut(), decision);
         response

@@ -1,0 +1,455 @@
+//! What is said about limits. A request that was read is checked by its methods: nothing
+//! behind them checks again.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use tidegate::bounds::MAX_COUNT;
+use tidegate::key::MAX_KEY_BYTES;
+use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, Reservation as Held, Sliding};
+use tidegate::{Cost, Key, Rate};
+
+use super::{Invalid, borrowing, subject};
+
+/// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
+/// which is what a program writes that has lost the key.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Subject<'a>(pub(crate) Option<Cow<'a, str>>);
+
+impl Subject<'_> {
+    fn key(&self) -> Result<Key<'_>, Invalid> {
+        match &self.0 {
+            Some(text) => Ok(Key::new(text)?),
+            None => Ok(Key::EVERYONE),
+        }
+    }
+
+    fn is_everyone(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl JsonSchema for Subject<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Key")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let about = "what is counted: a user, an address; at most 255 bytes";
+        json_schema!({"type": "string", "minLength": 1, "maxLength": MAX_KEY_BYTES, "description": about})
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Subject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(SubjectVisitor).map(|key| Self(Some(key)))
+    }
+}
+
+struct SubjectVisitor;
+
+impl<'de> Visitor<'de> for SubjectVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or no `key` at all for what everyone shares")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// The body of a take.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with key, cost and rate")]
+pub(crate) struct Take<'a> {
+    #[serde(default, borrow, skip_serializing_if = "Subject::is_everyone")]
+    pub(crate) key: Subject<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<WholeCost>,
+    /// Judges by this rate instead of the limit's own, like 10/s.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<Cow<'a, str>>,
+}
+
+impl Take<'_> {
+    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
+        self.key.key()
+    }
+
+    pub(crate) fn cost(&self) -> Cost {
+        WholeCost::or_one(self.cost.as_ref())
+    }
+
+    pub(crate) fn rate(&self) -> Result<Option<Rate>, Invalid> {
+        Ok(self.rate.as_ref().map(|rate| rate.parse()).transpose()?)
+    }
+}
+
+/// The body of a take from several limits.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with key and limits")]
+pub(crate) struct TakeAll<'a> {
+    #[serde(default, borrow, skip_serializing_if = "Subject::is_everyone")]
+    pub(crate) key: Subject<'a>,
+    #[serde(borrow)]
+    pub(crate) limits: Vec<TakeOne<'a>>,
+}
+
+impl TakeAll<'_> {
+    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
+        self.key.key()
+    }
+}
+
+/// One of them.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with limit and cost")]
+pub(crate) struct TakeOne<'a> {
+    #[serde(borrow)]
+    pub(crate) limit: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<WholeCost>,
+}
+
+impl TakeOne<'_> {
+    pub(crate) fn cost(&self) -> Cost {
+        WholeCost::or_one(self.cost.as_ref())
+    }
+}
+
+/// The body of a refund.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with key and receipt")]
+pub(crate) struct Refund<'a> {
+    #[serde(default, borrow, skip_serializing_if = "Subject::is_everyone")]
+    pub(crate) key: Subject<'a>,
+    /// What the take answered.
+    #[serde(borrow)]
+    pub(crate) receipt: Cow<'a, str>,
+}
+
+impl Refund<'_> {
+    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
+        self.key.key()
+    }
+
+    pub(crate) fn receipt(&self) -> &str {
+        &self.receipt
+    }
+}
+
+/// The body of an override.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with rate and lasting_ms or lasting")]
+pub(crate) struct SetOverride<'a> {
+    /// The key's own rate, like 50/s.
+    #[serde(borrow)]
+    pub(crate) rate: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lasting_ms: Option<u64>,
+    /// The same in words, like 1h.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub(crate) lasting: Option<Cow<'a, str>>,
+}
+
+impl SetOverride<'_> {
+    pub(crate) fn rate(&self) -> Result<Rate, Invalid> {
+        Ok(self.rate.parse()?)
+    }
+
+    pub(crate) fn lasting(&self) -> Result<Duration, Invalid> {
+        lasting(self.lasting_ms, self.lasting.as_deref())
+    }
+}
+
+/// The body of a reservation.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with cost and lasting_ms or lasting")]
+pub(crate) struct Reserve<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<WholeCost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lasting_ms: Option<u64>,
+    /// The same in words, like 1h.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub(crate) lasting: Option<Cow<'a, str>>,
+}
+
+impl Reserve<'_> {
+    pub(crate) fn cost(&self) -> Cost {
+        WholeCost::or_one(self.cost.as_ref())
+    }
+
+    pub(crate) fn lasting(&self) -> Result<Duration, Invalid> {
+        lasting(self.lasting_ms, self.lasting.as_deref())
+    }
+}
+
+borrowing!(Take, TakeAll, Refund, SetOverride, Reserve);
+
+/// How long something lasts, as a number or in words.
+fn lasting(ms: Option<u64>, text: Option<&str>) -> Result<Duration, Invalid> {
+    match (ms, text) {
+        (Some(ms), None) => Ok(Duration::from_millis(ms)),
+        (None, Some(text)) => humantime::parse_duration(text).map_err(|_| {
+            Invalid(format!(
+                "`lasting`: {text:?} is not a length of time: a number with a unit is, like 500ms, 5s or 2m"
+            ))
+        }),
+        (None, None) => {
+            Err(Invalid("how long is missing: `lasting_ms`, or `lasting` like \"1h\"".to_owned()))
+        }
+        (Some(_), Some(_)) => {
+            Err(Invalid("`lasting_ms` and `lasting` are the same: name one of them".to_owned()))
+        }
+    }
+}
+
+/// A cost as JSON writes numbers: `2` and `2.0` are the same.
+#[derive(Debug)]
+pub(crate) struct WholeCost(Cost);
+
+impl Serialize for WholeCost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.get())
+    }
+}
+
+impl JsonSchema for WholeCost {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Cost")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let about = "how many permits; 1 unless given";
+        json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_COUNT, "description": about})
+    }
+}
+
+impl WholeCost {
+    fn or_one(given: Option<&Self>) -> Cost {
+        given.map_or(Cost::ONE, |cost| cost.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for WholeCost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(CostVisitor)
+    }
+}
+
+struct CostVisitor;
+
+fn refused<E: de::Error>(cost: impl fmt::Display) -> E {
+    E::custom(format!("a cost of {cost} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
+}
+
+impl Visitor<'_> for CostVisitor {
+    type Value = WholeCost;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a cost: a whole number from 1 to {MAX_COUNT}")
+    }
+
+    fn visit_u64<E: de::Error>(self, cost: u64) -> Result<WholeCost, E> {
+        Cost::new(cost).map(WholeCost).map_err(|_| refused(cost))
+    }
+
+    fn visit_i64<E: de::Error>(self, cost: i64) -> Result<WholeCost, E> {
+        refused_if_negative(cost).and_then(|cost| self.visit_u64(cost))
+    }
+
+    fn visit_f64<E: de::Error>(self, cost: f64) -> Result<WholeCost, E> {
+        // Up to here every whole number has a float of its own.
+        if cost.fract() != 0.0 || !(1.0..=MAX_COUNT as f64).contains(&cost) {
+            return Err(refused(cost));
+        }
+        self.visit_u64(cost as u64)
+    }
+}
+
+fn refused_if_negative<E: de::Error>(cost: i64) -> Result<u64, E> {
+    u64::try_from(cost).map_err(|_| refused(cost))
+}
+
+/// What a refund gave back.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Refunded {
+    pub(crate) refunded: u64,
+}
+
+/// A key's own rate, and for how long it is still judged by it.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Override {
+    pub(crate) limit: String,
+    /// `null` is no subject at all.
+    pub(crate) key: Option<String>,
+    pub(crate) rate: String,
+    pub(crate) lasting_ms: u64,
+}
+
+impl Override {
+    pub(crate) fn new(limit: String, key: Key<'_>, found: &tidegate::limit::Override) -> Self {
+        let key = subject(key).map(str::to_owned);
+        Self { limit, key, rate: found.rate.to_string(), lasting_ms: ms(found.lasting) }
+    }
+}
+
+/// A reservation.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Reservation {
+    pub(crate) limit: String,
+    /// `null` is no subject at all.
+    pub(crate) key: Option<String>,
+    pub(crate) id: String,
+    pub(crate) cost: u64,
+    pub(crate) state: String,
+    pub(crate) expires_in_ms: u64,
+}
+
+impl Reservation {
+    pub(crate) fn new(limit: String, key: Key<'_>, id: String, found: &Held) -> Self {
+        let Held { cost, state, expires_in_ms, .. } = *found;
+        let key = subject(key).map(str::to_owned);
+        Self { limit, key, id, cost, state: state.as_str().to_owned(), expires_in_ms }
+    }
+}
+
+/// Overrides of a limit, those that end first in front.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Overrides {
+    pub(crate) limit: String,
+    pub(crate) overrides: Vec<OverrideRow>,
+    /// Where the next page begins; `null` if there is none.
+    pub(crate) next: Option<String>,
+}
+
+/// An override of a key; `null` is no subject at all.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct OverrideRow {
+    pub(crate) key: Option<String>,
+    pub(crate) rate: String,
+    pub(crate) lasting_ms: u64,
+}
+
+impl From<KeyOverride> for OverrideRow {
+    fn from(KeyOverride { key, rate, lasting }: KeyOverride) -> Self {
+        Self { key: not_everyone(key), rate: rate.to_string(), lasting_ms: ms(lasting) }
+    }
+}
+
+/// Pending reservations of a limit, those that end first in front.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Reservations {
+    pub(crate) limit: String,
+    pub(crate) reservations: Vec<ReservationRow>,
+    /// Where the next page begins; `null` if there is none.
+    pub(crate) next: Option<String>,
+}
+
+/// A pending reservation of a key; `null` is no subject at all.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ReservationRow {
+    pub(crate) key: Option<String>,
+    pub(crate) id: String,
+    pub(crate) cost: u64,
+    pub(crate) expires_in_ms: u64,
+}
+
+impl From<KeyReservation> for ReservationRow {
+    fn from(KeyReservation { key, id, reservation }: KeyReservation) -> Self {
+        let Held { cost, expires_in_ms, .. } = reservation;
+        Self { key: not_everyone(key), id, cost, expires_in_ms }
+    }
+}
+
+fn not_everyone(key: String) -> Option<String> {
+    Some(key).filter(|key| !key.is_empty())
+}
+
+/// At most 90 days.
+fn ms(lasting: Duration) -> u64 {
+    lasting.as_millis() as u64
+}
+
+/// All limits.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Limits {
+    pub(crate) limits: Vec<LimitInfo>,
+}
+
+/// A limit, with the numbers of its algorithm; only some have the last eight.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LimitInfo {
+    pub(crate) limit: String,
+    pub(crate) algorithm: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<String>,
+    pub(crate) window_size_seconds: u64,
+    pub(crate) capacity: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) coalesce_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hard_capacity: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) burst: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refill_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) period: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limit_per_period: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) safety_buffer: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counter_ttl_ms: Option<u64>,
+}
+
+impl LimitInfo {
+    pub(crate) fn new(limit: &str, algorithm: &Algorithm) -> Self {
+        let info = Self {
+            limit: limit.to_owned(),
+            algorithm: algorithm.name().to_owned(),
+            window_size_seconds: algorithm.window_size_seconds(),
+            capacity: algorithm.capacity(),
+            ..Self::default()
+        };
+        let of_sliding = |info: Self, sliding: &Sliding| Self {
+            rate: Some(sliding.rate().to_string()),
+            coalesce_ms: Some(ms(sliding.coalesce())),
+            ..info
+        };
+        match algorithm {
+            Algorithm::Sliding(sliding) => of_sliding(info, sliding),
+            Algorithm::Suppressed(suppressed) => {
+                let hard_capacity = suppressed.hard_capacity();
+                of_sliding(Self { hard_capacity, ..info }, suppressed.sliding())
+            }
+            Algorithm::Token(token) => Self {
+                rate: Some(token.rate().to_string()),
+                burst: Some(token.burst()),
+                refill_ms: Some(token.refill_ms()),
+                ..info
+            },
+            Algorithm::Calendar(calendar) => Self {
+                period: Some(calendar.period().as_str().to_owned()),
+                limit_per_period: Some(calendar.limit()),
+                safety_buffer: Some(calendar.safety_buffer()),
+                counter_ttl_ms: Some(ms(calendar.counter_ttl())),
+                ..info
+            },
+            _ => info,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is said over HTTP: the bodies of requests and responses, one type each, for the
+//! server that reads and writes them and for the command line that writes and reads them.
+//!
+//! The OpenAPI description is derived from these types. They know nothing of HTTP itself.
+
+pub(crate) mod decision;
+pub(crate) mod hot;
+pub(crate) mod json;
+pub(crate) mod limit;
+pub(crate) mod session;
+pub(crate) mod session_reap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tidegate::Key;
+
+/// The body of a request. It may borrow from the bytes that it was read from.
+pub(crate) trait RequestBody: JsonSchema + 'static {
+    type Read<'a>: Deserialize<'a>;
+}
+
+/// Request bodies that borrow.
+macro_rules! borrowing {
+    ($($body:ident),*) => {$(
+        impl $crate::api::RequestBody for $body<'static> {
+            type Read<'a> = $body<'a>;
+        }
+    )*};
+}
+pub(crate) use borrowing;
+
+impl RequestBody for Empty {
+    type Read<'a> = Self;
+}
+
+/// The body of a request that needs none.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an empty object, or nothing")]
+pub(crate) struct Empty {}
+
+/// A value that is not allowed: which, and what is.
+#[derive(Debug)]
+pub(crate) struct Invalid(pub(crate) String);
+
+impl From<tidegate::Error> for Invalid {
+    fn from(error: tidegate::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// How a key is told: `null` is no subject at all.
+pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
+    Some(key.as_str()).filter(|_| key != Key::EVERYONE)
+}

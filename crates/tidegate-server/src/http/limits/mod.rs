@@ -1,0 +1,133 @@
+//! Limits: a file each for takes from one ([`take`]) and from several ([`take_all`]), what
+//! a key has used ([`keys`]), its own rate ([`overrides`]), what is held for it
+//! ([`reservations`]), and the limits themselves ([`list`]).
+
+mod keys;
+mod list;
+mod overrides;
+mod path;
+mod reservations;
+mod take;
+mod take_all;
+
+use axum::Router;
+use axum::http::Method;
+
+use super::App;
+use super::call::Call;
+use super::operation::{Operation, Part};
+use super::problem::{Kind, Problem};
+use super::response::Served;
+
+/// The operations.
+pub(super) fn operations() -> Vec<Operation> {
+    let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
+    let rows = [
+        Operation::new(post.clone(), "/v1/limits/{limit}/take", "take", take::take)
+            .summary("Charge a key, if it fits")
+            .example(r#"{"key":"user_123","cost":1}"#)
+            .refuses(UNKNOWN),
+        Operation::new(post.clone(), "/v1/limits/take", "take_all", take_all::take_all)
+            .summary("Charge a key under several limits, or under none of them")
+            .example(r#"{"key":"user_123","limits":[{"limit":"api","cost":1}]}"#)
+            .refuses(UNKNOWN),
+        Operation::new(get.clone(), "/v1/limits/{limit}/keys/{key}", "peek", keys::peek)
+            .summary("Where a key stands; charges nothing")
+            .refuses(UNKNOWN),
+        Operation::new(post.clone(), "/v1/limits/{limit}/refund", "refund", keys::refund)
+            .summary("Give back what a take has charged")
+            .example(r#"{"key":"user_123","receipt":"..."}"#)
+            .refuses(UNKNOWN),
+        Operation::new(delete.clone(), "/v1/limits/{limit}/keys/{key}", "reset", keys::reset)
+            .summary("Forget what a key has used")
+            .refuses(UNKNOWN)
+            .admin(),
+        Operation::new(put.clone(), "/v1/limits/{limit}/keys/{key}/override", "set_override", overrides::set)
+            .summary("Judge a key by a rate of its own for a while")
+            .example(r#"{"rate":"50/s","lasting":"1h"}"#)
+            .refuses(UNKNOWN)
+            .admin(),
+        Operation::new(get.clone(), "/v1/limits/{limit}/keys/{key}/override", "get_override", overrides::get)
+            .summary("The rate of a key's own")
+            .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_OVERRIDE]),
+        Operation::new(
+            delete.clone(),
+            "/v1/limits/{limit}/keys/{key}/override",
+            "clear_override",
+            overrides::clear,
+        )
+        .summary("End the rate of a key's own")
+        .refuses(UNKNOWN)
+        .admin(),
+        Operation::new(
+            put,
+            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
+            "reserve",
+            reservations::reserve,
+        )
+        .summary("Hold permits until they are committed or released; sent twice it holds them once")
+        .example(r#"{"cost":3,"lasting":"30s"}"#)
+        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::CONFLICT]),
+        Operation::new(
+            get.clone(),
+            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
+            "get_reservation",
+            reservations::get,
+        )
+        .summary("What became of a reservation")
+        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION]),
+        Operation::new(
+            post,
+            "/v1/limits/{limit}/keys/{key}/reservations/{id}/commit",
+            "commit",
+            reservations::commit,
+        )
+        .summary("Spend what is held")
+        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION, Kind::CONFLICT]),
+        Operation::new(
+            delete,
+            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
+            "release",
+            reservations::release,
+        )
+        .summary("Give back what is held")
+        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION, Kind::CONFLICT]),
+        Operation::new(get.clone(), "/v1/limits/{limit}/overrides", "list_overrides", overrides::list)
+            .summary("The overrides of all keys, page by page")
+            .example("?limit=100")
+            .refuses(UNKNOWN),
+        Operation::new(
+            get.clone(),
+            "/v1/limits/{limit}/reservations",
+            "list_reservations",
+            reservations::list,
+        )
+        .summary("The pending reservations of all keys, page by page")
+        .example("?limit=100")
+        .refuses(UNKNOWN),
+        Operation::new(get.clone(), "/v1/limits", "list_limits", list::list)
+            .summary("The limits and their numbers"),
+        Operation::new(get, "/v1/limits/{limit}", "get_limit", list::one)
+            .summary("A limit and its numbers")
+            .refuses(UNKNOWN),
+    ];
+    rows.map(|row| row.of(Part::Limits)).into()
+}
+
+const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_LIMIT];
+
+/// No router matches an empty key; it deserves a better answer than 404.
+pub(super) fn empty_names(router: Router<App>) -> Router<App> {
+    router.route("/v1/limits/{limit}/keys/", axum::routing::get(no_key).delete(no_key))
+}
+
+async fn no_key(call: Call<path::OfLimit>) -> Result<(), Problem> {
+    call.limit(&call.path.limit)?;
+    Err(Problem::empty_key())
+}
+
+impl<P, Q, B> Call<P, Q, B> {
+    fn limit(&self, name: &str) -> Result<&Served, Problem> {
+        self.app.limit(name)
+    }
+}

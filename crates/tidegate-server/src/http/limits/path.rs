@@ -1,0 +1,52 @@
+//! Who is meant by a path.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tidegate::Key;
+
+use crate::http::problem::Problem;
+
+/// `/v1/limits/{limit}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfLimit {
+    pub(super) limit: String,
+}
+
+/// `…/keys/{key}`, or `…/everyone` for no subject at all.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfKey {
+    pub(super) limit: String,
+    #[serde(default)]
+    #[schemars(with = "crate::api::limit::Subject<'static>")]
+    key: Option<String>,
+}
+
+impl OfKey {
+    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+        key(self.key.as_deref())
+    }
+}
+
+/// `…/reservations/{id}` of a subject.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfReservation {
+    pub(super) limit: String,
+    #[serde(default)]
+    #[schemars(with = "crate::api::limit::Subject<'static>")]
+    key: Option<String>,
+    #[schemars(length(min = 1, max = 255))]
+    pub(super) id: String,
+}
+
+impl OfReservation {
+    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+        key(self.key.as_deref())
+    }
+}
+
+fn key(text: Option<&str>) -> Result<Key<'_>, Problem> {
+    match text {
+        Some(text) => Ok(Key::new(text)?),
+        None => Ok(Key::EVERYONE),
+    }
+}

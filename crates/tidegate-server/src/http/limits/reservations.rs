@@ -1,0 +1,119 @@
+//! Reservations as resources: made, then committed or released. Every request may
+//! be sent twice.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::SchemaGenerator;
+use tidegate::Key;
+use tidegate::limit::{self, Page, ReservationState};
+
+use super::list::PageQuery;
+use super::path::{OfLimit, OfReservation};
+use super::take::Taken;
+use crate::api::limit::{Reservation, Reservations, Reserve};
+use crate::http::answer::{Answer, Json, Made};
+use crate::http::call::{Call, EmptyBody, JsonBody};
+use crate::http::parameter::NoQuery;
+use crate::http::problem::Problem;
+use crate::http::shape::AnswerShape;
+
+/// Permits that are held, or a refusal as of a take.
+pub(crate) enum Reserved {
+    Held(Made<Reservation>),
+    Refused(Taken),
+}
+
+impl Answer for Reserved {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Held(held) => held.into_response(),
+            Self::Refused(refused) => refused.into_response(),
+        }
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        let refusals = Taken::shapes(schemas).into_iter().filter(|shape| shape.status != StatusCode::OK);
+        Made::<Reservation>::shapes(schemas).into_iter().chain(refusals).collect()
+    }
+}
+
+pub(super) async fn reserve(
+    call: Call<OfReservation, NoQuery, JsonBody<Reserve<'static>>>,
+) -> Result<Reserved, Problem> {
+    let served = call.limit(&call.path.limit)?;
+    let key = call.path.key()?;
+    let sent = call.body.parse()?;
+    let (id, cost) = (&call.path.id, sent.cost());
+    match served.limit.reserve(key, id, cost, sent.lasting()?).await? {
+        limit::Reserve::Held(held) => {
+            Ok(Reserved::Held(Made { is_new: held.is_new, value: reservation(&call.path, key, &held) }))
+        }
+        limit::Reserve::Ended(ended) => Err(Problem::conflict(format!(
+            "the reservation {id:?} is {}: nothing is held; use another id",
+            ended.state.as_str()
+        ))),
+        limit::Reserve::Refused(decision) => {
+            Ok(Reserved::Refused(Taken(served.to_take(key, cost, &decision))))
+        }
+    }
+}
+
+pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
+    let limit = &call.limit(&call.path.limit)?.limit;
+    let key = call.path.key()?;
+    let found = limit.reservation(key, &call.path.id).await?.ok_or_else(|| unknown(&call.path, key))?;
+    Ok(Json(reservation(&call.path, key, &found)))
+}
+
+pub(super) async fn commit(
+    call: Call<OfReservation, NoQuery, EmptyBody>,
+) -> Result<Json<Reservation>, Problem> {
+    let limit = &call.limit(&call.path.limit)?.limit;
+    let key = call.path.key()?;
+    call.body.parse()?;
+    let found = limit.commit(key, &call.path.id).await?;
+    settled(&call.path, key, found, ReservationState::Committed)
+}
+
+pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
+    let limit = &call.limit(&call.path.limit)?.limit;
+    let key = call.path.key()?;
+    let found = limit.release(key, &call.path.id).await?;
+    settled(&call.path, key, found, ReservationState::Released)
+}
+
+pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Reservations>, Problem> {
+    let PageQuery { after, count } = &call.query;
+    let limit = &call.limit(&call.path.limit)?.limit;
+    let Page { items, next } = limit.reservations(after.as_ref(), *count).await?;
+    let (reservations, next) =
+        (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));
+    Ok(Json(Reservations { limit: call.path.limit, reservations, next }))
+}
+
+/// As it was to be, or a conflict with what it is.
+fn settled(
+    path: &OfReservation,
+    key: Key<'_>,
+    found: Option<limit::Reservation>,
+    wanted: ReservationState,
+) -> Result<Json<Reservation>, Problem> {
+    let found = found.ok_or_else(|| unknown(path, key))?;
+    match found.state == wanted {
+        true => Ok(Json(reservation(path, key, &found))),
+        false => Err(Problem::conflict(format!(
+            "the reservation {:?} is {}: it can no longer be {}",
+            path.id,
+            found.state.as_str(),
+            wanted.as_str()
+        ))),
+    }
+}
+
+fn unknown(path: &OfReservation, key: Key<'_>) -> Problem {
+    Problem::no_reservation(&path.limit, key, &path.id)
+}
+
+fn reservation(path: &OfReservation, key: Key<'_>, found: &limit::Reservation) -> Reservation {
+    Reservation::new(path.limit.clone(), key, path.id.clone(), found)
+}

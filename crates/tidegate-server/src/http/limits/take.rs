@@ -1,0 +1,76 @@
+//! A take from one limit, on both ways that it can take: the router and the fast path.
+
+use std::time::Instant;
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use schemars::SchemaGenerator;
+
+use super::path::OfLimit;
+use crate::api::decision::Decision;
+use crate::api::limit::Take;
+use crate::http::answer::Answer;
+use crate::http::call::{Call, JsonBody};
+use crate::http::metrics::Timed;
+use crate::http::parameter::NoQuery;
+use crate::http::problem::Problem;
+use crate::http::response::Served;
+use crate::http::shape::AnswerShape;
+use crate::http::{App, body};
+
+/// A decision about a take; a refusal is a problem too.
+pub(crate) struct Taken(pub(super) Response<Bytes>);
+
+impl Answer for Taken {
+    fn into_response(self) -> Response {
+        self.0.map(Body::from)
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        vec![
+            AnswerShape::json::<Decision<'_>>(schemas, StatusCode::OK, "admitted"),
+            AnswerShape::problem::<Decision<'_>>(schemas, StatusCode::TOO_MANY_REQUESTS, "refused"),
+            AnswerShape::problem::<Decision<'_>>(
+                schemas,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "refused while the store is away, by a limit with `closed_status: 503`",
+            ),
+        ]
+    }
+}
+
+pub(super) async fn take(call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>) -> Result<Taken, Problem> {
+    let served = call.limit(&call.path.limit)?;
+    Ok(Taken(take_from(served, call.body.parse()?).await?))
+}
+
+/// A take from one limit, however it was found and its body was read.
+async fn take_from(served: &Served, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
+    let (key, cost) = (sent.key()?, sent.cost());
+    let decision = match sent.rate()? {
+        None => served.limit.take(key, cost).await?,
+        Some(rate) => served.limit.take_with(key, rate, cost).await?,
+    };
+    Ok(served.to_take(key, cost, &decision))
+}
+
+impl App {
+    /// The limit that is taken from, if it is written as it is called. Names are letters,
+    /// digits, `_` and `-`: what is percent-encoded or has a slash is none of them.
+    pub(crate) fn taken_from(&self, method: &Method, path: &str) -> Option<&Served> {
+        let name = path.strip_prefix("/v1/limits/")?.strip_suffix("/take")?;
+        self.inner.limits.get(name).filter(|_| method == Method::POST)
+    }
+
+    /// What the route answers to a body that has been read, and is of a type and a size that
+    /// are allowed; its head was complete at `since`.
+    pub(crate) async fn take_read(&self, served: &Served, body: &[u8], since: Instant) -> Response<Bytes> {
+        let _timed = Timed { since, seconds: self.metrics().take_seconds() };
+        let taken = match body::parse(body) {
+            Ok(sent) => take_from(served, sent).await,
+            Err(problem) => Err(problem),
+        };
+        taken.unwrap_or_else(Problem::whole)
+    }
+}

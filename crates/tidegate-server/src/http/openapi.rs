@@ -1,0 +1,223 @@
+//! The OpenAPI 3.1 description of the API, made from the table of operations.
+
+use std::collections::BTreeMap;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use tidegate::limit::headers::PROBLEM_JSON;
+
+use super::operation::{Operation, Part, TimeClass};
+use super::parameter::{Parameter, ParameterKind};
+use super::problem::{Kind, ProblemBody};
+use super::shape::{AnswerShape, BodyShape};
+
+/// What any operation may be refused with.
+const ANY: &[Kind] = &[Kind::INVALID, Kind::TIMEOUT];
+
+/// One that has a body.
+const WITH_BODY: &[Kind] = &[Kind::BODY_TOO_LARGE, Kind::MEDIA_TYPE, Kind::ENCODING];
+
+/// One that asks the store.
+const ON_STORE: &[Kind] = &[Kind::CORRUPT, Kind::INTERNAL, Kind::UNAVAILABLE];
+
+/// The whole description.
+pub(crate) fn document(operations: &[Operation]) -> Value {
+    let mut schemas = schemars::generate::SchemaSettings::openapi3()
+        .with(|settings| {
+            // OpenAPI 3.1 speaks the JSON Schema of 2020-12 as it is.
+            *settings = schemars::generate::SchemaSettings::draft2020_12();
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        })
+        .into_generator();
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    for operation in operations {
+        let mut add = |path: String, name: String| {
+            let described = describe(&mut schemas, operation, &path, name);
+            paths.entry(path).or_default().insert(operation.method.as_str().to_lowercase(), described);
+        };
+        if let Some(everyone) = operation.path_of_everyone() {
+            add(everyone, format!("{}_of_everyone", operation.name));
+        }
+        add(operation.path.to_owned(), operation.name.to_owned());
+    }
+    let problem = schemas.subschema_for::<ProblemBody>();
+    debug_assert!(problem.as_object().is_some());
+    let tags: Vec<_> = [Part::Limits, Part::Hot, Part::Sessions, Part::Server]
+        .map(|part| json!({"name": part.as_str()}))
+        .into();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tidegate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Rate limits, hot pages and sessions",
+        },
+        "tags": tags,
+        "paths": paths,
+        "components": {"schemas": schemas.take_definitions(true)},
+    })
+}
+
+fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, name: String) -> Value {
+    let shape = (operation.shape)(schemas);
+    let mut described = Map::new();
+    described.insert("operationId".to_owned(), name.into());
+    described.insert("summary".to_owned(), operation.summary.into());
+    described.insert("tags".to_owned(), json!([operation.part.as_str()]));
+    described.insert("x-scope".to_owned(), operation.scope.as_str().into());
+    if operation.time_class != TimeClass::Ordinary {
+        let class = if operation.time_class == TimeClass::Bulk { "bulk" } else { "endless" };
+        described.insert("x-time-class".to_owned(), class.into());
+    }
+    let in_path = path_parameters(path, &shape.path);
+    let in_query = shape.query.iter().map(query_parameter);
+    let parameters: Vec<_> = in_path.chain(in_query).collect();
+    if !parameters.is_empty() {
+        described.insert("parameters".to_owned(), parameters.into());
+    }
+    if let Some(body) = &shape.body {
+        described.insert("requestBody".to_owned(), request_body(body, operation.example));
+    }
+    let mut kinds: Vec<Kind> = operation.problems.to_vec();
+    kinds.extend(ANY);
+    if shape.body.is_some() {
+        kinds.extend(WITH_BODY);
+    }
+    if operation.part != Part::Server {
+        kinds.extend(ON_STORE);
+    }
+    described.insert("responses".to_owned(), responses(schemas, shape.answers, &kinds));
+    Value::Object(described)
+}
+
+/// The members of the path's type that are in its template.
+fn path_parameters<'a>(path: &'a str, schema: &'a Schema) -> impl Iterator<Item = Value> + 'a {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    names.map(move |name| {
+        let member = schema.get("properties").and_then(|properties| properties.get(name));
+        let mut schema = member.cloned().unwrap_or_else(|| json!({"type": "string"}));
+        // A part of a path that is empty is no part of a path.
+        if let Some(members) = schema.as_object_mut()
+            && !members.contains_key("$ref")
+        {
+            members.entry("minLength").or_insert(1.into());
+        }
+        json!({"name": name, "in": "path", "required": true, "schema": schema})
+    })
+}
+
+fn query_parameter(parameter: &Parameter) -> Value {
+    let schema = match &parameter.kind {
+        ParameterKind::Integer { allowed, default } => {
+            let mut schema = json!({"type": "integer", "minimum": allowed.start(), "maximum": allowed.end()});
+            if let Some(default) = default {
+                schema["default"] = (*default).into();
+            }
+            schema
+        }
+        ParameterKind::Flag => json!({"type": "boolean", "default": false}),
+        ParameterKind::OneOf(allowed) => json!({"type": "string", "enum": allowed}),
+        ParameterKind::Text { pattern, example } if example.is_empty() => {
+            json!({"type": "string", "pattern": pattern})
+        }
+        ParameterKind::Text { pattern, example } => {
+            json!({"type": "string", "pattern": pattern, "examples": [example]})
+        }
+    };
+    let Parameter { name, about, is_required, .. } = parameter;
+    json!({"name": name, "in": "query", "required": is_required, "description": about, "schema": schema})
+}
+
+fn request_body(body: &BodyShape, example: &str) -> Value {
+    let mut content = json!({"schema": body.schema});
+    if let Ok(example) = serde_json::from_str::<Value>(example) {
+        content["example"] = example;
+    }
+    json!({"required": body.is_required, "content": {body.media_type: content}})
+}
+
+/// By status: what an answer is, and what problems there may be instead.
+fn responses(schemas: &mut SchemaGenerator, answers: Vec<AnswerShape>, kinds: &[Kind]) -> Value {
+    let mut responses: BTreeMap<u16, (Vec<String>, BTreeMap<&str, Vec<Value>>)> = BTreeMap::new();
+    for AnswerShape { status, about, body } in answers {
+        let (abouts, contents) = responses.entry(status.as_u16()).or_default();
+        abouts.push(about.to_owned());
+        if let Some((media_type, schema)) = body {
+            contents.entry(media_type).or_default().push(schema.to_value());
+        }
+    }
+    let problem = schemas.subschema_for::<ProblemBody>().to_value();
+    for kind in kinds {
+        let (abouts, contents) = responses.entry(kind.status.as_u16()).or_default();
+        abouts.push(format!("`{}`", kind.name));
+        let schemas = contents.entry(PROBLEM_JSON).or_default();
+        if !schemas.contains(&problem) {
+            schemas.push(problem.clone());
+        }
+    }
+    let described = responses.into_iter().map(|(status, (abouts, contents))| {
+        let content: Map<String, Value> = contents
+            .into_iter()
+            .map(|(media_type, mut schemas)| {
+                let schema = match schemas.len() {
+                    1 => schemas.remove(0),
+                    _ => json!({"anyOf": schemas}),
+                };
+                (media_type.to_owned(), json!({"schema": schema}))
+            })
+            .collect();
+        let mut response = json!({"description": abouts.join(", ")});
+        if !content.is_empty() {
+            response["content"] = Value::Object(content);
+        }
+        (status.to_string(), response)
+    });
+    Value::Object(described.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Method, StatusCode};
+
+    use super::*;
+    use crate::http::table;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_and_a_summary() {
+        let operations = table::operations();
+        for operation in &operations {
+            let namesakes = operations.iter().filter(|other| other.name == operation.name).count();
+            assert_eq!(namesakes, 1, "{}", operation.name);
+            assert!(!operation.summary.is_empty(), "{}", operation.name);
+            let is_read = operation.method == Method::GET;
+            assert_eq!(
+                is_read,
+                operation.scope == super::super::operation::Scope::Read,
+                "{}",
+                operation.name
+            );
+        }
+    }
+
+    /// Every reference leads somewhere, and every status says what it is.
+    #[test]
+    fn the_description_is_whole() {
+        let document = document(&table::operations());
+        let text = document.to_string();
+        for reference in text.split("\"$ref\":\"").skip(1) {
+            let (path, _) = reference.split_once('"').unwrap();
+            assert!(document.pointer(path.trim_start_matches('#')).is_some(), "{path}");
+        }
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let responses = operation["responses"].as_object().unwrap();
+                assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path}");
+                for (status, response) in responses {
+                    assert!(StatusCode::from_bytes(status.as_bytes()).is_ok());
+                    assert_ne!(response["description"], "", "{method} {path} {status}");
+                }
+            }
+        }
+    }
+}

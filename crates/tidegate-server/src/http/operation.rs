@@ -1,0 +1,190 @@
+//! One operation of the HTTP API: all that is known of it, in one row.
+//!
+//! The router, `GET /`, the labels of metrics, how long a request may take, the OpenAPI
+//! description and its page are made from these rows. What an operation reads and answers
+//! is known by the types of its handler, so that the description cannot differ from them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::Method;
+use axum::response::{IntoResponse as _, Response};
+use prometheus_client::metrics::histogram::Histogram;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use tidegate::clock::monotonic;
+
+use super::App;
+use super::answer::Answer;
+use super::call::{Call, FromBody};
+use super::metrics::Timed;
+use super::parameter::FromQuery;
+use super::problem::{Kind, Problem};
+use super::shape::Shape;
+
+/// A part of the server, in the order in which they are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Limits,
+    Hot,
+    Sessions,
+    Server,
+}
+
+impl Part {
+    /// What it is called.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Limits => "limits",
+            Self::Hot => "hot",
+            Self::Sessions => "sessions",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// What who calls an operation must be allowed to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Read,
+    Write,
+    Admin,
+}
+
+impl Scope {
+    /// What it is called.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// How long a request may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeClass {
+    /// `http.request_timeout`.
+    Ordinary,
+    /// `http.bulk_timeout`, which its handler looks after.
+    Bulk,
+    /// Its answer begins in ordinary time and has no end.
+    Endless,
+}
+
+/// A row.
+pub(crate) struct Operation {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// Its `operationId`, and its label in metrics.
+    pub(crate) name: &'static str,
+    pub(crate) part: Part,
+    pub(crate) scope: Scope,
+    pub(crate) time_class: TimeClass,
+    pub(crate) summary: &'static str,
+    /// A body or a query, as people write it.
+    pub(crate) example: &'static str,
+    /// What it may be refused with, beside what every operation may be.
+    pub(crate) problems: &'static [Kind],
+    /// What it reads and answers.
+    pub(crate) shape: fn(&mut SchemaGenerator) -> Shape,
+    serve: Serve,
+}
+
+/// What answers a request, with the histogram that its time goes to.
+pub(super) type Serve = Arc<dyn Fn(App, Request, Histogram, TimeClass) -> Served + Send + Sync>;
+
+type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+impl Operation {
+    /// `handler` at `method` and `path`.
+    pub(super) fn new<P, Q, B, A, F, Fut>(
+        method: Method,
+        path: &'static str,
+        name: &'static str,
+        handler: F,
+    ) -> Self
+    where
+        P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+        Q: FromQuery + Send + Sync + 'static,
+        B: FromBody + Send + 'static,
+        A: Answer + Send + 'static,
+        F: Fn(Call<P, Q, B>) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Problem>> + Send + 'static,
+    {
+        let serve: Serve = Arc::new(move |app, request, seconds, time_class| {
+            Box::pin(async move {
+                let since = monotonic();
+                let timeout = app.bounds().request_timeout;
+                let answer = async move {
+                    let call = Call::read(app, request).await?;
+                    let _timed = Timed { since, seconds: &seconds };
+                    handler(call).await.map(Answer::into_response)
+                };
+                let answered = match time_class {
+                    TimeClass::Bulk => answer.await,
+                    TimeClass::Ordinary | TimeClass::Endless => match super::in_time(timeout, answer).await {
+                        Ok(answered) => answered,
+                        Err(late) => Err(late),
+                    },
+                };
+                answered.unwrap_or_else(|problem| problem.into_response())
+            })
+        });
+        let scope = if method == Method::GET { Scope::Read } else { Scope::Write };
+        Self {
+            method,
+            path,
+            name,
+            part: Part::Server,
+            scope,
+            time_class: TimeClass::Ordinary,
+            summary: "",
+            example: "",
+            problems: &[],
+            shape: Shape::of::<P, Q, B, A>,
+            serve,
+        }
+    }
+
+    pub(super) fn of(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    pub(super) fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    pub(super) fn example(self, example: &'static str) -> Self {
+        Self { example, ..self }
+    }
+
+    pub(super) fn refuses(self, problems: &'static [Kind]) -> Self {
+        Self { problems, ..self }
+    }
+
+    /// For those who look after the server only.
+    pub(super) fn admin(self) -> Self {
+        Self { scope: Scope::Admin, ..self }
+    }
+
+    pub(super) fn takes(self, time_class: TimeClass) -> Self {
+        Self { time_class, ..self }
+    }
+
+    /// The same address without a subject, if there is one.
+    pub(crate) fn path_of_everyone(&self) -> Option<String> {
+        self.path.contains(KEY).then(|| self.path.replacen(KEY, "/everyone", 1))
+    }
+
+    /// Answers a request.
+    pub(super) fn serve(&self) -> Serve {
+        self.serve.clone()
+    }
+}
+
+/// The subject in a path; what has none is under `/everyone`.
+const KEY: &str = "/keys/{key}";

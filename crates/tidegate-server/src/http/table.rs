@@ -1,0 +1,66 @@
+//! All operations, and the router that is made of them.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::operation::{Operation, TimeClass};
+use super::{App, hot, limits, probes, sessions};
+use crate::http::hot::is_ndjson;
+
+/// All rows, in the order in which they are shown.
+pub(crate) fn operations() -> Vec<Operation> {
+    [limits::operations(), hot::operations(), sessions::operations(), probes::operations()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+
+/// A route for each.
+pub(super) fn routes(app: &App) -> Router<App> {
+    let operations = operations();
+    let mut routes: BTreeMap<String, MethodRouter<App>> = BTreeMap::new();
+    let mut singles: Vec<_> = operations.iter().filter(|it| it.time_class != TimeClass::Bulk).collect();
+    // The order in which `Allow` lists them.
+    singles.sort_by_key(|operation| METHODS.iter().position(|method| operation.method == *method));
+    for operation in singles {
+        let is_bulk_of = |other: &&Operation| {
+            other.time_class == TimeClass::Bulk
+                && (&other.method, other.path) == (&operation.method, operation.path)
+        };
+        let bulk = operations.iter().find(is_bulk_of);
+        for path in operation.path_of_everyone().into_iter().chain([operation.path.to_owned()]) {
+            let route = routes.remove(&path).unwrap_or_default();
+            routes.insert(path, route.merge(route_of(app, operation, bulk)));
+        }
+    }
+    routes.into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route))
+}
+
+/// A route of an operation, and of the one at the same address that takes lines.
+fn route_of(app: &App, operation: &Operation, bulk: Option<&Operation>) -> MethodRouter<App> {
+    let with_metrics = |operation: &Operation| (operation.serve(), app.metrics().seconds(operation.name));
+    let (one, bulk) = (with_metrics(operation), bulk.map(with_metrics));
+    let time_class = operation.time_class;
+    let handler = async move |State(app): State<App>, request: Request| match &bulk {
+        Some((serve, seconds)) if is_ndjson(request.headers()) => {
+            serve(app, request, seconds.clone(), TimeClass::Bulk).await
+        }
+        _ => (one.0)(app, request, one.1.clone(), time_class).await,
+    };
+    on(filter(&operation.method), handler)
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    match *method {
+        Method::PUT => MethodFilter::PUT,
+        Method::POST => MethodFilter::POST,
+        Method::DELETE => MethodFilter::DELETE,
+        _ => MethodFilter::GET,
+    }
+}
