@@ -28,10 +28,9 @@ impl FromBody for EditBody {
 }
 
 pub(super) async fn record(call: Call<OfSpace, NoQuery, EditBody>) -> Result<Json<Edited>, Problem> {
-    let space = &call.path.space;
-    let hot = call.app.space(space)?;
+    let hot = call.app.space(&call.path.space)?;
     let sent = call.body.0.parse()?;
     let edit = sent.edit()?;
     let recorded = hot.record(&edit).await?;
-    Ok(Json(Edited::new(space, &edit, &recorded)))
+    Ok(Json(Edited::new(hot.space().as_str(), &edit, &recorded)))
 }

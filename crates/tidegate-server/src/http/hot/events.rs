@@ -51,7 +51,7 @@ pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<Eve
         _ => error.into(),
     })?;
     let stopping = call.app.stopping().clone();
-    Ok(EventStream(sse::respond(Events { space: call.path.space, watch }, stopping)))
+    Ok(EventStream(sse::respond(Events { space: hot.space().as_str().to_owned(), watch }, stopping)))
 }
 
 /// The events of a space.

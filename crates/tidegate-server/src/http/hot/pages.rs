@@ -81,7 +81,8 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, 
         pages.extend(hottest.into_iter().map(|page| Ranked::new(page, None)));
     }
     let (count, window_ms) = (hot.count().await?, api::window_ms(hot));
-    Ok(Json(Pages { space: call.path.space, count, window_ms, pages, next }))
+    let space = hot.space().as_str().to_owned();
+    Ok(Json(Pages { space, count, window_ms, pages, next }))
 }
 
 /// A place in a list, as `next` told it.
@@ -100,14 +101,16 @@ fn after(text: &str) -> Result<HotPage, String> {
 }
 
 pub(super) async fn stats(call: Call<OfPage>) -> Result<Json<api::Page>, Problem> {
-    let stats = call.app.space(&call.path.space)?.stats(call.path.key()?).await?;
-    let OfPage { space, page } = call.path;
+    let hot = call.app.space(&call.path.space)?;
+    let stats = hot.stats(call.path.key()?).await?;
+    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
     Ok(Json(api::Page { space, page, stats: (&stats).into() }))
 }
 
 pub(super) async fn remove(call: Call<OfPage>) -> Result<Json<Removed>, Problem> {
-    let was = call.app.space(&call.path.space)?.remove(call.path.key()?).await?.as_str().to_owned();
-    let OfPage { space, page } = call.path;
+    let hot = call.app.space(&call.path.space)?;
+    let was = hot.remove(call.path.key()?).await?.as_str().to_owned();
+    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
     Ok(Json(Removed { space, page, was }))
 }
 
@@ -139,8 +142,9 @@ impl FromQuery for Span {
 
 pub(super) async fn window(call: Call<OfPage, Span>) -> Result<Json<Window>, Problem> {
     let Span { from, to } = call.query;
-    let edits = call.app.space(&call.path.space)?.window(call.path.key()?, from..=to).await?;
-    let OfPage { space, page } = call.path;
+    let hot = call.app.space(&call.path.space)?;
+    let edits = hot.window(call.path.key()?, from..=to).await?;
+    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
     Ok(Json(Window { space, page, edits: edits.into_iter().map(Into::into).collect() }))
 }
 
@@ -148,5 +152,5 @@ pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<J
     let hot = call.app.space(&call.path.space)?;
     call.body.parse()?;
     let expired = hot.cleanup().await?;
-    Ok(Json(Cleaned { space: call.path.space, expired }))
+    Ok(Json(Cleaned { space: hot.space().as_str().to_owned(), expired }))
 }

@@ -48,7 +48,7 @@ pub(super) async fn connect(call: Call<OfHolder, Connect, EmptyBody>) -> Result<
         true => granted(sessions.resume(id, holder).await)?,
         false => granted(sessions.connect(id, holder).await)?,
     };
-    Ok(Json(Held::new(&path.space, id, &path.holder, &lease)))
+    Ok(Json(Held::new(sessions.space().as_str(), id, &path.holder, &lease)))
 }
 
 pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> Result<Json<Held>, Problem> {
@@ -57,7 +57,7 @@ pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> 
     let (id, holder) = (path.id()?, path.holder(call.query.0)?);
     call.body.parse()?;
     let lease = granted(sessions.heartbeat(id, holder).await)?;
-    Ok(Json(Held::new(&path.space, id, &path.holder, &lease)))
+    Ok(Json(Held::new(sessions.space().as_str(), id, &path.holder, &lease)))
 }
 
 pub(super) async fn disconnect(call: Call<OfHolder, InGeneration>) -> Result<Json<Without>, Problem> {
@@ -65,5 +65,5 @@ pub(super) async fn disconnect(call: Call<OfHolder, InGeneration>) -> Result<Jso
     let sessions = call.app.sessions(&path.space)?;
     let (id, holder) = (path.id()?, path.holder(call.query.0)?);
     let left = granted(sessions.disconnect(id, holder).await)?;
-    Ok(Json(Without::new(&path.space, id, &path.holder, left)))
+    Ok(Json(Without::new(sessions.space().as_str(), id, &path.holder, left)))
 }

@@ -80,26 +80,26 @@ impl FromQuery for ListQuery {
 }
 
 pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
-    let space = &call.path.space;
-    let sessions = call.app.sessions(space)?;
+    let sessions = call.app.sessions(&call.path.space)?;
     let ListQuery { which, page: PageQuery { limit, after } } = call.query;
     let (state, found) = match which {
         Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
         Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
-    Ok(Json(Page::new(space, state.as_str(), &found, limit)))
+    Ok(Json(Page::new(sessions.space().as_str(), state.as_str(), &found, limit)))
 }
 
 pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
-    let (space, PageQuery { limit, after }) = (&call.path.space, call.query);
-    let found = call.app.sessions(space)?.list_after(Stand::Dead, after, limit).await?;
-    Ok(Json(Page::new(space, Stand::Dead.as_str(), &found, limit)))
+    let PageQuery { limit, after } = call.query;
+    let sessions = call.app.sessions(&call.path.space)?;
+    let found = sessions.list_after(Stand::Dead, after, limit).await?;
+    Ok(Json(Page::new(sessions.space().as_str(), Stand::Dead.as_str(), &found, limit)))
 }
 
 pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {
-    let space = &call.path.space;
-    let counts = call.app.sessions(space)?.counts().await?;
-    Ok(Json(Counted::new(space, &counts)))
+    let sessions = call.app.sessions(&call.path.space)?;
+    let counts = sessions.counts().await?;
+    Ok(Json(Counted::new(sessions.space().as_str(), &counts)))
 }
 
 fn state(text: &str) -> Result<Stand, String> {

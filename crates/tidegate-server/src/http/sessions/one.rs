@@ -18,20 +18,20 @@ pub(super) async fn activate(
     let (broadcaster, config, holder) = (sent.broadcaster()?, sent.config()?, sent.holder()?);
     let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
     let is_new = activated.found == Found::Nothing;
-    Ok(Made { is_new, value: Active::new(&call.path.space, &activated) })
+    Ok(Made { is_new, value: Active::new(sessions.space().as_str(), &activated) })
 }
 
 pub(super) async fn get(call: Call<OfSession>) -> Result<Json<One>, Problem> {
     let sessions = call.app.sessions(&call.path.space)?;
     let session = sessions.get(call.path.id()?).await?.ok_or_else(gone)?;
-    Ok(Json(One::new(&call.path.space, &session)))
+    Ok(Json(One::new(sessions.space().as_str(), &session)))
 }
 
 pub(super) async fn find(call: Call<OfBroadcaster>) -> Result<Json<One>, Problem> {
     let OfBroadcaster { space, broadcaster } = &call.path;
     let sessions = call.app.sessions(space)?;
     let session = sessions.find(key("a broadcaster", broadcaster)?).await?.ok_or_else(gone)?;
-    Ok(Json(One::new(space, &session)))
+    Ok(Json(One::new(sessions.space().as_str(), &session)))
 }
 
 fn gone() -> Problem {
@@ -45,7 +45,7 @@ pub(super) async fn update(
     let id = call.path.id()?;
     let sent = call.body.parse()?;
     let generation = granted(sessions.update(id, &sent.value()?, sent.generation()?).await)?.get();
-    Ok(Json(Updated { space: call.path.space.clone(), id: id.to_string(), generation }))
+    Ok(Json(Updated { space: sessions.space().as_str().to_owned(), id: id.to_string(), generation }))
 }
 
 pub(super) async fn delete(call: Call<OfSession>) -> Result<NoContent, Problem> {

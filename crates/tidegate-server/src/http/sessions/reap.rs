@@ -70,7 +70,7 @@ pub(super) async fn claim(
     let sessions = call.app.sessions(&call.path.space)?;
     let sent = call.body.parse()?;
     let claims = sessions.claim(sent.limit(sessions.options().batch)?).await?;
-    Ok(Json(Claimed::new(&call.path.space, &claims)))
+    Ok(Json(Claimed::new(sessions.space().as_str(), &claims)))
 }
 
 pub(super) async fn ack(
@@ -79,7 +79,7 @@ pub(super) async fn ack(
     let sessions = call.app.sessions(&call.path.space)?;
     let claims = call.body.parse()?.claims()?;
     let answers = sessions.ack_many(&claims).await?;
-    Ok(Json(Acked::new(&call.path.space, &claims, &answers)))
+    Ok(Json(Acked::new(sessions.space().as_str(), &claims, &answers)))
 }
 
 pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<Json<Renewed>, Problem> {
@@ -88,7 +88,7 @@ pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<J
     let id = call.path.id()?;
     call.body.parse()?;
     let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
-    let (space, generation) = (call.path.space.clone(), generation.get());
+    let (space, generation) = (sessions.space().as_str().to_owned(), generation.get());
     Ok(Json(Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
@@ -115,8 +115,8 @@ impl Answer for Cleanup {
 }
 
 pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cleanup, Problem> {
-    let space = &call.path.space;
-    let sessions = call.app.sessions(space)?;
+    let sessions = call.app.sessions(&call.path.space)?;
+    let space = sessions.space().as_str();
     call.body.parse()?;
     match call.query.0 {
         true => Ok(Cleanup::DryRun(Foreseen::new(space, &sessions.counts().await?))),
@@ -129,6 +129,6 @@ pub(super) async fn retry(call: Call<OfSession, NoQuery, EmptyBody>) -> Result<J
     let id = call.path.id()?;
     call.body.parse()?;
     granted(sessions.retry(id).await)?;
-    let (space, state) = (call.path.space.clone(), State::Claimed.as_str().to_owned());
+    let (space, state) = (sessions.space().as_str().to_owned(), State::Claimed.as_str().to_owned());
     Ok(Json(Retried { space, id: id.to_string(), state }))
 }
