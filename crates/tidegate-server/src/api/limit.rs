@@ -238,6 +238,10 @@ impl JsonSchema for WholeCost {
 }
 
 impl WholeCost {
+    pub(crate) fn new(cost: u64) -> Result<Self, Invalid> {
+        Ok(Self(Cost::new(cost)?))
+    }
+
     fn or_one(given: Option<&Self>) -> Cost {
         given.map_or(Cost::ONE, |cost| cost.0)
     }

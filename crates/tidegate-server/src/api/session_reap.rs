@@ -24,7 +24,7 @@ pub(crate) struct Claimed {
 }
 
 /// The hold that keeps a call from reaping, in some partition at least.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ReapHold {
     pub(crate) held_until_ms: Option<u64>,
     pub(crate) retry_after_ms: Option<u64>,
@@ -123,7 +123,7 @@ impl Acked {
 }
 
 /// What a cleanup did.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Cleaned {
     pub(crate) space: String,
     pub(crate) deleted: u64,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::declare::DeclareArgs;
-use super::hot_args::HotCommand;
-use super::limit_args::LimitCommand;
-use super::sessions_args::SessionsCommand;
+use super::hot::args::HotCommand;
+use super::limit::args::LimitCommand;
+use super::sessions::args::SessionsCommand;
 use crate::settings::{Flag, Settings, Sources};
 
 /// Rate limits that never admit too much, pages that are hot right now and sessions that are
@@ -191,7 +191,7 @@ pub(super) struct SessionsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Target {
+pub(super) struct TargetArgs {
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) server: String,
@@ -209,7 +209,7 @@ pub(super) struct Target {
     pub(super) json: bool,
 }
 
-impl Target {
+impl TargetArgs {
     /// Where settings come from, if a store is to be asked directly.
     pub(super) fn direct(&self) -> Option<Sources> {
         let store = self.store.as_ref()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::uri::Scheme;
-use axum::http::{Request, Response, StatusCode, Uri, header};
+use axum::http::{Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::request::Asked;
+use super::request::Request;
 
 /// From the first packet to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,9 +59,9 @@ impl Server {
     }
 
     /// Sends one request and reads its answer.
-    pub(super) async fn send(&self, asked: Asked) -> Result<(StatusCode, Bytes), String> {
+    pub(super) async fn send(&self, request: Request) -> Result<(StatusCode, Bytes), String> {
         let exchange = async {
-            let mut begun = self.exchange(asked).await?;
+            let mut begun = self.exchange(request).await?;
             let body = Limited::new(begun.response.body_mut(), MAX_ANSWER_BYTES).collect().await;
             let status = begun.response.status();
             body.map(|body| (status, body.to_bytes())).map_err(text)
@@ -70,8 +70,8 @@ impl Server {
     }
 
     /// Sends one request whose answer has no end.
-    pub(super) async fn begin(&self, asked: Asked) -> Result<Begun, String> {
-        self.in_time(self.exchange(asked)).await
+    pub(super) async fn begin(&self, request: Request) -> Result<Begun, String> {
+        self.in_time(self.exchange(request)).await
     }
 
     async fn in_time<T>(&self, exchange: impl Future<Output = Result<T, String>>) -> Result<T, String> {
@@ -82,15 +82,15 @@ impl Server {
         }
     }
 
-    async fn exchange(&self, asked: Asked) -> Result<Begun, String> {
-        let uri: Uri = format!("{}{}", self.text, asked.path).parse().map_err(text)?;
+    async fn exchange(&self, request: Request) -> Result<Begun, String> {
+        let uri: Uri = format!("{}{}", self.text, request.path).parse().map_err(text)?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        let request = Request::builder()
-            .method(asked.method)
+        let request = axum::http::Request::builder()
+            .method(request.method)
             .uri(uri.path_and_query().map_or("/", |it| it.as_str()))
             .header(header::HOST, authority)
-            .header(header::CONTENT_TYPE, asked.media_type)
-            .body(Full::new(Bytes::from(asked.body.unwrap_or_default())))
+            .header(header::CONTENT_TYPE, request.media_type)
+            .body(Full::new(Bytes::from(request.body.unwrap_or_default())))
             .map_err(text)?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
             format!("{error} (is `tidegate serve` running there? --store asks a store directly)")
@@ -135,7 +135,7 @@ fn connector() -> Result<TlsConnector, String> {
 
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
+    request: axum::http::Request<Full<Bytes>>,
 ) -> Result<Begun, String> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(text)?;
     let driver = tokio::spawn(connection);

@@ -10,7 +10,7 @@ use tidegate::clock::Timestamp;
 use tidegate::store::{Declaration, Declarations, DeclaredSettings, Differences, Part};
 
 use super::args::SettingsArgs;
-use super::hot::print;
+use super::render::print;
 use crate::settings::Settings;
 
 #[derive(Debug, Args)]

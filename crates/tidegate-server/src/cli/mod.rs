@@ -3,25 +3,16 @@
 //! Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
 
 mod args;
-mod ask;
 mod client;
 mod declare;
 mod hot;
-mod hot_args;
-mod hot_told;
 mod limit;
-mod limit_args;
-mod replay;
+mod render;
 mod request;
+mod send;
 mod serve;
 mod sessions;
-mod sessions_args;
-mod sessions_cleanup;
-mod sessions_told;
-mod told;
-mod top;
-mod walk;
-mod watch;
+mod target;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -74,7 +74,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::body::is_type_allowed;
 pub(crate) use self::metrics::HttpMetrics;
-pub(crate) use self::problem::{Problem, Reason};
+pub(crate) use self::problem::{Problem, ProblemBody, Reason};
 pub(crate) use self::response::Served;
 use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;

@@ -118,7 +118,7 @@ fn query_parameter(parameter: &Parameter) -> Value {
         }
         ParameterKind::Flag => json!({"type": "boolean", "default": false}),
         ParameterKind::OneOf(allowed) => json!({"type": "string", "enum": allowed}),
-        ParameterKind::Text { pattern, example } if example.is_empty() => {
+        ParameterKind::Text { pattern, example: "" } => {
             json!({"type": "string", "pattern": pattern})
         }
         ParameterKind::Text { pattern, example } => {
@@ -139,7 +139,9 @@ fn request_body(body: &BodyShape, example: &str) -> Value {
 
 /// By status: what an answer is, and what problems there may be instead.
 fn responses(schemas: &mut SchemaGenerator, answers: Vec<AnswerShape>, kinds: &[Kind]) -> Value {
-    let mut responses: BTreeMap<u16, (Vec<String>, BTreeMap<&str, Vec<Value>>)> = BTreeMap::new();
+    // What it is about, and the schemas of its body by media type.
+    type Response<'a> = (Vec<String>, BTreeMap<&'a str, Vec<Value>>);
+    let mut responses: BTreeMap<u16, Response<'_>> = BTreeMap::new();
     for AnswerShape { status, about, body } in answers {
         let (abouts, contents) = responses.entry(status.as_u16()).or_default();
         abouts.push(about.to_owned());

@@ -5,7 +5,7 @@ use tidegate::Key;
 use tidegate::clock::Timestamp;
 use tidegate::hot::Edit;
 
-use super::super::hot_args::ReplayArgs;
+use crate::cli::hot::args::ReplayArgs;
 use crate::moment;
 
 /// The names of the fields.

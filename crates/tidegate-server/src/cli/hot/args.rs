@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
-use super::args::{SettingsArgs, Target};
+use crate::cli::args::{SettingsArgs, TargetArgs};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum HotCommand {
+pub(in crate::cli) enum HotCommand {
     /// Record one edit
     #[command(after_help = RECORD_EXAMPLES)]
     Record {
@@ -93,7 +93,7 @@ pub(super) enum HotCommand {
     #[command(after_help = SPACES_EXAMPLES)]
     Spaces {
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Feed a file of edits, by its own times or live, and show the hottest
     #[command(after_help = REPLAY_EXAMPLES)]
@@ -117,62 +117,62 @@ pub(super) enum HotCommand {
 
 /// A space, and whom to ask about it.
 #[derive(Debug, Args)]
-pub(super) struct Space {
+pub(in crate::cli) struct Space {
     /// The space
     #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(super) space: String,
+    pub(in crate::cli) space: String,
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(in crate::cli) target: TargetArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ReplayArgs {
+pub(in crate::cli) struct ReplayArgs {
     /// A JSON object per line, gzip or not; - is standard input
-    pub(super) file: PathBuf,
+    pub(in crate::cli) file: PathBuf,
     /// The field with the page; several are joined. A field inside another is a.b
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', default_value = "page")]
-    pub(super) page_field: Vec<String>,
+    pub(in crate::cli) page_field: Vec<String>,
     /// What several fields are joined with
     #[arg(long, value_name = "TEXT", default_value = ":")]
-    pub(super) join: String,
+    pub(in crate::cli) join: String,
     /// The field with the time: milliseconds since 1970 or RFC 3339
     #[arg(long, value_name = "FIELD", default_value = "time")]
-    pub(super) time_field: String,
+    pub(in crate::cli) time_field: String,
     /// The field with the editor
     #[arg(long, value_name = "FIELD", default_value = "user")]
-    pub(super) editor_field: String,
+    pub(in crate::cli) editor_field: String,
     /// The field with the bytes that the page grew by
     #[arg(long, value_name = "FIELD", default_value = "delta")]
-    pub(super) delta_field: String,
+    pub(in crate::cli) delta_field: String,
     /// The field with the edit's id [default: the number of the line]
     #[arg(long, value_name = "FIELD")]
-    pub(super) id_field: Option<String>,
+    pub(in crate::cli) id_field: Option<String>,
     /// The space whose settings apply
     #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(super) space: String,
+    pub(in crate::cli) space: String,
     /// Where to: with the file's clock a namespace of its own there [default: memory:]
     #[arg(long, value_name = "URL")]
-    pub(super) store: Option<String>,
+    pub(in crate::cli) store: Option<String>,
     /// The namespace on --store, which must be nobody else's [default: a new one]
     #[arg(long, value_name = "NAME", requires = "store", conflicts_with = "rate")]
-    pub(super) namespace: Option<String>,
+    pub(in crate::cli) namespace: Option<String>,
     /// Live instead of by the file's clock: so many edits per second, as if made now
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) rate: Option<u32>,
+    pub(in crate::cli) rate: Option<u32>,
     /// The server to send to, with --rate [default: http://127.0.0.1:8080]
     #[arg(long, value_name = "URL", requires = "rate", conflicts_with = "store")]
-    pub(super) server: Option<String>,
+    pub(in crate::cli) server: Option<String>,
     /// How far a row's time may be from those around it, by the file's clock; further off it is skipped
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = humantime::parse_duration, conflicts_with = "rate")]
-    pub(super) max_gap: std::time::Duration,
+    pub(in crate::cli) max_gap: std::time::Duration,
     /// How many of the hottest to show, up to 1000
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub(super) top: u32,
+    pub(in crate::cli) top: u32,
     /// Answer in JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) settings: SettingsArgs,
+    pub(in crate::cli) settings: SettingsArgs,
 }
 
 const RECORD_EXAMPLES: &str = "\

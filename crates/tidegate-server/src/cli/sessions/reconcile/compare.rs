@@ -9,11 +9,11 @@ use serde_json::json;
 use tidegate::clock::monotonic;
 use tidegate::session::SessionId;
 
-use super::super::REFUSED;
-use super::super::hot::print;
-use super::super::hot_told::plural;
-use super::super::sessions_args::WalkArgs;
 use super::{Access, Walk};
+use crate::cli::REFUSED;
+use crate::cli::render::plural;
+use crate::cli::render::print;
+use crate::cli::sessions::args::WalkArgs;
 
 /// Sessions asked for at a time: the most that there may be.
 const PAGE: usize = 1000;

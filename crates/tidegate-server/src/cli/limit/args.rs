@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use tidegate::store::PartKind;
 
-use super::args::Target;
+use crate::cli::args::TargetArgs;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum LimitCommand {
+pub(in crate::cli) enum LimitCommand {
     /// Charge a key, if it fits
     #[command(after_help = TAKE_EXAMPLES)]
     Take {
@@ -19,7 +19,7 @@ pub(super) enum LimitCommand {
         #[arg(long)]
         rate: Option<String>,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Charge a key under several limits, or under none of them
     #[command(after_help = TAKE_ALL_EXAMPLES)]
@@ -30,7 +30,7 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         whose: Whose,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See where a key stands; charges nothing
     #[command(after_help = PEEK_EXAMPLES)]
@@ -41,7 +41,7 @@ pub(super) enum LimitCommand {
         #[arg(long, default_value_t = 1)]
         cost: u64,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Give back what a take has charged
     #[command(after_help = REFUND_EXAMPLES, allow_missing_positional = true)]
@@ -51,7 +51,7 @@ pub(super) enum LimitCommand {
         /// What the take answered
         receipt: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Forget what a key has used
     #[command(after_help = RESET_EXAMPLES)]
@@ -59,7 +59,7 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         subject: Subject,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Judge a key by a rate of its own for a while
     #[command(after_help = SET_OVERRIDE_EXAMPLES)]
@@ -73,7 +73,7 @@ pub(super) enum LimitCommand {
         #[arg(long, value_name = "TIME")]
         lasting: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See the rate of a key's own
     #[command(after_help = GET_OVERRIDE_EXAMPLES)]
@@ -81,7 +81,7 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         subject: Subject,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// End the rate of a key's own
     #[command(after_help = CLEAR_OVERRIDE_EXAMPLES)]
@@ -89,7 +89,7 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         subject: Subject,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Hold permits until they are committed or released; twice with one id holds them once
     #[command(after_help = RESERVE_EXAMPLES, allow_missing_positional = true)]
@@ -105,7 +105,7 @@ pub(super) enum LimitCommand {
         #[arg(long, value_name = "TIME")]
         lasting: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Spend what is held
     #[command(after_help = COMMIT_EXAMPLES, allow_missing_positional = true)]
@@ -115,7 +115,7 @@ pub(super) enum LimitCommand {
         /// What it was called
         id: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// Give back what is held
     #[command(after_help = RELEASE_EXAMPLES, allow_missing_positional = true)]
@@ -125,7 +125,7 @@ pub(super) enum LimitCommand {
         /// What it was called
         id: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See where a reservation stands
     #[command(after_help = RESERVATION_EXAMPLES, allow_missing_positional = true)]
@@ -135,7 +135,7 @@ pub(super) enum LimitCommand {
         /// What it was called
         id: String,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See the keys that have a rate of their own, the first to end first
     #[command(after_help = OVERRIDES_EXAMPLES)]
@@ -143,7 +143,7 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         page: PageOf,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See what is held and neither committed nor released, the first to end first
     #[command(after_help = RESERVATIONS_EXAMPLES)]
@@ -151,44 +151,44 @@ pub(super) enum LimitCommand {
         #[command(flatten)]
         page: PageOf,
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
     /// See the limits and their numbers
     #[command(after_help = LIST_EXAMPLES)]
     List {
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
 }
 
 /// A limit, and a part of a list.
 #[derive(Debug, Args)]
-pub(super) struct PageOf {
+pub(in crate::cli) struct PageOf {
     /// The limit's name
-    pub(super) limit: String,
+    pub(in crate::cli) limit: String,
     /// How many at most
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
-    pub(super) count: usize,
+    pub(in crate::cli) count: usize,
     /// Where to go on, as the page before told it
     #[arg(long)]
-    pub(super) cursor: Option<String>,
+    pub(in crate::cli) cursor: Option<String>,
 }
 
 /// A limit and whose.
 #[derive(Debug, Args)]
-pub(super) struct Subject {
+pub(in crate::cli) struct Subject {
     /// The limit's name
-    pub(super) limit: String,
+    pub(in crate::cli) limit: String,
     #[command(flatten)]
-    pub(super) whose: Whose,
+    pub(in crate::cli) whose: Whose,
 }
 
 /// A key, or nobody's in particular.
 #[derive(Debug, Args)]
-pub(super) struct Whose {
+pub(in crate::cli) struct Whose {
     /// The key: a user, an address, a page
     #[arg(required_unless_present = "everyone")]
-    pub(super) key: Option<String>,
+    pub(in crate::cli) key: Option<String>,
     /// No key at all: what everyone shares
     #[arg(long, conflicts_with = "key")]
     everyone: bool,
@@ -196,7 +196,7 @@ pub(super) struct Whose {
 
 /// Several limits, each with its cost.
 #[derive(Debug, Clone)]
-pub(super) struct Costs(pub(super) Vec<(String, u64)>);
+pub(in crate::cli) struct Costs(pub(in crate::cli) Vec<(String, u64)>);
 
 impl Costs {
     fn parse(text: &str) -> Result<Self, String> {
@@ -213,7 +213,7 @@ fn one(text: &str) -> Result<(String, u64), String> {
 
 impl LimitCommand {
     /// The limits that it is about.
-    pub(super) fn parts(&self) -> Vec<(PartKind, &str)> {
+    pub(in crate::cli) fn parts(&self) -> Vec<(PartKind, &str)> {
         let names: Vec<&str> = match self {
             Self::Take { subject, .. }
             | Self::Peek { subject, .. }
@@ -233,7 +233,7 @@ impl LimitCommand {
         names.into_iter().map(|name| (PartKind::Limit, name)).collect()
     }
 
-    pub(super) fn target(&self) -> &Target {
+    pub(in crate::cli) fn target(&self) -> &TargetArgs {
         match self {
             Self::Take { target, .. }
             | Self::TakeAll { target, .. }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tidegate::store::DEFAULT_SPACE;
 
-use super::args::{SettingsArgs, Target};
+use crate::cli::args::{SettingsArgs, TargetArgs};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum SessionsCommand {
+pub(in crate::cli) enum SessionsCommand {
     /// Take over a Redis that an older program has written, and verify it
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate {
@@ -135,42 +135,42 @@ pub(super) enum SessionsCommand {
     #[command(after_help = SPACES_EXAMPLES)]
     Spaces {
         #[command(flatten)]
-        target: Target,
+        target: TargetArgs,
     },
 }
 
 /// A space, and whom to ask about it.
 #[derive(Debug, Args)]
-pub(super) struct SessionSpace {
+pub(in crate::cli) struct SessionSpace {
     /// The space
     #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(super) space: String,
+    pub(in crate::cli) space: String,
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(in crate::cli) target: TargetArgs,
 }
 
 /// A space on a store, to be walked through.
 #[derive(Debug, Args)]
-pub(super) struct WalkArgs {
+pub(in crate::cli) struct WalkArgs {
     /// The store
     #[arg(long, value_name = "URL")]
-    pub(super) store: String,
+    pub(in crate::cli) store: String,
     /// The space
     #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(super) space: String,
+    pub(in crate::cli) space: String,
     /// Tell on standard error whatever is not as it should be
     #[arg(long)]
-    pub(super) verbose: bool,
+    pub(in crate::cli) verbose: bool,
     /// Answer in JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) settings: SettingsArgs,
+    pub(in crate::cli) settings: SettingsArgs,
 }
 
 /// Where a session is on its way.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum StateName {
+pub(in crate::cli) enum StateName {
     Active,
     Disconnected,
     Orphan,
@@ -179,7 +179,7 @@ pub(super) enum StateName {
 }
 
 impl StateName {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(in crate::cli) fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Disconnected => "disconnected",

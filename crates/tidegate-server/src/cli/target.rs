@@ -3,19 +3,19 @@
 use std::io::Write as _;
 
 use axum::body::{Body, Bytes};
-use axum::http::{Request, Response, StatusCode, header};
+use axum::http::{Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use tidegate::store::{Declaration, Declarations, Differences, PartKind};
 use tower_service::Service as _;
 
-use super::args::Target;
+use super::args::TargetArgs;
 use super::client::{Begun, Server};
-use super::request::Asked;
+use super::request::Request;
 use crate::http::{App, Reason, router};
 use crate::settings::{Settings, Sources, group_of};
 
 /// One of the two, for as many questions as there are.
-pub(super) enum Asking {
+pub(super) enum Target {
     Server(Server),
     Store(App),
 }
@@ -26,9 +26,9 @@ pub(super) enum Stream {
     Store(Response<Body>),
 }
 
-impl Asking {
+impl Target {
     /// To ask about `parts`.
-    pub(super) async fn open(target: &Target, parts: &[(PartKind, &str)]) -> Result<Self, String> {
+    pub(super) async fn open(target: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
         match target.direct() {
             Some(sources) => Self::store(&sources, parts).await,
             None => Self::server(&target.server),
@@ -87,11 +87,11 @@ impl Asking {
     }
 
     /// The whole answer.
-    pub(super) async fn send(&self, asked: Asked) -> Result<(StatusCode, Bytes), String> {
+    pub(super) async fn send(&self, request: Request) -> Result<(StatusCode, Bytes), String> {
         match self {
-            Self::Server(server) => server.send(asked).await,
+            Self::Server(server) => server.send(request).await,
             Self::Store(app) => {
-                let response = answer(app, asked).await?;
+                let response = answer(app, request).await?;
                 if let Some(Reason(reason)) = response.extensions().get() {
                     return Err(format!("the store cannot be used: {reason}"));
                 }
@@ -103,10 +103,10 @@ impl Asking {
     }
 
     /// An answer that has no end.
-    pub(super) async fn begin(&self, asked: Asked) -> Result<Stream, String> {
+    pub(super) async fn begin(&self, request: Request) -> Result<Stream, String> {
         match self {
-            Self::Server(server) => Ok(Stream::Server(Box::new(server.begin(asked).await?))),
-            Self::Store(app) => Ok(Stream::Store(answer(app, asked).await?)),
+            Self::Server(server) => Ok(Stream::Server(Box::new(server.begin(request).await?))),
+            Self::Store(app) => Ok(Stream::Store(answer(app, request).await?)),
         }
     }
 
@@ -164,10 +164,11 @@ impl Stream {
     }
 }
 
-async fn answer(app: &App, asked: Asked) -> Result<Response<Body>, String> {
-    let Asked { method, path, body, media_type } = asked;
+async fn answer(app: &App, request: Request) -> Result<Response<Body>, String> {
+    let Request { method, path, body, media_type } = request;
     let body = Body::from(body.unwrap_or_default());
-    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
+    let request =
+        axum::http::Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
     let request = request.body(body).map_err(|error| error.to_string())?;
     // A router does not fail: it answers.
     let Ok(response) = router(app.clone()).call(request).await;

@@ -3,19 +3,17 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use serde::Deserialize;
-use serde_json::json;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
-use super::super::ask::Asking;
-use super::super::hot_args::ReplayArgs;
-use super::super::hot_told::{Hottest, detail, read};
-use super::super::request::{Asked, NDJSON, encoded};
 use super::fields::Mapped;
 use super::report::{Report, Row};
 use super::{Refused, Sink};
-use crate::outcomes::Outcomes;
+use crate::api::hot::{Bulk, Edit, Pages};
+use crate::cli::hot::args::ReplayArgs;
+use crate::cli::render::{detail, read};
+use crate::cli::request::{NDJSON, Request, encoded};
+use crate::cli::target::Target;
 
 /// A request has what is due within so much of a second, at most.
 const REQUESTS_PER_SECOND: u32 = 10;
@@ -25,7 +23,7 @@ const MAX_EDITS: u32 = 5000;
 
 /// Whom edits are sent to, and what waits to be.
 pub(super) struct Live {
-    asking: Asking,
+    target: Target,
     path: String,
     top: u32,
     rate: u32,
@@ -35,31 +33,24 @@ pub(super) struct Live {
     waiting: u32,
 }
 
-/// What is answered to a request.
-#[derive(Deserialize)]
-struct Tally {
-    bad: u64,
-    outcomes: Outcomes,
-}
-
 impl Live {
     pub(super) async fn open(args: &ReplayArgs, rate: u32) -> Result<Self, String> {
-        let asking = match &args.store {
+        let target = match &args.store {
             Some(url) => {
-                Asking::store(&args.settings.sources_on(url), &[(PartKind::Hot, &args.space)]).await?
+                Target::store(&args.settings.sources_on(url), &[(PartKind::Hot, &args.space)]).await?
             }
-            None => Asking::server(args.server.as_deref().unwrap_or("http://127.0.0.1:8080"))?,
+            None => Target::server(args.server.as_deref().unwrap_or("http://127.0.0.1:8080"))?,
         };
         let path = format!("/v1/hot/{}", encoded(&args.space));
         let begun = monotonic();
-        Ok(Self { asking, path, top: args.top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
+        Ok(Self { target, path, top: args.top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
     }
 
-    async fn ask(&self, asked: Asked) -> Result<axum::body::Bytes, String> {
-        let (status, answer) = self.asking.send(asked).await?;
+    async fn ask(&self, request: Request) -> Result<axum::body::Bytes, String> {
+        let (status, answer) = self.target.send(request).await?;
         match status.is_success() {
             true => Ok(answer),
-            false => Err(self.asking.failure(status, detail(&answer))),
+            false => Err(self.target.failure(status, detail(&answer))),
         }
     }
 
@@ -73,8 +64,8 @@ impl Live {
         self.sent += u64::from(std::mem::take(&mut self.waiting));
         let body = Some(std::mem::take(&mut self.body));
         let path = format!("{}/edits", self.path);
-        let asked = Asked { method: Method::POST, path, body, media_type: NDJSON };
-        let tally: Tally = read(&self.ask(asked).await?)?;
+        let request = Request { method: Method::POST, path, body, media_type: NDJSON };
+        let tally: Bulk = read(&self.ask(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(
                 "{} edits were not understood: is that a server of this version?",
@@ -89,8 +80,15 @@ impl Live {
 impl Sink for Live {
     async fn edit(&mut self, edit: Mapped, report: &mut Report) -> Result<(), Refused> {
         let Mapped { page, id, editor, byte_change, .. } = edit;
-        let line = json!({"page": page, "id": id, "editor": editor, "byte_change": byte_change});
-        self.body.extend_from_slice(line.to_string().as_bytes());
+        let line = Edit {
+            page: page.into(),
+            id: id.into(),
+            editor: Some(editor.into()),
+            byte_change: Some(byte_change),
+            at: None,
+        };
+        // Strings and numbers: there is nothing that JSON cannot write.
+        self.body.extend_from_slice(&serde_json::to_vec(&line).unwrap_or_default());
         self.body.push(b'\n');
         self.waiting += 1;
         if self.waiting >= (self.rate / REQUESTS_PER_SECOND).clamp(1, MAX_EDITS) {
@@ -101,14 +99,14 @@ impl Sink for Live {
 
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         self.send(report).await?;
-        let asked = Asked::get(format!("{}?limit={}", self.path, self.top));
-        let hottest: Hottest = read(&self.ask(asked).await?)?;
+        let request = Request::get(format!("{}?limit={}", self.path, self.top));
+        let hottest: Pages = read(&self.ask(request).await?)?;
         report.count = hottest.count;
         report.window_ms = hottest.window_ms;
         let rows = hottest.pages.into_iter();
         report.pages =
             rows.map(|it| Row { page: it.page, edits: it.edits, last_seen_ms: it.last_seen_ms }).collect();
-        self.asking.close().await;
+        self.target.close().await;
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::session::{Counts, Mended};
 
-use super::super::REFUSED;
-use super::super::hot::print;
-use super::super::sessions_args::WalkArgs;
 use super::{Access, Walk, found};
+use crate::cli::REFUSED;
+use crate::cli::render::print;
+use crate::cli::sessions::args::WalkArgs;
 use crate::settings::StoreSettings;
 
 /// How often it begins anew if something is off at the end: an older program that is still

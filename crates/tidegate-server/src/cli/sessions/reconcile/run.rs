@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::super::hot::print;
-use super::super::sessions_args::WalkArgs;
 use super::{Access, Walk, found};
+use crate::cli::render::print;
+use crate::cli::sessions::args::WalkArgs;
 
 pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, String> {
     let walk = Walk::open(args, Access::Write, |_| Ok(())).await?;

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 use tidegate::clock::Timestamp;
 
-use super::super::hot_told::{moment, plural, printable, ranking, time};
+use crate::cli::hot::render::ranking;
+use crate::cli::render::{moment, plural, printable, time};
 use crate::moment;
 use crate::outcomes::Outcomes;
 

@@ -10,36 +10,37 @@ use tidegate::clock::{Clock, Timestamp};
 use tidegate::store::PartKind;
 use tokio::sync::mpsc;
 
-use super::ask::Asking;
-use super::hot::{path_of, print};
-use super::hot_args::Space;
-use super::hot_told::{Hottest, Ranked, Spaces, detail, printable, read};
-use super::request::Asked;
+use super::args::Space;
+use super::path_of;
+use crate::api::hot::{Pages, Ranked, Spaces};
+use crate::cli::render::{detail, print, printable, read};
+use crate::cli::request::Request;
+use crate::cli::target::Target;
 
 pub(super) async fn run(of: &Space, once: bool, limit: u32, interval: Duration) -> Result<ExitCode, String> {
-    let asking = Asking::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
-    let top = Top { asking, path: path_of(of), limit };
+    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
+    let top = Top { target, path: path_of(of), limit };
     let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let shown = match once || of.target.json || !is_seen {
         true => top.once(of.target.json).await,
         false => top.live(interval.max(Duration::from_millis(100))).await,
     };
-    top.asking.close().await;
+    top.target.close().await;
     shown.map(|()| ExitCode::SUCCESS)
 }
 
 struct Top {
-    asking: Asking,
+    target: Target,
     path: String,
     limit: u32,
 }
 
 impl Top {
     async fn ask(&self, path: String) -> Result<axum::body::Bytes, String> {
-        let (status, answer) = self.asking.send(Asked::get(path)).await?;
+        let (status, answer) = self.target.send(Request::get(path)).await?;
         match status.is_success() {
             true => Ok(answer),
-            false => Err(self.asking.failure(status, detail(&answer))),
+            false => Err(self.target.failure(status, detail(&answer))),
         }
     }
 
@@ -52,8 +53,8 @@ impl Top {
         if json {
             return print(&String::from_utf8_lossy(&answer));
         }
-        let told: Hottest = read(&answer)?;
-        print(&table(&told, None, now(), usize::MAX).join("\n"))
+        let response: Pages = read(&answer)?;
+        print(&table(&response, None, now(), usize::MAX).join("\n"))
     }
 
     async fn live(&self, interval: Duration) -> Result<(), String> {
@@ -73,11 +74,11 @@ impl Top {
             }
             let (rows, columns) = term.size();
             let fits = u32::from(rows).saturating_sub(4).clamp(1, 100).min(self.limit);
-            let lines = match self.hottest(fits).await.and_then(|answer| read::<Hottest>(&answer)) {
-                Ok(told) => {
+            let lines = match self.hottest(fits).await.and_then(|answer| read::<Pages>(&answer)) {
+                Ok(response) => {
                     let most =
-                        spaces.spaces.iter().find(|it| it.space == told.space).map(|it| it.max_tracked);
-                    table(&told, most, now(), usize::from(columns))
+                        spaces.spaces.iter().find(|it| it.space == response.space).map(|it| it.max_tracked);
+                    table(&response, most, now(), usize::from(columns))
                 }
                 // It may be back with the next.
                 Err(error) => vec![printable(&error)],
@@ -105,16 +106,16 @@ fn draw(lines: &[String]) -> std::io::Result<()> {
 }
 
 /// A head and a line for each page, none wider than `width`.
-fn table(told: &Hottest, most: Option<u64>, now: Timestamp, width: usize) -> Vec<String> {
-    let window = humantime::format_duration(Duration::from_millis(told.window_ms));
+fn table(response: &Pages, most: Option<usize>, now: Timestamp, width: usize) -> Vec<String> {
+    let window = humantime::format_duration(Duration::from_millis(response.window_ms));
     let of = most.map(|most| format!(" of {most}")).unwrap_or_default();
     let keys = if most.is_some() { "   q quits" } else { "" };
     let mut lines = vec![
-        format!("{}: {}{of} hot, edits of the last {window}{keys}", told.space, told.count),
+        format!("{}: {}{of} hot, edits of the last {window}{keys}", response.space, response.count),
         String::new(),
         style("edits  5 min  editors  latest           page").bold().to_string(),
     ];
-    lines.extend(told.pages.iter().map(|page| row(page, now)));
+    lines.extend(response.pages.iter().map(|page| row(page, now)));
     match width {
         usize::MAX => lines,
         width => lines.iter().map(|line| truncate_str(line, width, "…").into_owned()).collect(),

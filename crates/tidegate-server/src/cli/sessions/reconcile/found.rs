@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidegate::session::Mended;
 
-use super::super::hot_told::plural;
+use crate::cli::render::plural;
 
 pub(super) fn for_machines(found: &Mended) -> Value {
     json!({

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::super::hot_told::printable;
+use crate::cli::render::printable;
 
 /// It draws on standard error, and nothing unless that is a terminal. It ends with the walk.
 pub(super) struct Bar(ProgressBar);

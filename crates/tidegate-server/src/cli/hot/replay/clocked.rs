@@ -8,10 +8,10 @@ use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::hot::{Hot, Recorded};
 use tidegate::store::{Declarations, PartKind};
 
-use super::super::hot_args::ReplayArgs;
 use super::fields::Mapped;
 use super::report::{Report, Row};
 use super::{Refused, Sink};
+use crate::cli::hot::args::ReplayArgs;
 use crate::settings::Settings;
 
 /// Nobody waits for a single edit: rather late than lost.

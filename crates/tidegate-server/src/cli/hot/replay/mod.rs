@@ -21,8 +21,8 @@ use self::fields::{Fields, Mapped};
 use self::input::Input;
 use self::plausible::{Judged, Plausible};
 use self::report::Report;
-use super::hot::print;
-use super::hot_args::ReplayArgs;
+use super::args::ReplayArgs;
+use crate::cli::render::print;
 use crate::lines::{Line, Lines};
 
 /// A line may have far more fields than an edit needs.

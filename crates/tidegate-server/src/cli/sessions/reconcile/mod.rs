@@ -5,7 +5,7 @@ mod bar;
 mod compare;
 mod found;
 mod migrate;
-mod reconcile;
+mod run;
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use tidegate::{Name, Tidegate};
 use self::bar::Bar;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
-pub(super) use self::reconcile::reconcile;
-use super::sessions_args::WalkArgs;
+pub(super) use self::run::reconcile;
+use super::args::WalkArgs;
 use crate::settings::{Settings, StoreSettings};
 
 /// Nobody waits for a single step: rather late than never.

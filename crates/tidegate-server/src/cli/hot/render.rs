@@ -1,0 +1,123 @@
+//! What was answered about hot pages, for people.
+
+use crate::api::hot as api;
+use crate::cli::render::{Rendered, moment, plural, printable, read, time};
+
+pub(super) fn edited(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Edited = read(answer)?;
+    let rendered = match response.outcome.as_str() {
+        "remembered" => "remembered: the page is not hot yet",
+        "promoted" => "promoted: the page is hot now",
+        "added" => "added to the window of a hot page",
+        "rejected" => "rejected: it would be hot, and as many are tracked as may be",
+        "duplicate" => "duplicate: it has been recorded before",
+        "too_late" => "too late: it is older than all that counts",
+        "dropped" => "dropped: the store is away",
+        "unknown" => "unknown: the store did not answer; sent again it counts once",
+        other => other,
+    };
+    let replaced = response.replaced.map(|page| format!(", in the place of {}", printable(&page)));
+    let hint = response.hint.map(|hint| format!("\nhint: {hint}"));
+    let is_refusal = matches!(response.outcome.as_str(), "rejected" | "too_late" | "dropped" | "unknown");
+    Ok(Rendered {
+        text: format!("{rendered}{}{}", replaced.unwrap_or_default(), hint.unwrap_or_default()),
+        is_refusal,
+    })
+}
+
+pub(super) fn stats(answer: &[u8]) -> Result<Rendered, String> {
+    let api::Page { page, stats: response, .. } = read(answer)?;
+    let page = printable(&page);
+    if !response.is_hot {
+        return Ok(Rendered { text: format!("{page}: not hot"), is_refusal: true });
+    }
+    let [first, last] =
+        [response.first_seen_ms, response.last_seen_ms].map(|ms| moment(ms.unwrap_or_default()));
+    Ok(Rendered::yes(format!(
+        "{page}: hot{}{}\n{} in the last {}, {} of them in the last 5 minutes, by {}\n{} since {first}, \
+         the latest at {last} with {:+} bytes",
+        if response.is_trending { ", trending" } else { "" },
+        if response.is_spiking { ", spiking" } else { "" },
+        plural(response.edits_last_hour, "edit"),
+        time(response.covered_ms),
+        response.edits_last_5_minutes,
+        plural(response.unique_editors, "editor"),
+        plural(response.total_edits, "edit"),
+        response.last_byte_change,
+    )))
+}
+
+pub(super) fn removed(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Removed = read(answer)?;
+    let page = printable(&response.page);
+    Ok(match response.was.as_str() {
+        "hot" => Rendered::yes(format!("{page}: forgotten; it was hot")),
+        "remembered" => Rendered::yes(format!("{page}: forgotten; it was not hot")),
+        _ => Rendered { text: format!("{page}: nothing was known of it"), is_refusal: true },
+    })
+}
+
+pub(super) fn hottest(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Pages = read(answer)?;
+    let rows = response.pages.iter().map(|it| (it.page.as_str(), it.edits, it.last_seen_ms));
+    let mut text = ranking(response.count, response.window_ms, rows);
+    if let Some(next) = response.next {
+        text += &format!("\nmore: --after '{}'", printable(&next));
+    }
+    Ok(Rendered::yes(text))
+}
+
+/// Pages with their edits and the latest of them.
+pub(super) fn ranking<'a>(
+    count: u64,
+    window_ms: u64,
+    rows: impl Iterator<Item = (&'a str, u64, u64)>,
+) -> String {
+    let mut text = format!("{} hot in the last {}", plural(count, "page"), time(window_ms));
+    for (index, (page, edits, last_ms)) in rows.enumerate() {
+        if index == 0 {
+            text += "\nedits  latest                    page";
+        }
+        text += &format!("\n{edits:>5}  {}  {}", moment(last_ms), printable(page));
+    }
+    text
+}
+
+pub(super) fn window(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Window = read(answer)?;
+    if response.edits.is_empty() {
+        return Ok(Rendered::yes("no edits".to_owned()));
+    }
+    let row = |it: &api::InWindow| {
+        format!(
+            "{}  {:+}  {}  {}",
+            moment(it.at_ms),
+            it.byte_change,
+            printable(&it.id),
+            printable(&it.editor)
+        )
+    };
+    Ok(Rendered::yes(response.edits.iter().map(row).collect::<Vec<_>>().join("\n")))
+}
+
+pub(super) fn cleaned(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Cleaned = read(answer)?;
+    Ok(Rendered::yes(format!("{} dropped", plural(response.expired, "page"))))
+}
+
+pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Spaces = read(answer)?;
+    let row = |it: &api::Space| {
+        format!(
+            "{}: up to {} pages of up to {} edits in {}, hot from {}, trending from {}, when full {}",
+            it.space,
+            it.max_tracked,
+            it.max_members_per_page,
+            time(it.window_ms),
+            it.hot_threshold,
+            it.promotion_threshold,
+            it.when_full
+        )
+    };
+    Ok(Rendered::yes(response.spaces.iter().map(row).collect::<Vec<_>>().join("\n")))
+}

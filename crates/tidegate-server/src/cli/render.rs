@@ -1,0 +1,72 @@
+//! Answers as text for people: what the commands of all parts have in common.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tidegate::clock::Timestamp;
+
+use crate::http::ProblemBody;
+use crate::moment;
+
+/// A text, and whether the answer is no.
+pub(super) struct Rendered {
+    pub(super) text: String,
+    pub(super) is_refusal: bool,
+}
+
+impl Rendered {
+    pub(super) fn yes(text: String) -> Self {
+        Self { text, is_refusal: false }
+    }
+}
+
+pub(super) fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("cannot write the answer: {error}"))
+}
+
+/// A problem of ours.
+pub(super) fn problem(answer: &[u8]) -> Option<ProblemBody> {
+    serde_json::from_slice(answer).ok()
+}
+
+/// What is wrong, if it is a problem of ours.
+pub(super) fn detail(answer: &[u8]) -> Option<String> {
+    problem(answer).map(|problem| problem.detail)
+}
+
+pub(super) fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(answer).map_err(|error| format!("an answer that is none of ours: {error}"))
+}
+
+/// Somebody else's text must not move the cursor of a terminal, nor turn the direction of
+/// what is written: such characters are escaped, and can still be told apart.
+pub(super) fn printable(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+pub(super) fn moment(ms: u64) -> String {
+    moment::shown(Timestamp::from_millis(ms))
+}
+
+pub(super) fn time(ms: u64) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_millis(ms))
+}
+
+pub(super) fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,98 @@
+//! `tidegate sessions`: requests to a server or straight to a store; what walks through a
+//! whole store is in [`reconcile`].
+
+pub(super) mod args;
+mod cleanup;
+mod reconcile;
+mod render;
+
+use std::process::ExitCode;
+
+use axum::http::Method;
+use tidegate::store::PartKind;
+
+use self::args::{SessionSpace, SessionsCommand};
+use super::render::Rendered;
+use super::request::{Request, encoded};
+use super::send;
+use crate::api::session::{Ack, Acks, ClaimRequest};
+
+pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
+    super::runtime()?.block_on(async {
+        match command {
+            SessionsCommand::Migrate { dry_run, walk } => reconcile::migrate(walk, *dry_run).await,
+            SessionsCommand::Reconcile { walk } => reconcile::reconcile(walk).await,
+            SessionsCommand::Compare { max_age, walk } => reconcile::compare(walk, *max_age).await,
+            SessionsCommand::Cleanup { dry_run: true, of, .. } => {
+                let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
+                one(of, request, render::foreseen).await
+            }
+            SessionsCommand::Cleanup { no_wait, of, .. } => {
+                cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
+            }
+            SessionsCommand::Claim { limit, of } => {
+                let body = ClaimRequest { limit: Some(u64::from(*limit)) };
+                let request = Request::with(Method::POST, format!("{}/claims", path_of(of)), &body);
+                one(of, request, render::claimed).await
+            }
+            SessionsCommand::Renew { id, generation, attempt, of } => {
+                let numbers = format!("generation={generation}&attempt={attempt}");
+                let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
+                one(of, Request::new(Method::PUT, path), render::renewed).await
+            }
+            SessionsCommand::Ack { id, generation, of } => {
+                let body = Acks { acks: vec![Ack { id: id.into(), generation: *generation }] };
+                let request = Request::with(Method::POST, format!("{}/acks", path_of(of)), &body);
+                one(of, request, render::acked).await
+            }
+            SessionsCommand::Counts { of } => {
+                one(of, Request::get(format!("{}/counts", path_of(of))), render::counted).await
+            }
+            SessionsCommand::List { state, max_age, limit, after, of } => {
+                let which = match max_age {
+                    Some(age) => format!("max_age={}", encoded(age)),
+                    None => format!("state={}", state.as_str()),
+                };
+                let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
+                let request = Request::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
+                one(of, request, render::listed).await
+            }
+            SessionsCommand::Show { id, broadcaster, of } => {
+                let path = match broadcaster {
+                    Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
+                    None => session_of(of, id.as_deref().unwrap_or_default()),
+                };
+                one(of, Request::get(path), render::session).await
+            }
+            SessionsCommand::Delete { id, of } => {
+                let request = Request::new(Method::DELETE, session_of(of, id));
+                one(of, request, |_| Ok(Rendered::yes("deleted".to_owned()))).await
+            }
+            SessionsCommand::Retry { id, of } => {
+                let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
+                let rendered = |_: &[u8]| Ok(Rendered::yes("it can be claimed again".to_owned()));
+                one(of, Request::new(Method::POST, path), rendered).await
+            }
+            SessionsCommand::Spaces { target } => {
+                send::send(target, None, Request::get("/v1/sessions".to_owned()), render::spaces).await
+            }
+        }
+    })
+}
+
+fn path_of(of: &SessionSpace) -> String {
+    format!("/v1/sessions/{}", encoded(&of.space))
+}
+
+fn session_of(of: &SessionSpace, id: &str) -> String {
+    format!("{}/{}", path_of(of), encoded(id))
+}
+
+/// One request about a space.
+async fn one(
+    of: &SessionSpace,
+    request: Request,
+    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+) -> Result<ExitCode, String> {
+    send::send(&of.target, Some((PartKind::Sessions, &of.space)), request, render).await
+}

@@ -1,0 +1,141 @@
+//! What was answered about sessions, for people.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::api::session as api;
+use crate::api::session_reap as reap;
+use crate::cli::render::{Rendered, moment, plural, printable, read, time};
+
+pub(super) fn session(answer: &[u8]) -> Result<Rendered, String> {
+    let it: api::One = read(answer)?;
+    let left = it.last_disconnect_ms.map(|at| format!(", left at {}", moment(at))).unwrap_or_default();
+    let claims = if it.attempts > 0 { format!(", {}", plural(it.attempts, "claim")) } else { String::new() };
+    let mut text = format!(
+        "{}: {}, generation {}, {}{left}{claims}\nbroadcaster {}\nlast seen {}\nlast update {}\nconfig {}\nvalue {}",
+        it.id,
+        it.state,
+        it.generation,
+        plural(it.ref_count, "holder"),
+        printable(&it.broadcaster),
+        moment(it.last_seen_ms),
+        moment(it.last_update_ms),
+        shown(&it.config),
+        shown(&it.value),
+    );
+    for hold in &it.holders {
+        text += &format!("\nholder {} until {}", printable(&hold.holder), moment(hold.until_ms));
+    }
+    text += &it.held_until_ms.map(|at| format!("\nheld until {}", moment(at))).unwrap_or_default();
+    Ok(Rendered::yes(text))
+}
+
+pub(super) fn claimed(answer: &[u8]) -> Result<Rendered, String> {
+    let response: reap::Claimed = read(answer)?;
+    let row = |it: &reap::InClaim| {
+        format!(
+            "{}: generation {}, attempt {}, left at {}, claimed until {}\nbroadcaster {}\nconfig {}\nvalue {}",
+            it.id,
+            it.generation,
+            it.attempt,
+            moment(it.since_ms),
+            moment(it.until_ms),
+            printable(&it.broadcaster),
+            shown(&it.config),
+            shown(&it.value),
+        )
+    };
+    let mut lines: Vec<_> = response.claims.iter().map(row).collect();
+    if lines.is_empty() {
+        lines.push("none".to_owned());
+    }
+    if response.is_more {
+        lines.push("more are due".to_owned());
+    }
+    Ok(Rendered::yes(lines.join("\n")))
+}
+
+pub(super) fn renewed(answer: &[u8]) -> Result<Rendered, String> {
+    let it: reap::Renewed = read(answer)?;
+    Ok(Rendered::yes(format!("claimed until {}", moment(it.until_ms))))
+}
+
+/// What became of one acknowledgement, as a word.
+pub(super) fn acked(answer: &[u8]) -> Result<Rendered, String> {
+    let mut response: reap::Acked = read(answer)?;
+    let text = response.acks.pop().map(|it| it.outcome).unwrap_or_default();
+    Ok(Rendered { is_refusal: text != "deleted", text })
+}
+
+pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
+    let it: reap::Foreseen = read(answer)?;
+    let claimed = match it.claimed {
+        0 => String::new(),
+        count => format!(", and of {count} claimed those whose claim has ended"),
+    };
+    Ok(Rendered::yes(format!("dry run: {} would be deleted{claimed}", plural(it.deleted, "session"))))
+}
+
+/// A string as its text, nothing as nothing, anything else as it was written.
+fn shown(value: &RawValue) -> String {
+    let text: Option<Option<String>> = serde_json::from_str(value.get()).ok();
+    match text {
+        Some(text) => printable(&text.unwrap_or_default()).to_string(),
+        None => printable(value.get()).to_string(),
+    }
+}
+
+pub(super) fn listed(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Page = read(answer)?;
+    let what = match response.state.as_str() {
+        "active" => "held until",
+        "claimed" => "claimed until",
+        "dead" => "put aside at",
+        _ => "left at",
+    };
+    let mut lines: Vec<_> =
+        response.sessions.iter().map(|it| format!("{}  {what} {}", it.id, moment(it.at_ms))).collect();
+    if lines.is_empty() {
+        lines.push("none".to_owned());
+    }
+    if response.invalid > 0 {
+        lines.push(format!("besides {} in the index that are no session ids", response.invalid));
+    }
+    lines.extend(response.next.map(|next| format!("more: --after {next}")));
+    Ok(Rendered::yes(lines.join("\n")))
+}
+
+pub(super) fn counted(answer: &[u8]) -> Result<Rendered, String> {
+    let it: api::Counted = read(answer)?;
+    let hold = it.held_until_ms.map(|at| format!("\nno lease ends before {}: a hold runs", moment(at)));
+    let lag = if it.orphans > 0 { format!(", the first due for {}", time(it.lag_ms)) } else { String::new() };
+    Ok(Rendered::yes(format!(
+        "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead{}",
+        it.active,
+        it.disconnected,
+        it.orphans,
+        it.claimed,
+        it.dead,
+        hold.unwrap_or_default()
+    )))
+}
+
+pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
+    let response: api::Spaces = read(answer)?;
+    let lasts = |ms: u64| humantime::format_duration(Duration::from_millis(ms));
+    let row = |it: &api::Space| {
+        format!(
+            "{}: up to {} sessions of up to {} holders, leases of {}, orphans after {}, resumed within {}, \
+             reaped by {}",
+            it.space,
+            it.max_sessions,
+            it.max_holders,
+            lasts(it.holder_lease_ms),
+            lasts(it.grace_ms),
+            lasts(it.session_ttl_ms),
+            it.reap
+        )
+    };
+    Ok(Rendered::yes(response.spaces.iter().map(row).collect::<Vec<_>>().join("\n")))
+}
