@@ -103,6 +103,14 @@ AGE = [
 ]
 
 
+def in_a_space(command, arguments):
+    """With the space of this recording that the part has, unless one is named."""
+    space = {"hot": "pages", "sessions": "sessions"}.get(command.split()[0])
+    if space is None or command.endswith("spaces") or "--space" in arguments:
+        return arguments
+    return [*arguments, "--space", space]
+
+
 class CommandLine:
     def __init__(self, rec, binary, folder, server, store_url):
         self.rec, self.binary, self.folder = rec, binary, folder
@@ -182,16 +190,21 @@ class CommandLine:
                 for command, variants in ARGUMENTS.items():
                     for arguments in variants:
                         filled = [names.get(it[1:-1], it) if it.startswith("{") else it for it in arguments]
+                        filled = in_a_space(command, filled)
                         leave_out = [*AGE, *CURSOR, *(AT_ONCE if arguments[:2] == ["--state", "claimed"] else ()),
                             *(LEASED_TEXT if arguments[:1] == ["leased"] else ())]
                         self.run([*command.split(), *filled, *flags, *as_json], leave_out=leave_out, command=command)
+
+                # Of the space that is meant if none is named.
+                for words in [["hot", "list"], ["hot", "stats", "A"], ["sessions", "counts"], ["sessions", "list"]]:
+                    self.run([*words, *flags, *as_json], leave_out=AGE)
 
     def walks(self):
         self.rec.section = "walks"
         for command, variants in WALKS.items():
             for arguments in variants:
                 for as_json in [[], ["--json"]]:
-                    words = [*command.split(), "--store", self.store_url, *arguments, *as_json]
+                    words = [*command.split(), "--store", self.store_url, *in_a_space(command, arguments), *as_json]
                     words += PATIENT if self.rec.is_redis else []
                     self.run(words, leave_out=[*WALKED], command=command)
 

@@ -176,7 +176,7 @@ def impatient(rec, port):
         "sessions/sessions") + "content-length: 100\r\n\r\n{"), ("a take, then half a head",
         take(JSON).replace("roomy", "api") + "POST /v1"),
         ("half the edits", edits + f"content-length: 1000\r\n\r\n{edit}"), ("half the edits, chunked",
-        edits + f"transfer-encoding: chunked\r\n\r\n{len(edit):x}\r\n{edit.replace('1', '2')}\r\n"),
+        edits + f"transfer-encoding: chunked\r\n\r\n{len(edit):x}\r\n{edit.replace('slow', 'late')}\r\n"),
     ]
     # All at once: each waits for its end.
     waiting = []

@@ -2,12 +2,14 @@
 
 An answer has moments, lengths of time, ids, receipts, positions, addresses. They are replaced one by
 one, so that where they stand and what they look like is still compared. What was named before has
-the same name again: `<id 3>` is the third session id of a recording wherever it is told.
+the same name again: `<id 3 of claims>` is the third session id that the section of claims has met,
+wherever it is told. Counted by section, one more or fewer shows where it is, not in all that follows.
 """
 
 import datetime
 import re
 import time
+from collections import Counter
 
 # Members that tell how long something takes, lasts or took, or when it was.
 TIMED = (
@@ -47,6 +49,7 @@ class Normal:
 
     def __init__(self):
         self.ids, self.receipts, self.moments, self.places = {}, {}, {}, []
+        self.section, self.counts = "", Counter()
         self.started_ms = int(time.time() * 1000)
 
     def at(self, offset_ms):
@@ -61,8 +64,13 @@ class Normal:
 
     def known(self, uuid):
         """An id that was answered, named in the order in which they are made."""
-        self.ids.setdefault(uuid, f"<id {len(self.ids) + 1}>")
+        if uuid not in self.ids:
+            self.ids[uuid] = f"<id {self._number('id')} of {self.section}>"
         return uuid
+
+    def _number(self, kind):
+        self.counts[kind, self.section] += 1
+        return self.counts[kind, self.section]
 
     def literal(self, uuid):
         """An id that the recording has made up is itself."""
@@ -70,11 +78,12 @@ class Normal:
         return uuid
 
     def receipt(self, receipt):
-        """A receipt by its number and how many parts it has, unless it is a made-up one."""
+        """A receipt by its number, unless it is a made-up one."""
         if receipt in MADE_UP:
             return receipt
-        return self.receipts.setdefault(receipt,
-            f"<receipt {len(self.receipts) + 1}: {receipt.count('-') + 1} parts>")
+        if receipt not in self.receipts:
+            self.receipts[receipt] = f"<receipt {self._number('receipt')} of {self.section}>"
+        return self.receipts[receipt]
 
     def _id(self, match):
         return self.ids[self.known(match[0])]

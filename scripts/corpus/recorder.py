@@ -22,7 +22,16 @@ class Recorder:
     def __init__(self, port, store):
         self.port, self.store = port, store
         self.normal, self.coverage = Normal(), Coverage()
-        self.lines, self.numbers, self.section, self.ways = [], {}, "", {}
+        self.lines, self.numbers, self.ways = [], {}, {}
+
+    @property
+    def section(self):
+        """What is asked about now: lines and names are counted by it."""
+        return self.normal.section
+
+    @section.setter
+    def section(self, name):
+        self.normal.section = name
 
     @property
     def is_redis(self):

@@ -15,7 +15,7 @@ NOBODY = "67e55044-10b1-426f-9247-bb680e5fe0c8"
 APART_S = 0.003
 
 # What one call has claimed or buried has one moment, and so any order.
-AT_ONCE = [(re.compile(r"<id \d+>"), "<id>")]
+AT_ONCE = [(re.compile(r"<id \d+ of [^<>]+>"), "<id>")]
 
 
 def record(rec):
