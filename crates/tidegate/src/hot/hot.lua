@@ -6,7 +6,8 @@
 --               a counter, `renewed` when these five were last given their time to live,
 --               `forgotten` the last event that is not kept any more, `life` which events
 --               these are: it ends when the store forgets; `due_base` what the scores of `due`
---               are ahead of the oldest edits (ms)
+--               are ahead of the oldest edits (ms); `mended`, until a cleanup tells it, keys that
+--               were not ours and were mended
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
@@ -27,6 +28,11 @@
 -- Keys of a page are in the same slot, and made of its name: that is all that is known here
 -- of a page that is dropped to make room, or because its window is empty.
 --
+-- Any of them may be of another type, or unreadable: somebody else has written there. Of a page,
+-- that is an error of the item before anything is written. What the partition shares is mended by
+-- who comes upon it in writing: an index is made anew by its twin, the events begin another life.
+-- Reads of an index are errors until then.
+--
 -- In front of it stand the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
 -- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
@@ -44,32 +50,82 @@ local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
 
+local MAX_WINDOW_MS, MAX_MEMBERS, MAX_WHOLE = 604800000, 4000, 9007199254740992
+
+-- Keys that are not what they should be, and have been made so again.
+local mended
+
+local function note_mended(key)
+  mended = mended or {}
+  if #mended < 10 then mended[#mended + 1] = key end
+end
+
+-- A number from `least` to `most` that was written as text, or nothing.
+local function number_of(text, least, most)
+  local number = tonumber(text or nil)
+  return number and number >= least and number <= most and number or nil
+end
+
+-- The same, where it has to be one.
+local function number_in(text, least, most)
+  return number_of(text, least, most) or error('a number cannot be read', 0)
+end
+
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local state = call('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
-local clock_ms, stamp_ms, sequence = now(), tonumber(state[1]) or 0, tonumber(state[2]) or 0
+local state = redis.pcall('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
+if state.err then
+  if not is_corrupt(state) then error(state, 0) end
+  call('UNLINK', STATE)
+  note_mended(STATE)
+  state = {}
+end
+local clock_ms, stamp_ms = now(), number_of(state[1], 0, MAX_WHOLE) or 0
+local sequence, is_pinned = number_of(state[2], 0, MAX_WHOLE - 1) or 0, true
 local now_ms = clock_ms
 if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
-local base_ms = tonumber(state[4]) or window_ms
+local base_ms = number_of(state[4], 1, MAX_WINDOW_MS)
+if not base_ms then base_ms, is_pinned = window_ms, false end
 -- What a clock that was absurdly ahead has dated.
 local ahead_ms = now_ms + absurd_ms
 
 -- In a debug build every call checks that it has kept the bounds. What was there
 -- before may be more, if the bounds were.
-local was_tracked, was_active = CHECKED and call('ZCARD', RANK), CHECKED and call('ZCARD', ACTIVITIES)
+local function size(index)
+  local cards = redis.pcall('ZCARD', index)
+  return type(cards) == 'number' and cards or 0
+end
+local was_tracked, was_active = CHECKED and size(RANK), CHECKED and size(ACTIVITIES)
 local function check_bounds()
-  local tracked, active = call('ZCARD', RANK), call('ZCARD', ACTIVITIES)
+  local tracked, active = size(RANK), size(ACTIVITIES)
   assert(tracked <= math.max(max_tracked, was_tracked), 'more pages are hot than may be: ' .. tracked)
   assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
-  assert(tracked == call('ZCARD', DUE), 'pages are hot and never due')
 end
 
 -- What is left to write to the indices, by page: one call does for many. Whoever reads
 -- an index flushes it before.
 local ranks, dues, activities = {}, {}, {}
 local is_made, is_told = false, false
+
+-- A call on an index; one of another type is mended and called again. That is `mend_index`, which
+-- needs much of what follows.
+local mend_index
+local function on_index(command, index, ...)
+  local answer = redis.pcall(command, index, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not is_corrupt(answer) then error(answer, 0) end
+  mend_index(index)
+  return call(command, index, ...)
+end
+
+-- The same for who changes nothing: an error says which index it is.
+local function read_index(command, index, ...)
+  local answer = redis.pcall(command, index, ...)
+  if type(answer) == 'table' and answer.err then error(answer.err .. ': ' .. index, 0) end
+  return answer
+end
 
 local function flush(index, scores)
   local members = {}
@@ -78,7 +134,7 @@ local function flush(index, scores)
     members[#members + 1] = page
     scores[page] = nil
   end
-  if members[1] then call('ZADD', index, unpack(members)) end
+  if members[1] then on_index('ZADD', index, unpack(members)) end
 end
 
 local function flush_pages()
@@ -104,20 +160,46 @@ local function index_ttl()
   return math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
 end
 
--- Which life of the events this is: who comes from another has missed some.
-local life
+-- Keeps for the next cleanup to tell what was mended.
+local function keep_mended()
+  if not mended then return end
+  local keys = table.concat(mended, '\n')
+  local before = call('HGET', STATE, 'mended')
+  call('HSET', STATE, 'mended', before and #before < 4000 and before .. '\n' .. keys or keys)
+  live_for(STATE, index_ttl())
+end
+
+-- Which life of the events this is, and the last of it that is forgotten: who comes from another
+-- has missed some.
+local life, forgotten
+local function begin_life()
+  local time = call('TIME')
+  life, forgotten = time[1] .. string.format('%06d', time[2]), '0-0'
+  -- What is left of another was for those who knew it.
+  call('UNLINK', EVENTS)
+  call('HDEL', STATE, 'forgotten')
+  call('HSET', STATE, 'life', life)
+  if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
+end
+
 local function life_of_events()
-  life = life or call('HGET', STATE, 'life')
-  if not life then
-    local time = call('TIME')
-    life = time[1] .. string.format('%06d', time[2])
-    -- What is left of another was for those who knew it.
-    call('UNLINK', EVENTS)
-    call('HDEL', STATE, 'forgotten')
-    call('HSET', STATE, 'life', life)
-    if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
+  if life then return life end
+  local stored = call('HMGET', STATE, 'life', 'forgotten')
+  life, forgotten = stored[1], stored[2] or '0-0'
+  if not life or #life > 18 or not string.find(life, '^%d+$') or not string.find(forgotten, '^%d+%-%d+$') then
+    begin_life()
   end
   return life
+end
+
+-- A call on the events; what is no stream, or takes no more, begins another life.
+local function on_events(command, ...)
+  local answer = redis.pcall(command, EVENTS, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not is_corrupt(answer) and not string.find(answer.err, 'exhausted', 1, true) then error(answer, 0) end
+  note_mended(EVENTS)
+  begin_life()
+  return call(command, EVENTS, ...)
 end
 
 -- Notes what this call has done. An index lives longer than what it lists: all are
@@ -125,9 +207,11 @@ end
 local function finish(replies)
   flush_pages()
   flush(ACTIVITIES, activities)
-  local renewed = tonumber(state[3])
+  local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
-  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
+  is_made = is_made or mended
+  keep_mended()
+  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
     call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
   else
@@ -155,7 +239,7 @@ local function tell(kind, page, edits)
   life_of_events()
   counts = counts or {}
   counts[KINDS[kind]] = (counts[KINDS[kind]] or 0) + 1
-  call('XADD', EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
+  on_events('XADD', '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end
 
@@ -174,6 +258,12 @@ local function load(meta, w)
   w = w or call('HGET', meta, 'w')
   if not w then return end
   local count, oldest, cut, flags, renewed, total, first, last, byte_change = struct.unpack(PACKED, w)
+  if not (count >= 1 and count <= MAX_MEMBERS and flags >= 0 and flags <= 3 and oldest >= 0 and oldest <= last
+      and last <= MAX_WHOLE and first >= 0 and first <= last and cut >= 0 and cut <= MAX_WHOLE
+      and renewed <= MAX_WHOLE and total >= 1 and total <= MAX_WHOLE
+      and byte_change >= -MAX_WHOLE and byte_change <= MAX_WHOLE) then
+    error('a page cannot be read', 0)
+  end
   return { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total,
     first = first, last = last, byte_change = byte_change, last_id = string.sub(w, PACKED_BYTES + 1) }
 end
@@ -206,8 +296,75 @@ end
 local function drop(page, keys)
   ranks[page], dues[page] = nil, nil
   call('UNLINK', keys.window, keys.meta, keys.editors)
-  call('ZREM', RANK, page)
-  call('ZREM', DUE, page)
+  on_index('ZREM', RANK, page)
+  on_index('ZREM', DUE, page)
+end
+
+-- A page as `load` has it, nothing if it is not hot, or false if it cannot be read.
+local function try_load(meta)
+  local is_read, p = pcall(load, meta)
+  if is_read then return p end
+  return not is_corrupt(p) and error(p, 0)
+end
+
+-- Makes both indices of hot pages list the same pages, those that can be read, where they
+-- belong. What is of another type goes before; what is left to write is written later.
+local function match_indices()
+  local pages = {}
+  for _, index in ipairs({ RANK, DUE }) do
+    local listed = redis.pcall('ZRANGE', index, 0, -1)
+    if listed.err then
+      if not is_corrupt(listed) then error(listed, 0) end
+      call('UNLINK', index)
+      note_mended(index)
+      is_made = true
+    else
+      for _, page in ipairs(listed) do pages[page] = true end
+    end
+  end
+  local ranked, due = { n = 0 }, { n = 0 }
+  local function put(index, members, score, page)
+    if page then
+      members[members.n + 1], members[members.n + 2] = score, page
+      members.n = members.n + 2
+    end
+    if members.n >= 2000 or not page and members.n > 0 then
+      call('ZADD', index, unpack(members, 1, members.n))
+      members.n = 0
+    end
+  end
+  for page in pairs(pages) do
+    local keys = keys_of(page)
+    local p = try_load(keys.meta)
+    if p then
+      put(RANK, ranked, rank_of(p.count, p.last), page)
+      put(DUE, due, p.oldest + base_ms, page)
+    else
+      call('UNLINK', keys.window, keys.meta, keys.editors)
+      call('ZREM', RANK, page)
+      call('ZREM', DUE, page)
+    end
+  end
+  put(RANK, ranked)
+  put(DUE, due)
+end
+
+-- Mends an index that is of another type.
+mend_index = function(index)
+  if index ~= ACTIVITIES then return match_indices() end
+  call('UNLINK', ACTIVITIES)
+  note_mended(ACTIVITIES)
+  is_made = true
+end
+
+-- Mends what the partition shares, whatever is wrong with it. Twins that do not list as many are.
+local function mend_shared()
+  on_index('ZCARD', ACTIVITIES)
+  if on_index('ZCARD', RANK) ~= on_index('ZCARD', DUE) then
+    note_mended(RANK)
+    match_indices()
+  end
+  on_events('XLEN')
 end
 
 -- How far back the window of a page reaches: to its first edit, unless edits have
@@ -224,7 +381,8 @@ local function made_of(byte_change, editor)
 end
 
 local function parts_of(made)
-  return string.match(made, '^(%S*) (.*)$')
+  local byte_change, editor = string.match(made, '^(%-?%d+) (.*)$')
+  return byte_change or error('an editor cannot be read', 0), editor
 end
 
 local function lately(keys, for_ms)
@@ -283,14 +441,20 @@ local function settle(page, keys, p)
     return nil, 1
   end
   local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
-  call('LTRIM', keys.editors, left, '-1')
+  if redis.pcall('LTRIM', keys.editors, left, '-1').err then
+    -- No list: as if they were lost. The next one needs an end.
+    call('UNLINK', keys.editors)
+    note_mended(keys.editors)
+    p.renewed = -RENEWED_MS
+  end
   local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
-  if not first[2] then
+  local oldest = number_of(first[2], 0, p.last)
+  if not oldest then
     -- Its window is lost: nothing of it counts.
     drop_and_tell(page, keys, p, 'cooled', 0)
     return nil, 1
   end
-  p.count, p.oldest = p.count - left, tonumber(first[2])
+  p.count, p.oldest = math.max(p.count - left, 1), oldest
   dues[page] = p.oldest + base_ms
   judge(page, keys, p)
   save(page, keys, p)
@@ -300,7 +464,8 @@ end
 -- Up to `limit` pages whose window has changed for everybody, or that are absurdly far ahead.
 local function due(limit)
   flush_pages()
-  local pages = index_due(DUE, now_ms + base_ms - kept_ms, limit)
+  local until_ms = int(now_ms + base_ms - kept_ms)
+  local pages = on_index('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', 0, limit)
   if #pages < limit then
     local from = '(' .. int(ahead_ms + base_ms)
     for _, page in ipairs(call('ZRANGEBYSCORE', DUE, from, '+inf', 'LIMIT', 0, limit - #pages)) do
@@ -310,35 +475,41 @@ local function due(limit)
   return pages
 end
 
--- Looks after a page of an index, whose keys may be lost; 1 if it is not hot any more.
-local function settle_or_drop(page, keys, p)
+-- Looks after a page of the index of what is due, whose keys may be lost: as `settle`.
+local function settle_or_drop(page, keys)
+  local p = load(keys.meta)
   if not p then
     drop(page, keys)
-    return 1
+    return nil, 1
   end
-  local _, gone = settle(page, keys, p)
-  return gone
+  if p.oldest + kept_ms <= now_ms or p.last > ahead_ms then return settle(page, keys, p) end
+  -- It was put down by another window.
+  dues[page] = p.oldest + base_ms
+  return p, 0
+end
+
+-- The same; 1 if it is not hot any more. One that cannot be read goes, or it would stay the first
+-- that is due.
+local function look_after(page)
+  local keys = keys_of(page)
+  local is_read, failure, gone = pcall(settle_or_drop, page, keys)
+  if is_read then return gone end
+  if not is_corrupt(failure) then error(failure, 0) end
+  note_mended(keys.meta)
+  drop_and_tell(page, keys, nil, 'cooled', 0)
+  return 1
 end
 
 -- Looks after up to `limit` of them; how many are not hot any more.
 local function settle_due(limit)
   local expired = 0
-  for _, page in ipairs(due(limit)) do
-    local keys = keys_of(page)
-    local p = load(keys.meta)
-    if p and p.oldest + kept_ms > now_ms and p.last <= ahead_ms then
-      -- It was put down by another window.
-      dues[page] = p.oldest + base_ms
-    else
-      expired = expired + settle_or_drop(page, keys, p)
-    end
-  end
+  for _, page in ipairs(due(limit)) do expired = expired + look_after(page) end
   return expired
 end
 
 -- Says what `due` goes by, who comes first: every write does before it writes there.
 local function pin_due()
-  if not state[4] then call('HSET', STATE, 'due_base', base_ms) end
+  if not is_pinned then call('HSET', STATE, 'due_base', base_ms) end
 end
 
 -- Whether what is remembered since then is over.
@@ -350,5 +521,5 @@ end
 local function forget(page, key)
   flush(ACTIVITIES, activities)
   call('UNLINK', key)
-  call('ZREM', ACTIVITIES, page)
+  on_index('ZREM', ACTIVITIES, page)
 end

@@ -12,6 +12,7 @@ mod differential;
 mod hot;
 mod hot_audit;
 mod hot_bounds;
+mod hot_corrupt;
 mod hot_differential;
 mod hot_events;
 mod hot_flaws;
