@@ -5,7 +5,7 @@ use std::io::Write as _;
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use tidegate::store::{Declarations, Differences, PartKind};
+use tidegate::store::{Declaration, Declarations, Differences, PartKind};
 use tower_service::Service as _;
 
 use super::args::Target;
@@ -53,8 +53,10 @@ impl Asking {
         if is_shared {
             let declared = gate.declarations().await.map_err(|error| error.to_string())?;
             // What a later version declares and this one cannot read matters to who asks for it.
-            let (wanted, others): (Vec<_>, Vec<_>) =
-                declared.into_iter().partition(|it| parts.contains(&(it.kind, it.name.as_str())));
+            let is_wanted = |it: &Declaration| {
+                parts.iter().any(|(kind, name)| it.kind == *kind && kind.is_same(it.name.as_str(), name))
+            };
+            let (wanted, others): (Vec<_>, Vec<_>) = declared.into_iter().partition(is_wanted);
             let readable = others.into_iter().filter(Settings::can_read);
             let known: Vec<_> = wanted.into_iter().chain(readable).collect();
             settings.only_declared(&known).map_err(|error| error.to_string())?;

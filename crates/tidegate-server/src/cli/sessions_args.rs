@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tidegate::store::DEFAULT_SPACE;
 
 use super::args::{SettingsArgs, Target};
 
@@ -142,7 +143,7 @@ pub(super) enum SessionsCommand {
 #[derive(Debug, Args)]
 pub(super) struct SessionSpace {
     /// The space
-    #[arg(long, default_value = "sessions")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     #[command(flatten)]
     pub(super) target: Target,
@@ -155,7 +156,7 @@ pub(super) struct WalkArgs {
     #[arg(long, value_name = "URL")]
     pub(super) store: String,
     /// The space
-    #[arg(long, default_value = "sessions")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     /// Tell on standard error whatever is not as it should be
     #[arg(long)]
@@ -195,7 +196,7 @@ Exit codes: 0 all is where it belongs, 1 something is off, 2 wrong usage or no a
 
 Examples:
   tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run --verbose
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.sessions.migration_lease=2h";
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.main.migration_lease=2h";
 
 const RECONCILE_EXAMPLES: &str = "\
 Servers do the same by themselves, every sessions.NAME.reconcile_interval.

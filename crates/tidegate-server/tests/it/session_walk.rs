@@ -64,7 +64,7 @@ fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
 fn sessions(redis: &RedisServer, args: &[&str]) -> (i32, String, String) {
     let mut command = tidegate(&["sessions"]);
     // Nobody has declared what sessions are there.
-    command.args(args).args(["--store", &redis.url(), "--set", "sessions.sessions.grace=30s"]);
+    command.args(args).args(["--store", &redis.url(), "--set", "sessions.main.grace=30s"]);
     run(command)
 }
 
@@ -242,7 +242,7 @@ fn only_one_partition_of_a_redis_is_migrated() {
     let redis = RedisServer::start();
     let (code, _, err) = store(&redis.url(), &["--space", "nope"]);
     assert_eq!(code, 2);
-    assert!(err.contains("there is no space \"nope\"; known are: sessions"), "{err}");
+    assert!(err.contains("there is no space \"nope\"; known are: main"), "{err}");
     let (code, _, err) = run(tidegate(&["sessions", "compare", "--store", "memory:"]));
     assert_eq!(code, 2);
     assert!(err.contains("memory: has nothing to walk through"), "{err}");

@@ -18,6 +18,7 @@ use super::types::{
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
+use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script};
 
 const SESSION: &str = include_str!("session.lua");
@@ -50,9 +51,6 @@ fn reaping(operation: &str) -> Script {
     Script::new(&[SESSION, REAP, operation])
 }
 
-/// The space whose keys are those that everybody knows.
-pub(super) const DEFAULT_SPACE: &str = "sessions";
-
 /// Sessions acknowledged in one call, at most.
 pub(super) const MAX_ACKS: usize = 100;
 
@@ -77,11 +75,7 @@ impl OnRedis {
         partition: u32,
         holds: HoldWatch,
     ) -> Self {
-        let space = match space.as_str() {
-            DEFAULT_SPACE => String::new(),
-            name => format!("spaces:{name}:"),
-        };
-        let prefix = format!("{}{space}", store.prefix(partition));
+        let prefix = format!("{}{}", store.prefix(partition), PartKind::Sessions.key_prefix(space));
         let common = [
             "sessions:state",
             "active_sessions",

@@ -9,9 +9,9 @@ mod reconcile;
 
 use std::time::Duration;
 
-use tidegate::Tidegate;
 use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
 use tidegate::store::{Declarations, PartKind};
+use tidegate::{Name, Tidegate};
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
@@ -64,14 +64,15 @@ impl<'a> Walk<'a> {
         let gate = gate.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
         let declared = gate.declarations().await.map_err(|error| error.to_string())?;
+        let is_asked = |name: &Name| PartKind::Sessions.is_same(name.as_str(), &args.space);
         // What nobody has declared goes by the defaults: the store may be an older program's.
         if let Some(found) =
-            declared.into_iter().find(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space)
+            declared.into_iter().find(|it| it.kind == PartKind::Sessions && is_asked(&it.name))
         {
             settings.only_declared(&[found]).map_err(told)?;
         }
         let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
-        let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
+        let space = settings.sessions.iter().find(|space| is_asked(&space.name));
         let mut space = space
             .cloned()
             .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
@@ -108,7 +109,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    async fn close(self) {
+    /// What the space is called.
+    fn space(&self) -> &str {
+        self.sessions.space().as_str()
+    }
+
+    async fn close(&self) {
         self.gate.shutdown().await;
     }
 }
