@@ -155,8 +155,8 @@ fn nonsense() -> Vec<(&'static str, Plant)> {
         "nan\0",
         "1700000000000\0x",
         "1700000000000\0a\0b\0c\0d\0",
-        "1700000000000\0nan\00\0i\0e\0",
-        "1700000000000\01700000000000\0x\0i\0e\0",
+        "1700000000000\0nan\x000\0i\0e\0",
+        "1700000000000\x001700000000000\0x\0i\0e\0",
     ] {
         all.push(("activity:new", plant(&["SET", value])));
         all.push(("activity:bad", plant(&["SET", value])));
