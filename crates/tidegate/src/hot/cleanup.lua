@@ -35,9 +35,8 @@ return finish(each(function(_, at)
   end
   local left = #due(1)
   local answer = with_counts({ expired, left, is_more_activity, call('ZCARD', RANK), call('ZCARD', ACTIVITIES) })
-  local told = call('HGET', STATE, 'mended')
-  if told then call('HDEL', STATE, 'mended') end
-  answer[#answer + 1] = (told or '') .. (told and mended and '\n' or '') .. table.concat(mended or {}, '\n')
-  mended = nil
+  local mended = call('HGET', STATE, 'mended')
+  if mended then call('HDEL', STATE, 'mended') end
+  answer[#answer + 1] = mended or ''
   return answer
 end, KEYS_OF_ITEM, 1, COMMON))

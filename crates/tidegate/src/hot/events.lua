@@ -17,7 +17,7 @@ local function is_earlier(one, other)
   return ms < other_ms or ms == other_ms and number < other_number
 end
 
-local function news(_, at)
+return each(function(_, at)
   local position, of_life, limit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   life_of_events()
   local last = on_events('XREVRANGE', '+', '-', 'COUNT', 1)[1]
@@ -43,8 +43,4 @@ local function news(_, at)
     for i = 2, 8, 2 do answer[#answer + 1] = fields[i] or '' end
   end
   return answer
-end
-
-local answers = each(news, KEYS_OF_ITEM, 3, COMMON)
-keep_mended()
-return answers
+end, KEYS_OF_ITEM, 3, COMMON)

@@ -29,9 +29,10 @@
 -- of a page that is dropped to make room, or because its window is empty.
 --
 -- Any of them may be of another type, or unreadable: somebody else has written there. Of a page,
--- that is an error of the item before anything is written. What the partition shares is mended by
--- who comes upon it in writing: an index is made anew by its twin, the events begin another life.
--- Reads of an index are errors until then.
+-- that is an error of the item before anything is written. What the partition shares gives way to
+-- who comes upon it in writing, and is made whole by a cleanup or a removal: see mend.lua. Reads of
+-- an index are errors until then. Every function here is made anew by every call of a script, so
+-- there are few.
 --
 -- In front of it stand the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
@@ -52,23 +53,19 @@ local call = redis.call
 
 local MAX_WINDOW_MS, MAX_MEMBERS, MAX_WHOLE = 604800000, 4000, 9007199254740992
 
--- Keys that are not what they should be, and have been made so again.
-local mended
-
-local function note_mended(key)
-  mended = mended or {}
-  if #mended < 10 then mended[#mended + 1] = key end
-end
-
 -- A number from `least` to `most` that was written as text, or nothing.
 local function number_of(text, least, most)
   local number = tonumber(text or nil)
   return number and number >= least and number <= most and number or nil
 end
 
--- The same, where it has to be one.
-local function number_in(text, least, most)
-  return number_of(text, least, most) or error('a number cannot be read', 0)
+-- Notes for the next cleanup that a key was not what it should be, and has been made so again.
+local is_made, is_mended = false, false
+local function note_mended(key)
+  is_made, is_mended = true, true
+  local before = call('HGET', STATE, 'mended')
+  if not before or #before < 4000 then call('HSET', STATE, 'mended', (before or '') .. key .. '\n') end
+  if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, kept_ms + 2 * buffer_ms) end
 end
 
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
@@ -93,38 +90,35 @@ local ahead_ms = now_ms + absurd_ms
 
 -- In a debug build every call checks that it has kept the bounds. What was there
 -- before may be more, if the bounds were.
-local function size(index)
-  local cards = redis.pcall('ZCARD', index)
-  return type(cards) == 'number' and cards or 0
-end
-local was_tracked, was_active = CHECKED and size(RANK), CHECKED and size(ACTIVITIES)
-local function check_bounds()
-  local tracked, active = size(RANK), size(ACTIVITIES)
-  assert(tracked <= math.max(max_tracked, was_tracked), 'more pages are hot than may be: ' .. tracked)
-  assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
+local check_bounds
+if CHECKED then
+  local function size(index)
+    local cards = redis.pcall('ZCARD', index)
+    return type(cards) == 'number' and cards or 0
+  end
+  local was_tracked, was_active = size(RANK), size(ACTIVITIES)
+  check_bounds = function()
+    local tracked, active = size(RANK), size(ACTIVITIES)
+    -- What was mended may be more again.
+    assert(tracked <= math.max(max_tracked, was_tracked) or is_mended, 'more pages are hot than may be: ' .. tracked)
+    assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
+  end
 end
 
 -- What is left to write to the indices, by page: one call does for many. Whoever reads
 -- an index flushes it before.
 local ranks, dues, activities = {}, {}, {}
-local is_made, is_told = false, false
+local is_told = false
 
--- A call on an index; one of another type is mended and called again. That is `mend_index`, which
--- needs much of what follows.
-local mend_index
+-- A call on an index; one of another type makes room for one of ours, which lists what is put
+-- there from now on.
 local function on_index(command, index, ...)
   local answer = redis.pcall(command, index, ...)
   if type(answer) ~= 'table' or not answer.err then return answer end
   if not is_corrupt(answer) then error(answer, 0) end
-  mend_index(index)
+  call('UNLINK', index)
+  note_mended(index)
   return call(command, index, ...)
-end
-
--- The same for who changes nothing: an error says which index it is.
-local function read_index(command, index, ...)
-  local answer = redis.pcall(command, index, ...)
-  if type(answer) == 'table' and answer.err then error(answer.err .. ': ' .. index, 0) end
-  return answer
 end
 
 local function flush(index, scores)
@@ -160,19 +154,14 @@ local function index_ttl()
   return math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
 end
 
--- Keeps for the next cleanup to tell what was mended.
-local function keep_mended()
-  if not mended then return end
-  local keys = table.concat(mended, '\n')
-  local before = call('HGET', STATE, 'mended')
-  call('HSET', STATE, 'mended', before and #before < 4000 and before .. '\n' .. keys or keys)
-  live_for(STATE, index_ttl())
-end
-
 -- Which life of the events this is, and the last of it that is forgotten: who comes from another
--- has missed some.
+-- has missed some. Another one begins if this `is_over`, or there is none.
 local life, forgotten
-local function begin_life()
+local function life_of_events(is_over)
+  if life and not is_over then return life end
+  local stored = is_over and {} or call('HMGET', STATE, 'life', 'forgotten')
+  life, forgotten = stored[1], stored[2] or '0-0'
+  if life and #life <= 18 and string.find(life, '^%d+$') and string.find(forgotten, '^%d+%-%d+$') then return life end
   local time = call('TIME')
   life, forgotten = time[1] .. string.format('%06d', time[2]), '0-0'
   -- What is left of another was for those who knew it.
@@ -180,15 +169,6 @@ local function begin_life()
   call('HDEL', STATE, 'forgotten')
   call('HSET', STATE, 'life', life)
   if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
-end
-
-local function life_of_events()
-  if life then return life end
-  local stored = call('HMGET', STATE, 'life', 'forgotten')
-  life, forgotten = stored[1], stored[2] or '0-0'
-  if not life or #life > 18 or not string.find(life, '^%d+$') or not string.find(forgotten, '^%d+%-%d+$') then
-    begin_life()
-  end
   return life
 end
 
@@ -198,7 +178,7 @@ local function on_events(command, ...)
   if type(answer) ~= 'table' or not answer.err then return answer end
   if not is_corrupt(answer) and not string.find(answer.err, 'exhausted', 1, true) then error(answer, 0) end
   note_mended(EVENTS)
-  begin_life()
+  life_of_events(true)
   return call(command, EVENTS, ...)
 end
 
@@ -209,8 +189,6 @@ local function finish(replies)
   flush(ACTIVITIES, activities)
   local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
-  is_made = is_made or mended
-  keep_mended()
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
     call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
@@ -223,9 +201,6 @@ local function finish(replies)
   return replies
 end
 
--- What happens to pages, in the order in which it is counted.
-local KINDS = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
-  cooled = 7, removed = 8 }
 local counts
 
 -- How many events of each kind there were since this was last asked, after `answer`.
@@ -237,17 +212,17 @@ end
 
 local function tell(kind, page, edits)
   life_of_events()
+  -- In the order in which it is counted. Most calls tell nothing, so it is only made here.
+  local kinds = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
+    cooled = 7, removed = 8 }
   counts = counts or {}
-  counts[KINDS[kind]] = (counts[KINDS[kind]] or 0) + 1
+  counts[kinds[kind]] = (counts[kinds[kind]] or 0) + 1
   on_events('XADD', '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end
 
--- The name of a page by its first key.
+-- Where the name of a page begins in its first key.
 local PAGE_AT = #ACTIVITY_FAMILY + 1
-local function page_at(k)
-  return string.sub(KEYS[k], PAGE_AT)
-end
 
 local function keys_of(page)
   return { window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page, editors = EDITORS_FAMILY .. page }
@@ -300,73 +275,6 @@ local function drop(page, keys)
   on_index('ZREM', DUE, page)
 end
 
--- A page as `load` has it, nothing if it is not hot, or false if it cannot be read.
-local function try_load(meta)
-  local is_read, p = pcall(load, meta)
-  if is_read then return p end
-  return not is_corrupt(p) and error(p, 0)
-end
-
--- Makes both indices of hot pages list the same pages, those that can be read, where they
--- belong. What is of another type goes before; what is left to write is written later.
-local function match_indices()
-  local pages = {}
-  for _, index in ipairs({ RANK, DUE }) do
-    local listed = redis.pcall('ZRANGE', index, 0, -1)
-    if listed.err then
-      if not is_corrupt(listed) then error(listed, 0) end
-      call('UNLINK', index)
-      note_mended(index)
-      is_made = true
-    else
-      for _, page in ipairs(listed) do pages[page] = true end
-    end
-  end
-  local ranked, due = { n = 0 }, { n = 0 }
-  local function put(index, members, score, page)
-    if page then
-      members[members.n + 1], members[members.n + 2] = score, page
-      members.n = members.n + 2
-    end
-    if members.n >= 2000 or not page and members.n > 0 then
-      call('ZADD', index, unpack(members, 1, members.n))
-      members.n = 0
-    end
-  end
-  for page in pairs(pages) do
-    local keys = keys_of(page)
-    local p = try_load(keys.meta)
-    if p then
-      put(RANK, ranked, rank_of(p.count, p.last), page)
-      put(DUE, due, p.oldest + base_ms, page)
-    else
-      call('UNLINK', keys.window, keys.meta, keys.editors)
-      call('ZREM', RANK, page)
-      call('ZREM', DUE, page)
-    end
-  end
-  put(RANK, ranked)
-  put(DUE, due)
-end
-
--- Mends an index that is of another type.
-mend_index = function(index)
-  if index ~= ACTIVITIES then return match_indices() end
-  call('UNLINK', ACTIVITIES)
-  note_mended(ACTIVITIES)
-  is_made = true
-end
-
--- Mends what the partition shares, whatever is wrong with it. Twins that do not list as many are.
-local function mend_shared()
-  on_index('ZCARD', ACTIVITIES)
-  if on_index('ZCARD', RANK) ~= on_index('ZCARD', DUE) then
-    note_mended(RANK)
-    match_indices()
-  end
-  on_events('XLEN')
-end
-
 -- How far back the window of a page reaches: to its first edit, unless edits have
 -- left for want of room.
 local function covered(p)
@@ -378,11 +286,6 @@ end
 -- Byte change and editor of an edit, as `editors` has them.
 local function made_of(byte_change, editor)
   return byte_change .. ' ' .. editor
-end
-
-local function parts_of(made)
-  local byte_change, editor = string.match(made, '^(%-?%d+) (.*)$')
-  return byte_change or error('an editor cannot be read', 0), editor
 end
 
 local function lately(keys, for_ms)
@@ -417,19 +320,6 @@ local function drop_and_tell(page, keys, p, kind, edits)
   if p and p.flags % 2 == 1 then tell('trending_ended', page, edits) end
   if p and p.flags >= 2 then tell('spiking_ended', page, edits) end
   tell(kind, page, edits)
-end
-
--- A page as it stands in our window, for a reader: nothing is changed, and nothing is
--- answered if there is no edit in it.
-local function filtered(keys, p)
-  if p.last + window_ms <= now_ms or p.last > ahead_ms then return end
-  if p.oldest + window_ms > now_ms then return p end
-  local from = '(' .. int(now_ms - window_ms)
-  local first = call('ZRANGEBYSCORE', keys.window, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  -- Without one its window is lost.
-  if not first[2] then return end
-  p.count, p.oldest = call('ZCOUNT', keys.window, from, '+inf'), tonumber(first[2])
-  return p
 end
 
 -- Drops what has left everybody's window of a page: the page as it is then, or nothing and
@@ -488,22 +378,21 @@ local function settle_or_drop(page, keys)
   return p, 0
 end
 
--- The same; 1 if it is not hot any more. One that cannot be read goes, or it would stay the first
--- that is due.
-local function look_after(page)
-  local keys = keys_of(page)
-  local is_read, failure, gone = pcall(settle_or_drop, page, keys)
-  if is_read then return gone end
-  if not is_corrupt(failure) then error(failure, 0) end
-  note_mended(keys.meta)
-  drop_and_tell(page, keys, nil, 'cooled', 0)
-  return 1
-end
-
--- Looks after up to `limit` of them; how many are not hot any more.
+-- Looks after up to `limit` of them; how many are not hot any more. One that cannot be read goes, or
+-- it would stay the first that is due.
 local function settle_due(limit)
   local expired = 0
-  for _, page in ipairs(due(limit)) do expired = expired + look_after(page) end
+  for _, page in ipairs(due(limit)) do
+    local keys = keys_of(page)
+    local is_read, failure, gone = pcall(settle_or_drop, page, keys)
+    if not is_read then
+      if not is_corrupt(failure) then error(failure, 0) end
+      note_mended(keys.meta)
+      drop_and_tell(page, keys, nil, 'cooled', 0)
+      gone = 1
+    end
+    expired = expired + gone
+  end
   return expired
 end
 

@@ -25,9 +25,9 @@ local function place(rank, page)
   end
 end
 
--- A page as it stands in our window, or nothing if its window cannot be read.
-local function try_filter(keys, p)
-  local is_read, found = pcall(filtered, keys, p)
+-- What `read` says of a page, or nothing if it cannot be read.
+local function try(read, ...)
+  local is_read, found = pcall(read, ...)
   if is_read then return found end
   if not is_corrupt(found) then error(found, 0) end
 end
@@ -53,13 +53,13 @@ return finish(each(function(_, at)
   -- Tells a page as it stands, if it is behind; false if no more may be counted anew.
   local function consider(page, rank)
     local keys = keys_of(page)
-    local p = try_load(keys.meta)
+    local p = try(load, keys.meta)
     local is_exact = p and p.oldest + window_ms > now_ms
     if p and not is_exact then
       if most == 0 then return false end
       most = most - 1
     end
-    if p and not is_exact then p = try_filter(keys, p) end
+    if p and not is_exact then p = try(filtered, keys, p) end
     if p and p.last <= ahead_ms then
       rank = rank_of(p.count, p.last)
       if is_behind(rank, page) then

@@ -161,6 +161,7 @@ impl Hot {
                 let now_ms = clock.now().as_millis();
                 let (recorded, effects) = partitions[number].lock().record(now_ms, edit);
                 self.note(&effects, || now_ms);
+                self.feed_with(number, &effects);
                 Ok(recorded)
             }
             Backend::Redis { .. } => {
@@ -339,6 +340,7 @@ impl Hot {
             Backend::Redis { .. } => self.on_redis(number).await?.remove(page).await?,
         };
         self.note(&effects, || self.core.now_ms());
+        self.feed_with(number, &effects);
         Ok(removed)
     }
 
@@ -485,6 +487,7 @@ impl Hot {
             Backend::Redis { .. } => self.on_redis(number).await?.cleanup(limit).await?,
         };
         self.note(&cleaned.effects, || self.core.now_ms());
+        self.feed_with(number, &cleaned.effects);
         Ok(cleaned)
     }
 
@@ -523,11 +526,35 @@ impl Hot {
 
     /// What happened in a partition after a position, or the latest position.
     async fn events(&self, number: usize, after: Option<Position>, limit: usize) -> Result<News> {
+        match self.events_in_process(number, after, limit) {
+            Some(news) => Ok(news),
+            None => self.on_redis(number).await?.events(after, limit).await,
+        }
+    }
+
+    /// The same of a space in this process, and nothing of another.
+    fn events_in_process(&self, number: usize, after: Option<Position>, limit: usize) -> Option<News> {
         match &self.core.backend {
             Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().events(clock.now().as_millis(), after, limit))
+                Some(partitions[number].lock().events(clock.now().as_millis(), after, limit))
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.events(after, limit).await,
+            Backend::Redis { .. } => None,
+        }
+    }
+
+    fn is_in_process(&self) -> bool {
+        matches!(self.core.backend, Backend::Memory { .. })
+    }
+
+    /// Gives those who watch what has just happened in a partition in this process.
+    #[inline]
+    fn feed_with(&self, number: usize, effects: &Effects) {
+        if effects.events.is_none() || !self.is_in_process() {
+            return;
+        }
+        let feed = self.core.feed.lock().upgrade();
+        if let Some(feed) = feed {
+            feed.take_from(self, number);
         }
     }
 

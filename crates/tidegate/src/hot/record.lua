@@ -99,7 +99,8 @@ local function promote(page, key, edits)
     if not replaces or rank >= rank_of(#live, last.at) then return 3, expired, '' end
     replaced = coldest[1]
     local keys = keys_of(replaced)
-    drop_and_tell(replaced, keys, try_load(keys.meta), 'replaced',
+    local is_read, cold = pcall(load, keys.meta)
+    drop_and_tell(replaced, keys, is_read and cold, 'replaced',
       math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
   end
   is_made = is_made or tracked <= 1
@@ -150,7 +151,7 @@ local function remember(page, key, edit, at_ms)
   local _, byte_change, id, editor = struct.unpack('ssss', edit)
   local first_ms, at
   if stored then first_ms, at = struct.unpack('s', stored) end
-  if stored and is_over(number_in(first_ms, 0, MAX_WHOLE)) then
+  if stored and is_over(number_of(first_ms, 0, MAX_WHOLE) or error('activity cannot be read', 0)) then
     forget(page, key)
     stored, remembered = false, nil
   end
@@ -159,8 +160,8 @@ local function remember(page, key, edit, at_ms)
     from[#from + 1] = at
     past.at, past.byte_change, past.id, past.editor, at = struct.unpack('ssss', stored, at)
     if past.id == id then return 4, 0, 0, '' end
-    past.at = number_in(past.at, 0, MAX_WHOLE)
-    number_in(past.byte_change, -MAX_WHOLE, MAX_WHOLE)
+    past.at = number_of(past.at, 0, MAX_WHOLE)
+    if not past.at or not number_of(past.byte_change, -MAX_WHOLE, MAX_WHOLE) then error('an edit cannot be read', 0) end
     edits[#edits + 1] = past
   end
   if not stored then

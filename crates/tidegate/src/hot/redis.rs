@@ -48,16 +48,19 @@ fn scripts(numbers: String) -> &'static Scripts {
         return scripts;
     }
     let script = |operation: &str| Script::new(&[CHECKED, &numbers, HOT, operation]);
+    let with = |more: &str, operation: &str| Script::new(&[CHECKED, &numbers, HOT, more, operation]);
+    let reading = |operation: &str| with(include_str!("read.lua"), operation);
+    let mending = |operation: &str| with(include_str!("mend.lua"), operation);
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record: script(include_str!("record.lua")),
-        stats: script(include_str!("stats.lua")),
-        window: script(include_str!("window.lua")),
-        cleanup: script(include_str!("cleanup.lua")),
-        count: script(include_str!("count.lua")),
-        list: script(include_str!("list.lua")),
+        stats: reading(include_str!("stats.lua")),
+        window: reading(include_str!("window.lua")),
+        cleanup: mending(include_str!("cleanup.lua")),
+        count: reading(include_str!("count.lua")),
+        list: reading(include_str!("list.lua")),
         is_hot: script(include_str!("is_hot.lua")),
         events: script(include_str!("events.lua")),
-        remove: script(include_str!("remove.lua")),
+        remove: mending(include_str!("remove.lua")),
     }));
     all.insert(numbers, scripts);
     scripts

@@ -16,7 +16,7 @@ end
 
 return finish(each(function(k)
   mend_shared()
-  local page, was, expired = page_at(k), 0, 0
+  local page, was, expired = string.sub(KEYS[k], PAGE_AT), 0, 0
   local keys = keys_of(page)
   local is_settled, p, gone = pcall(function()
     local p = load(keys.meta)

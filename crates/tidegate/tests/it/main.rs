@@ -16,6 +16,7 @@ mod hot_corrupt;
 mod hot_differential;
 mod hot_events;
 mod hot_flaws;
+mod hot_full;
 mod hot_memory;
 mod hot_outage;
 mod keeper;
