@@ -189,11 +189,13 @@ local function finish(replies)
   flush(ACTIVITIES, activities)
   local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
+  -- A server whose memory is full refuses this only if nothing was written before it: then
+  -- there is nothing to be noted, and what was read is told.
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
-    call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
+    redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
   else
-    call('HSET', STATE, 'now', now_ms, 'seq', sequence)
+    redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence)
     if is_told then live_for(EVENTS, ttl) end
   end
   if is_told then forget_events() end
@@ -331,7 +333,9 @@ local function settle(page, keys, p)
     return nil, 1
   end
   local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
-  if redis.pcall('LTRIM', keys.editors, left, '-1').err then
+  local trimmed = redis.pcall('LTRIM', keys.editors, left, '-1')
+  if trimmed.err then
+    if not is_corrupt(trimmed) then error(trimmed, 0) end
     -- No list: as if they were lost. The next one needs an end.
     call('UNLINK', keys.editors)
     note_mended(keys.editors)

@@ -30,13 +30,16 @@ local function known(id, key)
 end
 
 local is_changed = false
-local replies = each(function(_, at)
+local replies = plain_each(function(_, at)
   local is_mending, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
   local pause_ms, age_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local through, looked, sessions, active, disconnected = 0, 0, 0, 0, 0
   local put_in, taken_out, ended, bad, unrecognised = 0, 0, 0, 0, 0
   local told = {}
-  is_changed = is_changed or is_mending
+  if is_mending then
+    is_changed = true
+    stamp()
+  end
 
   local function tell(what, subject, when)
     told[#told + 1] = what
