@@ -45,6 +45,8 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use std::time::Duration;
 
     use tokio::net::TcpStream;
