@@ -212,9 +212,14 @@ impl Tally {
         let read = format!("after {} good and {} bad lines", self.told.good, self.told.bad);
         match self.told.outcomes.lost() {
             0 => format!("{read}, which count: an edit that is sent again counts once"),
-            lost => format!(
-                "{read}, of which {lost} may not count since the store was away: an edit that is sent again counts once"
-            ),
+            lost => {
+                let corrupt =
+                    if self.outcomes.corrupt() > 0 { ", or has keys that cannot be read" } else { "" };
+                format!(
+                    "{read}, of which {lost} may not count since the store was away{corrupt}: an edit that is sent \
+                     again counts once"
+                )
+            }
         }
     }
 
