@@ -214,7 +214,7 @@ impl Tally {
             0 => format!("{read}, which count: an edit that is sent again counts once"),
             lost => {
                 let corrupt =
-                    if self.outcomes.corrupt() > 0 { ", or has keys that cannot be read" } else { "" };
+                    if self.told.outcomes.corrupt() > 0 { ", or has keys that cannot be read" } else { "" };
                 format!(
                     "{read}, of which {lost} may not count since the store was away{corrupt}: an edit that is sent \
                      again counts once"
