@@ -24,7 +24,8 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Compare { max_age, walk } => walk::compare(walk, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let asked = Asked::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)), None);
-                one(&of.target, Some(&of.space), asked, sessions_told::foreseen).await
+                let asking = Asking::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
+                ask_one(asking, &of.target, asked, sessions_told::foreseen).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
                 sessions_cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
@@ -104,6 +105,15 @@ async fn one(
     let asking =
         Asking::open(target, &space.map(|space| (PartKind::Sessions, space)).into_iter().collect::<Vec<_>>())
             .await?;
+    ask_one(asking, target, asked, said).await
+}
+
+async fn ask_one(
+    asking: Asking,
+    target: &Target,
+    asked: Asked,
+    said: impl FnOnce(&[u8]) -> Result<String, String>,
+) -> Result<ExitCode, String> {
     let answered = asking.send(asked).await;
     asking.close().await;
     let (status, answer) = answered?;

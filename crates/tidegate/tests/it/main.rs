@@ -32,6 +32,7 @@ mod pages;
 mod reservations;
 mod session;
 mod session_audit;
+mod session_corrupt;
 mod session_differential;
 mod session_effects;
 mod session_flaws;

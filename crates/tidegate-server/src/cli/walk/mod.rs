@@ -17,6 +17,7 @@ use self::bar::Bar;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 pub(super) use self::reconcile::reconcile;
+use super::ask::undeclared;
 use super::sessions_args::WalkArgs;
 use crate::settings::{Settings, StoreSettings};
 
@@ -63,18 +64,12 @@ impl<'a> Walk<'a> {
         };
         let gate = gate.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
-        let declared = gate.declarations().await.map_err(|error| error.to_string())?;
-        // What nobody has declared goes by the defaults: the store may be an older program's.
-        if let Some(found) =
-            declared.into_iter().find(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space)
-        {
-            settings.only_declared(&[found]).map_err(told)?;
-        }
-        let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
+        let mut declared = gate.declarations().await.map_err(|error| error.to_string())?;
+        declared.retain(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space);
+        settings.only_declared(&declared).map_err(told)?;
+        // Defaults would be a guess: at what is an orphan, and at when whose keys end.
         let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
-        let mut space = space
-            .cloned()
-            .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
+        let mut space = space.cloned().ok_or_else(|| undeclared(PartKind::Sessions, &args.space))?;
         // Whoever walks through a store was not asked to reap what is on it.
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;

@@ -96,6 +96,11 @@ pub(crate) fn server_failure(text: &str) -> Error {
         "TRYAGAIN" | "CLUSTERDOWN" => away(OutageReason::ClusterDown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => refused(OutageReason::Auth),
         _ if told.contains("max number of clients") => away(OutageReason::TooManyClients),
+        // What our scripts say of it themselves, with its key.
+        "CORRUPT" => Error::corrupt(format!(
+            "a key in the store is of another type than ours, or cannot be read: {}",
+            told.trim_start_matches("CORRUPT ")
+        )),
         _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
             "a key in the store is of another type than ours, or cannot be read: {told}"
         )),
