@@ -30,8 +30,8 @@ redis() { redis-cli -u "$url" --no-auth-warning "$@" 2>/dev/null; }
 hot() {
   "$TIDEGATE" hot "$@" --store "$url" \
     --set store.namespace="$namespace" --set store.deadline=10s --set store.connect_timeout=5s \
-    --set hot.pages.hot_threshold=2 --set hot.pages.window_duration=15m \
-    --set hot.pages.max_members_per_page=5 --set hot.pages.max_tracked=10 \
+    --set hot.main.hot_threshold=2 --set hot.main.window_duration=15m \
+    --set hot.main.max_members_per_page=5 --set hot.main.max_tracked=10 \
     --set hot.brief.hot_threshold=2 --set hot.brief.window_duration=1s
 }
 key() { echo "$namespace:$1"; }

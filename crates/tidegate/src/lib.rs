@@ -49,7 +49,7 @@ pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
-use crate::store::{Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
+use crate::store::{Declaration, DeclaredSettings, Differences, Part, PartKind, Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]
@@ -63,8 +63,9 @@ struct Inner {
     store: Store,
     metrics: Metrics,
     limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
-    spaces: Mutex<BTreeMap<Name, Hot>>,
-    sessions: Mutex<BTreeMap<Name, Sessions>>,
+    /// By what the store calls them, as are the next.
+    spaces: Mutex<BTreeMap<String, Hot>>,
+    sessions: Mutex<BTreeMap<String, Sessions>>,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
 }
@@ -174,15 +175,17 @@ impl Tidegate {
     }
 
     /// The space of hot pages called `name`. Asked again with the same options it is
-    /// the same space; with others it is an error.
+    /// the same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
+    /// and `pages` are two names of one space: that whose keys have no name in them.
     pub fn hot(&self, name: &str, options: HotOptions) -> Result<Hot> {
         let name = Name::new(name)?;
+        let stored = PartKind::Hot.stored_name(name.as_str()).to_owned();
         let mut spaces = self.inner.spaces.lock();
-        if let Some(hot) = spaces.get(&name) {
+        if let Some(hot) = spaces.get(&stored) {
             if *hot.options() != options {
                 return Err(Error::invalid(format!(
                     "there is a space {:?} with other options already",
-                    name.as_str()
+                    hot.space().as_str()
                 )));
             }
             return Ok(hot.with(&self.background));
@@ -203,20 +206,22 @@ impl Tidegate {
             let respect = move |others: &[_]| open.respect(others);
             declarer.add(options.declared(&name), options.window_duration, respect);
         }
-        spaces.insert(name, hot.clone());
+        spaces.insert(stored, hot.clone());
         Ok(hot.with(&self.background))
     }
 
     /// The space of sessions called `name`. Asked again with the same options it is the
-    /// same space; with others it is an error.
+    /// same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
+    /// and `sessions` are two names of one space: that whose keys have no name in them.
     pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
         let name = Name::new(name)?;
+        let stored = PartKind::Sessions.stored_name(name.as_str()).to_owned();
         let mut spaces = self.inner.sessions.lock();
-        if let Some(sessions) = spaces.get(&name) {
+        if let Some(sessions) = spaces.get(&stored) {
             if *sessions.options() != options {
                 return Err(Error::invalid(format!(
                     "there is a space {:?} with other options already",
-                    name.as_str()
+                    sessions.space().as_str()
                 )));
             }
             return Ok(sessions.with(&self.background));
@@ -224,7 +229,7 @@ impl Tidegate {
         let metrics = self.inner.metrics.sessions(name.as_str());
         let sessions = Sessions::new(&self.inner.store, name.clone(), &options, metrics)?;
         if self.inner.store.is_read_only() {
-            spaces.insert(name, sessions.clone());
+            spaces.insert(stored, sessions.clone());
             return Ok(sessions.with(&self.background));
         }
         let batch = NonZeroUsize::new(options.batch).unwrap_or(NonZeroUsize::MIN);
@@ -259,7 +264,7 @@ impl Tidegate {
         if let Some(declarer) = &self.inner.declarer {
             declarer.add(options.declared(&name), options.grace + options.holder_lease, |_| {});
         }
-        spaces.insert(name, sessions.clone());
+        spaces.insert(stored, sessions.clone());
         Ok(sessions.with(&self.background))
     }
 

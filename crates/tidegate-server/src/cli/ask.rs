@@ -5,7 +5,7 @@ use std::io::Write as _;
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use tidegate::store::{Declarations, Differences, PartKind};
+use tidegate::store::{Declaration, Declarations, Differences, PartKind};
 use tower_service::Service as _;
 
 use super::args::Target;
@@ -74,8 +74,10 @@ impl Asking {
         if is_shared {
             let declared = gate.declarations().await.map_err(|error| error.to_string())?;
             // What a later version declares and this one cannot read matters to who asks for it.
-            let (wanted, others): (Vec<_>, Vec<_>) =
-                declared.into_iter().partition(|it| parts.contains(&(it.kind, it.name.as_str())));
+            let is_wanted = |it: &Declaration| {
+                parts.iter().any(|(kind, name)| it.kind == *kind && kind.is_same(it.name.as_str(), name))
+            };
+            let (wanted, others): (Vec<_>, Vec<_>) = declared.into_iter().partition(is_wanted);
             let readable = others.into_iter().filter(Settings::can_read);
             let known: Vec<_> = wanted.into_iter().chain(readable).collect();
             settings.only_declared(&known).map_err(|error| error.to_string())?;
@@ -88,7 +90,9 @@ impl Asking {
         }
         if is_read_only {
             // What is open looks after itself in the background, and writes.
-            let is_asked = |kind, name: &str| parts.contains(&(kind, name));
+            let is_asked = |kind: PartKind, name: &str| {
+                parts.iter().any(|(asked, other)| kind == *asked && kind.is_same(name, other))
+            };
             settings.limits.retain(|it| is_asked(PartKind::Limit, it.name.as_str()));
             settings.hot.retain(|it| is_asked(PartKind::Hot, it.name.as_str()));
             settings.sessions.retain(|it| is_asked(PartKind::Sessions, it.name.as_str()));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tidegate::store::DEFAULT_SPACE;
 
 use super::args::{SettingsArgs, Target};
 
@@ -118,7 +119,7 @@ pub(super) enum HotCommand {
 #[derive(Debug, Args)]
 pub(super) struct Space {
     /// The space
-    #[arg(long, default_value = "pages")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     #[command(flatten)]
     pub(super) target: Target,
@@ -147,7 +148,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "FIELD")]
     pub(super) id_field: Option<String>,
     /// The space whose settings apply
-    #[arg(long, default_value = "pages")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     /// Where to: with the file's clock a namespace of its own there [default: memory:]
     #[arg(long, value_name = "URL")]
@@ -219,7 +220,7 @@ on a Redis, in a namespace of its own whose keys end by themselves.
 
 Examples:
   tidegate hot replay edits.json.gz --page-field channel,page --top 20
-  tidegate hot replay edits.jsonl --store redis://127.0.0.1:6379 --set hot.pages.window_duration=30m
+  tidegate hot replay edits.jsonl --store redis://127.0.0.1:6379 --set hot.main.window_duration=30m
   zcat edits.gz | tidegate hot replay - --rate 500 --server http://127.0.0.1:8080";
 
 const TOP_EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tidegate::store::DEFAULT_SPACE;
 
 use super::args::{SettingsArgs, Target};
 
@@ -142,7 +143,7 @@ pub(super) enum SessionsCommand {
 #[derive(Debug, Args)]
 pub(super) struct SessionSpace {
     /// The space
-    #[arg(long, default_value = "sessions")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     #[command(flatten)]
     pub(super) target: Target,
@@ -155,7 +156,7 @@ pub(super) struct WalkArgs {
     #[arg(long, value_name = "URL")]
     pub(super) store: String,
     /// The space
-    #[arg(long, default_value = "sessions")]
+    #[arg(long, default_value = DEFAULT_SPACE)]
     pub(super) space: String,
     /// Tell on standard error whatever is not as it should be
     #[arg(long)]
@@ -197,7 +198,7 @@ It goes by what servers have declared, or what --config or --set says; defaults 
 
 Examples:
   tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run --verbose
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.sessions.migration_lease=2h";
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.main.migration_lease=2h";
 
 const RECONCILE_EXAMPLES: &str = "\
 Servers do the same by themselves, every sessions.NAME.reconcile_interval; but an index that is of
@@ -221,7 +222,7 @@ Exit codes: 0 done, 1 not all of it since a hold runs (--no-wait), 2 wrong usage
 
 Examples:
   tidegate sessions cleanup --store redis://127.0.0.1:6379
-  tidegate sessions cleanup --store redis://127.0.0.1:6379 --set sessions.sessions.grace=30s
+  tidegate sessions cleanup --store redis://127.0.0.1:6379 --set sessions.main.grace=30s
   tidegate sessions cleanup --dry-run";
 
 const CLAIM_EXAMPLES: &str = "\

@@ -68,6 +68,7 @@ use tidegate::Tidegate;
 use tidegate::hot::Hot;
 use tidegate::limit::Limit;
 use tidegate::session::Sessions;
+use tidegate::store::PartKind;
 use tokio::sync::watch;
 
 pub(crate) use self::body::is_type_allowed;
@@ -208,7 +209,8 @@ impl App {
 
     fn space(&self, name: &str) -> Result<&Hot, Problem> {
         let spaces = self.spaces();
-        spaces.get(name).ok_or_else(|| Problem::unknown_space(name, spaces.keys().map(String::as_str)))
+        let found = spaces.get(name).or_else(|| spaces.get(PartKind::Hot.alias(name)?));
+        found.ok_or_else(|| Problem::unknown_space(name, spaces.keys().map(String::as_str)))
     }
 
     fn sessions(&self, name: &str) -> Result<&Sessions, Problem> {

@@ -9,7 +9,7 @@ impl Settings {
     /// What nobody has written down here, and others have declared, is as they declare it.
     pub fn adopt(&mut self, declared: &[Declaration]) -> Result<(), SettingsError> {
         let find = |kind: PartKind, name: &tidegate::Name| {
-            declared.iter().find(|it| it.kind == kind && it.name == *name)
+            declared.iter().find(|it| it.kind == kind && kind.is_same(it.name.as_str(), name.as_str()))
         };
         for limit in self.limits.iter_mut().filter(|it| it.is_implied) {
             if let Some(found) = find(PartKind::Limit, &limit.name) {
@@ -34,8 +34,10 @@ impl Settings {
         self.limits.retain(|it| !it.is_implied);
         self.hot.retain(|it| !it.is_implied);
         self.sessions.retain(|it| !it.is_implied);
-        let written: Vec<_> = self.written().into_iter().map(|part| (part.kind, part.name)).collect();
-        for found in declared.iter().filter(|it| !written.contains(&(it.kind, it.name.clone()))) {
+        for found in declared {
+            if self.has(found.kind, found.name.as_str()) {
+                continue;
+            }
             match found.kind {
                 PartKind::Limit => self.limits.push(limit_of(found)?),
                 PartKind::Hot => self.hot.push(hot_of(found)?),
@@ -70,8 +72,8 @@ impl Settings {
     pub fn has(&self, kind: PartKind, name: &str) -> bool {
         match kind {
             PartKind::Limit => self.limits.iter().any(|it| it.name.as_str() == name),
-            PartKind::Hot => self.hot.iter().any(|it| it.name.as_str() == name),
-            PartKind::Sessions => self.sessions.iter().any(|it| it.name.as_str() == name),
+            PartKind::Hot => self.hot.iter().any(|it| kind.is_same(it.name.as_str(), name)),
+            PartKind::Sessions => self.sessions.iter().any(|it| kind.is_same(it.name.as_str(), name)),
             _ => false,
         }
     }

@@ -142,9 +142,9 @@ group!(RawSettings {
     declarations: Leaf<Declarations>,
     /// the limits by name; one called `api` if there are none
     limits: BTreeMap<String, RawLimit>,
-    /// the spaces of hot pages by name; one called `pages` if there are none
+    /// the spaces of hot pages by name; one called `main` if there are none
     hot: BTreeMap<String, RawHot>,
-    /// the spaces of sessions by name; one called `sessions` if there are none
+    /// the spaces of sessions by name; one called `main` if there are none
     sessions: BTreeMap<String, RawSessions>,
     /// bounds on connections and requests
     http: RawHttp,

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use tidegate::Name;
 use tidegate::session::SessionOptions;
+use tidegate::store::{DEFAULT_SPACE, PartKind};
 
+use super::names::one_name_each;
 use super::raw::{Leaf, RawSessions};
 use super::{SessionSettings, SettingsError};
-
-/// The space that there is if none is named.
-const DEFAULT: &str = "sessions";
 
 pub(super) fn all(mut spaces: BTreeMap<String, RawSessions>) -> Result<Vec<SessionSettings>, SettingsError> {
     let is_implied = spaces.is_empty();
     if is_implied {
-        spaces.insert(DEFAULT.to_owned(), RawSessions::default());
+        spaces.insert(DEFAULT_SPACE.to_owned(), RawSessions::default());
     }
+    one_name_each(PartKind::Sessions, &spaces)?;
     spaces.into_iter().map(|(name, raw)| sessions(name, raw, is_implied)).collect()
 }
 

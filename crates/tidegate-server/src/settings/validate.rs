@@ -4,10 +4,11 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate::store::Declarations;
+use tidegate::store::{DEFAULT_SPACE, Declarations, PartKind};
 
 use super::hot::hot;
 use super::limit::limit;
+use super::names::one_name_each;
 use super::raw::{Leaf, RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
 use super::sessions;
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
@@ -26,8 +27,9 @@ pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
     let mut spaces = raw.hot;
     let no_spaces = spaces.is_empty();
     if no_spaces {
-        spaces.insert("pages".to_owned(), RawHot::default());
+        spaces.insert(DEFAULT_SPACE.to_owned(), RawHot::default());
     }
+    one_name_each(PartKind::Hot, &spaces)?;
     Ok(Settings {
         listen: raw.listen.or(Listen("127.0.0.1:8080".to_owned())),
         store: store(raw.store, raw.declarations)?,

@@ -314,27 +314,27 @@ const ROUTES: [(&str, &str); 42] = [
     ("DELETE", "/v1/limits/api/everyone/reservations/r"),
     ("POST", "/v1/limits/api/keys/a/reservations/r/commit"),
     ("GET", "/v1/hot"),
-    ("GET", "/v1/hot/pages"),
-    ("POST", "/v1/hot/pages/edits"),
-    ("GET", "/v1/hot/pages/pages/a"),
-    ("GET", "/v1/hot/pages/pages/a/window"),
-    ("GET", "/v1/hot/pages/events"),
-    ("POST", "/v1/hot/pages/cleanup"),
+    ("GET", "/v1/hot/main"),
+    ("POST", "/v1/hot/main/edits"),
+    ("GET", "/v1/hot/main/pages/a"),
+    ("GET", "/v1/hot/main/pages/a/window"),
+    ("GET", "/v1/hot/main/events"),
+    ("POST", "/v1/hot/main/cleanup"),
     ("GET", "/v1/sessions"),
-    ("POST", "/v1/sessions/sessions"),
-    ("GET", "/v1/sessions/sessions"),
-    ("GET", "/v1/sessions/sessions/counts"),
-    ("GET", "/v1/sessions/sessions/dead"),
-    ("POST", "/v1/sessions/sessions/dead/67e55044-10b1-426f-9247-bb680e5fe0c8/retry"),
-    ("POST", "/v1/sessions/sessions/claims"),
-    ("POST", "/v1/sessions/sessions/acks"),
-    ("POST", "/v1/sessions/sessions/cleanup"),
-    ("GET", "/v1/sessions/sessions/broadcasters/b"),
-    ("GET", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8"),
-    ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8"),
-    ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/value"),
-    ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h"),
-    ("POST", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h/heartbeat"),
+    ("POST", "/v1/sessions/main"),
+    ("GET", "/v1/sessions/main"),
+    ("GET", "/v1/sessions/main/counts"),
+    ("GET", "/v1/sessions/main/dead"),
+    ("POST", "/v1/sessions/main/dead/67e55044-10b1-426f-9247-bb680e5fe0c8/retry"),
+    ("POST", "/v1/sessions/main/claims"),
+    ("POST", "/v1/sessions/main/acks"),
+    ("POST", "/v1/sessions/main/cleanup"),
+    ("GET", "/v1/sessions/main/broadcasters/b"),
+    ("GET", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8"),
+    ("DELETE", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8"),
+    ("PUT", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/value"),
+    ("PUT", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h"),
+    ("POST", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h/heartbeat"),
 ];
 
 #[tokio::test]
@@ -433,7 +433,7 @@ async fn encoded(f: &Fixture, path: &str, media_type: &str, encoding: &str, body
 }
 
 const TAKE: &str = "/v1/limits/api/take";
-const EDITS: &str = "/v1/hot/pages/edits";
+const EDITS: &str = "/v1/hot/main/edits";
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
 

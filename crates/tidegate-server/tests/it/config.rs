@@ -82,31 +82,31 @@ const SAMPLES: &[Sample] = &[
     ("limits.api.lease", "true", None),
     ("limits.api.lease_duration", "1s", Some(("limits.api.lease", "true"))),
     ("limits.api.prefix", "mine", None),
-    ("hot.pages.max_tracked", "10", None),
-    ("hot.pages.promotion_threshold", "7", None),
-    ("hot.pages.window_duration", "15m", None),
-    ("hot.pages.max_members_per_page", "50", None),
-    ("hot.pages.hot_threshold", "3", None),
-    ("hot.pages.cleanup_interval", "10m", None),
-    ("hot.pages.when_full", "replace_coldest", None),
-    ("hot.pages.spike_ratio", "2.5", None),
-    ("hot.pages.spike_minimum", "9", None),
-    ("hot.pages.max_activity", "100", None),
-    ("hot.pages.max_bytes", "1048576", None),
-    ("hot.pages.partitions", "4", None),
-    ("sessions.sessions.grace", "0s", None),
-    ("sessions.sessions.holder_lease", "20s", None),
-    ("sessions.sessions.session_ttl", "2h", None),
-    ("sessions.sessions.retention", "2d", None),
-    ("sessions.sessions.batch", "50", None),
-    ("sessions.sessions.cleanup_interval", "10s", None),
-    ("sessions.sessions.reap", "claims", None),
-    ("sessions.sessions.claim_lease", "5m", None),
-    ("sessions.sessions.max_attempts", "7", None),
-    ("sessions.sessions.max_holders", "9", None),
-    ("sessions.sessions.max_sessions", "99", None),
-    ("sessions.sessions.migration_lease", "30m", None),
-    ("sessions.sessions.reconcile_interval", "1d", None),
+    ("hot.main.max_tracked", "10", None),
+    ("hot.main.promotion_threshold", "7", None),
+    ("hot.main.window_duration", "15m", None),
+    ("hot.main.max_members_per_page", "50", None),
+    ("hot.main.hot_threshold", "3", None),
+    ("hot.main.cleanup_interval", "10m", None),
+    ("hot.main.when_full", "replace_coldest", None),
+    ("hot.main.spike_ratio", "2.5", None),
+    ("hot.main.spike_minimum", "9", None),
+    ("hot.main.max_activity", "100", None),
+    ("hot.main.max_bytes", "1048576", None),
+    ("hot.main.partitions", "4", None),
+    ("sessions.main.grace", "0s", None),
+    ("sessions.main.holder_lease", "20s", None),
+    ("sessions.main.session_ttl", "2h", None),
+    ("sessions.main.retention", "2d", None),
+    ("sessions.main.batch", "50", None),
+    ("sessions.main.cleanup_interval", "10s", None),
+    ("sessions.main.reap", "claims", None),
+    ("sessions.main.claim_lease", "5m", None),
+    ("sessions.main.max_attempts", "7", None),
+    ("sessions.main.max_holders", "9", None),
+    ("sessions.main.max_sessions", "99", None),
+    ("sessions.main.migration_lease", "30m", None),
+    ("sessions.main.reconcile_interval", "1d", None),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
@@ -138,8 +138,8 @@ fn yaml(path: &str, value: &str) -> String {
 fn every_setting_can_be_set_by_file_environment_and_flag() {
     let sampled: Vec<_> = SAMPLES.iter().map(|(path, ..)| (*path).to_owned()).collect();
     let named = |path: &str| {
-        let path = path.replace("sessions.NAME", "sessions.sessions");
-        path.replace("hot.NAME", "hot.pages").replace("NAME", "api")
+        let path = path.replace("sessions.NAME", "sessions.main");
+        path.replace("hot.NAME", "hot.main").replace("NAME", "api")
     };
     let known: Vec<_> = Settings::list().into_iter().map(|(path, _)| named(&path)).collect();
     assert_eq!(sampled, known);
@@ -218,7 +218,7 @@ fn without_limits_there_is_one() {
 fn without_spaces_there_is_one() {
     let settings = load(&Sources::default());
     let [space] = settings.hot.as_slice() else { panic!("{settings:?}") };
-    assert_eq!((space.name.as_str(), &space.options), ("pages", &HotOptions::default()));
+    assert_eq!((space.name.as_str(), &space.options), ("main", &HotOptions::default()));
     let other = load(&flags(&[("hot.links.max_tracked", "7")]));
     assert_eq!(other.hot.len(), 1);
     assert_eq!((other.hot[0].name.as_str(), other.hot[0].options.max_tracked), ("links", 7));
@@ -228,13 +228,13 @@ fn without_spaces_there_is_one() {
 fn without_spaces_of_sessions_there_is_one_that_waits_for_its_first_use() {
     let settings = load(&Sources::default());
     let [space] = settings.sessions.as_slice() else { panic!("{settings:?}") };
-    assert_eq!((space.name.as_str(), &space.options), ("sessions", &SessionOptions::default()));
+    assert_eq!((space.name.as_str(), &space.options), ("main", &SessionOptions::default()));
     assert!(space.is_implied);
     let other = load(&flags(&[("sessions.chats.max_holders", "7"), ("sessions.games.reap", "claims")]));
     let [chats, games] = other.sessions.as_slice() else { panic!("{other:?}") };
     assert_eq!((chats.name.as_str(), chats.options.max_holders, chats.is_implied), ("chats", 7, false));
     assert_eq!((games.name.as_str(), games.options.reap), ("games", Reap::Claims));
-    let (_file, sources) = file("sessions: {sessions: {}}");
+    let (_file, sources) = file("sessions: {main: {}}");
     assert!(!load(&sources).sessions[0].is_implied, "written down, with nothing to say");
 }
 
@@ -341,7 +341,7 @@ fn an_unknown_setting_elsewhere_names_the_nearest() {
         ),
         (
             flags(&[("sessions", "1")]),
-            "`--set sessions`: that is a group of settings: name one of them, like `sessions.sessions.grace`",
+            "`--set sessions`: that is a group of settings: name one of them, like `sessions.main.grace`",
         ),
         (
             flags(&[("sessions.chats", "1")]),
@@ -349,7 +349,7 @@ fn an_unknown_setting_elsewhere_names_the_nearest() {
         ),
         (
             flags(&[("hot", "1")]),
-            "`--set hot`: that is a group of settings: name one of them, like `hot.pages.max_tracked`",
+            "`--set hot`: that is a group of settings: name one of them, like `hot.main.max_tracked`",
         ),
         (
             flags(&[("hot.links", "1")]),
@@ -410,24 +410,20 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ("http.trusted_network", "yes", "\"yes\" is not allowed: true and false are"),
         ("http.backlog", "0", "\"0\" is not allowed: whole numbers from 1 to"),
         ("limits.api.max_keys", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("hot.pages.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("hot.pages.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 to"),
-        ("hot.pages.window_duration", "15", "\"15\" is not a length of time"),
+        ("hot.main.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("hot.main.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 to"),
+        ("hot.main.window_duration", "15", "\"15\" is not a length of time"),
         (
-            "hot.pages.when_full",
+            "hot.main.when_full",
             "replace",
             "\"replace\" is not allowed: reject and replace_coldest are (did you mean",
         ),
-        ("hot.pages.spike_ratio", "0.5", "\"0.5\" is not allowed: numbers from 1 to 1000 are"),
-        ("sessions.sessions.grace", "30", "\"30\" is not a length of time"),
-        ("sessions.sessions.batch", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("hot.main.spike_ratio", "0.5", "\"0.5\" is not allowed: numbers from 1 to 1000 are"),
+        ("sessions.main.grace", "30", "\"30\" is not a length of time"),
+        ("sessions.main.batch", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("sessions.main.max_attempts", "x", "\"x\" is not allowed: whole numbers from 1 to 4294967295 are"),
         (
-            "sessions.sessions.max_attempts",
-            "x",
-            "\"x\" is not allowed: whole numbers from 1 to 4294967295 are",
-        ),
-        (
-            "sessions.sessions.reap",
+            "sessions.main.reap",
             "claim",
             "\"claim\" is not allowed: cleanup and claims are (did you mean `claims`?)",
         ),
@@ -493,48 +489,48 @@ fn values_that_do_not_fit_together_are_told_why() {
             "`hot`: the name \"Pages\" is not allowed: 1 to 64 of a-z, 0-9, _ and -, starting with a letter",
         ),
         (
-            vec![("hot.pages.max_tracked", "1000001")],
-            "`hot.pages`: a max_tracked of 1000001 is not allowed: 1 to 1000000 are",
+            vec![("hot.main.max_tracked", "1000001")],
+            "`hot.main`: a max_tracked of 1000001 is not allowed: 1 to 1000000 are",
         ),
         (
-            vec![("hot.pages.hot_threshold", "101")],
-            "`hot.pages`: a hot_threshold of 101 is not allowed: 1 to 100 are",
+            vec![("hot.main.hot_threshold", "101")],
+            "`hot.main`: a hot_threshold of 101 is not allowed: 1 to 100 are",
         ),
         (
-            vec![("hot.pages.window_duration", "8d")],
-            "`hot.pages`: a window_duration of 691200s is not allowed: 1s to 7 days are",
+            vec![("hot.main.window_duration", "8d")],
+            "`hot.main`: a window_duration of 691200s is not allowed: 1s to 7 days are",
         ),
         (
-            vec![("hot.pages.window_duration", "1500ms")],
-            "`hot.pages.window_duration`: 1s 500ms is not allowed: whole seconds are",
+            vec![("hot.main.window_duration", "1500ms")],
+            "`hot.main.window_duration`: 1s 500ms is not allowed: whole seconds are",
         ),
         (
-            vec![("hot.pages.max_members_per_page", "2"), ("hot.pages.hot_threshold", "3")],
-            "`hot.pages`: max_members_per_page of 2 is below hot_threshold, 3",
+            vec![("hot.main.max_members_per_page", "2"), ("hot.main.hot_threshold", "3")],
+            "`hot.main`: max_members_per_page of 2 is below hot_threshold, 3",
         ),
         (
-            vec![("hot.pages.max_bytes", "1000")],
-            "`hot.pages.max_bytes`: 1000 is not allowed: at least 1048576 are needed",
+            vec![("hot.main.max_bytes", "1000")],
+            "`hot.main.max_bytes`: 1000 is not allowed: at least 1048576 are needed",
         ),
         (
-            vec![("hot.pages.partitions", "2"), ("hot.pages.max_tracked", "1")],
-            "`hot.pages`: each partition needs at least one page of max_tracked and max_activity",
+            vec![("hot.main.partitions", "2"), ("hot.main.max_tracked", "1")],
+            "`hot.main`: each partition needs at least one page of max_tracked and max_activity",
         ),
         (
             vec![("sessions.Chats.batch", "1")],
             "`sessions`: the name \"Chats\" is not allowed: 1 to 64 of a-z, 0-9, _ and -, starting with a letter",
         ),
         (
-            vec![("sessions.sessions.batch", "1001")],
-            "`sessions.sessions`: a batch of 1001 is not allowed: 1 to 1000 are",
+            vec![("sessions.main.batch", "1001")],
+            "`sessions.main`: a batch of 1001 is not allowed: 1 to 1000 are",
         ),
         (
-            vec![("sessions.sessions.retention", "1h")],
-            "`sessions.sessions`: a session_ttl of 86400s is not allowed: 1s to 3600s are",
+            vec![("sessions.main.retention", "1h")],
+            "`sessions.main`: a session_ttl of 86400s is not allowed: 1s to 3600s are",
         ),
         (
-            vec![("sessions.sessions.session_ttl", "1h"), ("sessions.sessions.grace", "59m 30s")],
-            "`sessions.sessions`: a session_ttl of 3600s is not allowed: at least grace and holder_lease, 3615s, are",
+            vec![("sessions.main.session_ttl", "1h"), ("sessions.main.grace", "59m 30s")],
+            "`sessions.main`: a session_ttl of 3600s is not allowed: at least grace and holder_lease, 3615s, are",
         ),
         (vec![("http.bulk_timeout", "25h")], "`http.bulk_timeout`: 1day 1h is not allowed: 1ms to 1day are"),
         (vec![("http.request_timeout", "0s")], "`http.request_timeout`: 0s is not allowed: 1ms to 1h are"),
@@ -687,7 +683,7 @@ fn the_files_to_start_from_have_hot_pages_as_they_were() {
         expected.max_members_per_page = members;
         expected.hot_threshold = hot;
         expected.cleanup_interval = Duration::from_secs(cleanup * 60);
-        assert_eq!((space.name.as_str(), &space.options), ("pages", &expected), "{name}");
+        assert_eq!((space.name.as_str(), &space.options), ("main", &expected), "{name}");
     }
 }
 
@@ -700,7 +696,7 @@ fn the_files_to_start_from_have_sessions_as_they_were() {
         let settings = load(&sources);
         let [space] = settings.sessions.as_slice() else { panic!("{name}: {settings:?}") };
         let options = &space.options;
-        assert_eq!((space.name.as_str(), space.is_implied), ("sessions", false), "{name}");
+        assert_eq!((space.name.as_str(), space.is_implied), ("main", false), "{name}");
         assert_eq!((options.grace.as_secs(), options.cleanup_interval.as_secs()), (30, 30), "{name}");
         assert_eq!(options.max_sessions, if name == "minimal" { 1000 } else { 1_000_000 }, "{name}");
     }

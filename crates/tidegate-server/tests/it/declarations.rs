@@ -64,7 +64,7 @@ async fn a_part_is_opened_again_exactly_as_it_is_declared() {
         ("limits.hour.limit", "1000"),
         ("limits.hour.safety_buffer", "0"),
         ("limits.hour.counter_ttl", "90m"),
-        ("hot.pages.window_duration", "24h"),
+        ("hot.main.window_duration", "24h"),
         ("hot.few.max_tracked", "7"),
         ("hot.few.when_full", "replace_coldest"),
         ("hot.few.spike_ratio", "2.5"),
@@ -96,7 +96,7 @@ async fn a_part_is_opened_again_exactly_as_it_is_declared() {
         assert_eq!((&found.name, &found.options), (&space.name, &space.options));
     }
     assert_eq!((declared.hot.len(), declared.sessions.len()), (2, 1));
-    assert!(declared.has(PartKind::Sessions, "rooms") && !declared.has(PartKind::Sessions, "sessions"));
+    assert!(declared.has(PartKind::Sessions, "rooms") && !declared.has(PartKind::Sessions, "main"));
 }
 
 /// Edits of two hours ago, in a space of a day.
@@ -112,7 +112,7 @@ fn fill(server: &Server) {
 fn hot_commands_on_a_store_go_by_its_window_and_delete_nothing() {
     let (redis, cluster) = (RedisServer::start(), RedisCluster::start());
     for store in [redis.url(), cluster.url()] {
-        let server = server(&store, &["--set", "hot.pages.window_duration=24h"]);
+        let server = server(&store, &["--set", "hot.main.window_duration=24h"]);
         fill(&server);
         for _ in 0..2 {
             let (code, out, err) = on(&store, &["hot", "list", "--json"]);
@@ -125,16 +125,16 @@ fn hot_commands_on_a_store_go_by_its_window_and_delete_nothing() {
             // Who insists on a window of an hour sees less, is told so, and deletes nothing.
             for command in [&["hot", "list", "--json"][..], &["hot", "stats", "en:Weir"], &["hot", "cleanup"]]
             {
-                let args = [command, &["--set", "hot.pages.window_duration=1h"]].concat();
+                let args = [command, &["--set", "hot.main.window_duration=1h"]].concat();
                 let (_, out, err) = on(&store, &args);
                 assert!(!out.contains("Weir") || out.contains("Weir: not hot"), "{out}");
-                let told = "tidegate: hot pages is declared with other settings than are asked by: window_duration \
+                let told = "tidegate: hot main is declared with other settings than are asked by: window_duration \
                             1d declared, 1h here\n";
                 assert_eq!(err, told);
             }
         }
         let metrics = server.get("/metrics");
-        let differs = "tidegate_declarations_differing{part=\"hot\",name=\"pages\"} 0";
+        let differs = "tidegate_declarations_differing{part=\"hot\",name=\"main\"} 0";
         assert!(metrics.contains(differs), "a question changes nothing: {metrics}");
     }
 }
@@ -209,7 +209,7 @@ fn other_settings_are_logged_with_both_values_and_counted() {
 fn what_nobody_wrote_down_is_as_it_is_declared() {
     let redis = RedisServer::start();
     let store = redis.url();
-    let args = ["--set", "limits.api.rate=7/m", "--set", "hot.pages.window_duration=24h"];
+    let args = ["--set", "limits.api.rate=7/m", "--set", "hot.main.window_duration=24h"];
     let first = server(&store, &args);
     let second = server(&store, &[]);
     assert!(second.get("/v1/limits").contains("\"rate\":\"7/m\""));

@@ -15,11 +15,11 @@ use tidegate_server::settings::HttpSettings;
 use crate::lifecycle::start_with;
 use crate::support::{Fixture, START, bulk, serving_hot, settings, soon};
 
-const PATH: &str = "/v1/hot/pages/edits";
+const PATH: &str = "/v1/hot/main/edits";
 
 #[tokio::test]
 async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
-    let f = serving_hot(&["pages.max_tracked=1"]).await;
+    let f = serving_hot(&["main.max_tracked=1"]).await;
     let lines = [
         r#"{"page":"a","id":"1","editor":"alice"}"#.to_owned(),
         String::new(),
@@ -40,7 +40,7 @@ async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
     assert_eq!(
         answer.json(),
         json!({
-            "space": "pages", "lines": 13, "good": 7, "bad": 5,
+            "space": "main", "lines": 13, "good": 7, "bad": 5,
             "outcomes": {"remembered": 2, "promoted": 1, "added": 1, "rejected": 1, "duplicate": 1,
                 "too_late": 1, "dropped": 0, "unknown": 0},
             "bad_lines": [
@@ -69,14 +69,14 @@ async fn only_the_first_few_bad_lines_are_explained() {
 async fn a_hundred_thousand_lines_are_never_all_in_memory() {
     const LINES: u64 = 100_000;
     const PER_PIECE: u64 = 100;
-    let f = serving_hot(&["pages.max_tracked=1"]).await;
+    let f = serving_hot(&["main.max_tracked=1"]).await;
     let ahead = Arc::new(AtomicU64::new(0));
     let pieces = {
         let (gate, ahead) = (f.app.gate().clone(), ahead.clone());
         stream::unfold(0, move |from| {
             // Every edit of a page that is not hot counts as activity.
             let metrics = gate.metrics();
-            let row = "\nactivity_counter_total{space=\"pages\"} ";
+            let row = "\nactivity_counter_total{space=\"main\"} ";
             let recorded = metrics.split_once(row).unwrap().1.split('\n').next().unwrap().parse::<u64>();
             ahead.fetch_max(from - recorded.unwrap(), Ordering::Relaxed);
             let to = (from + PER_PIECE).min(LINES);
@@ -101,7 +101,7 @@ async fn a_hundred_thousand_lines_are_never_all_in_memory() {
 fn a_server_grows_by_its_pages_and_not_by_the_lines_it_is_sent() {
     use std::io::{Read as _, Write as _};
 
-    let server = crate::cli::Server::start(&["--set", "hot.pages.max_tracked=100"]);
+    let server = crate::cli::Server::start(&["--set", "hot.main.max_tracked=100"]);
     let resident_kb = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -111,7 +111,7 @@ fn a_server_grows_by_its_pages_and_not_by_the_lines_it_is_sent() {
         let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
         stream
             .write_all(
-                b"POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+                b"POST /v1/hot/main/edits HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
                   content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n",
             )
             .unwrap();
@@ -147,7 +147,7 @@ async fn neither_the_bound_on_bodies_nor_that_on_requests_is_for_bulk() {
     let mut client = running.connect().await;
     client
         .send(
-            "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+            "POST /v1/hot/main/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
              transfer-encoding: chunked\r\n\r\n",
         )
         .await;
@@ -185,7 +185,7 @@ async fn bulk_has_a_time_of_its_own_and_what_came_before_counts() {
         let line = r#"{"page":"a","id":"1"}"#;
         client
             .send(&format!(
-                "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+                "POST /v1/hot/main/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
                  content-length: 1000\r\n\r\n{line}\n"
             ))
             .await;
@@ -198,7 +198,7 @@ async fn bulk_has_a_time_of_its_own_and_what_came_before_counts() {
     assert_eq!(recorded["outcome"], "duplicate", "it has been recorded");
 }
 
-const HEAD: &str = "POST /v1/hot/pages/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
+const HEAD: &str = "POST /v1/hot/main/edits HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-ndjson\r\n\
     transfer-encoding: chunked\r\n\r\n";
 
 fn chunk(lines: &str) -> String {
@@ -207,7 +207,7 @@ fn chunk(lines: &str) -> String {
 
 async fn until_hot(f: &Fixture, page: &str) {
     soon(async {
-        while f.get(&format!("/v1/hot/pages/pages/{page}")).await.json()["is_hot"] != true {
+        while f.get(&format!("/v1/hot/main/pages/{page}")).await.json()["is_hot"] != true {
             tokio::task::yield_now().await;
         }
     })
@@ -256,7 +256,7 @@ async fn a_server_that_stops_records_what_it_has_read_and_answers() {
     // Whether the third line was read by then nobody knows; what was counted is recorded.
     assert!((2..=3).contains(&good), "{answer}");
     assert_eq!(counts["remembered"], 1, "{answer}");
-    let stats = f.get("/v1/hot/pages/pages/a").await.json();
+    let stats = f.get("/v1/hot/main/pages/a").await.json();
     assert_eq!(stats["total_edits"].as_u64().unwrap(), good, "{answer}");
 }
 

@@ -11,7 +11,7 @@ fn json_of(out: &str) -> Value {
 
 #[test]
 fn edits_and_pages_are_told_to_people_and_to_machines() {
-    let server = Server::start(&["--set", "hot.pages.max_tracked=1"]);
+    let server = Server::start(&["--set", "hot.main.max_tracked=1"]);
     let record = |page: &str, id: &str| server.hot(&["record", page, "--id", id, "--editor", "alice"]);
     assert_eq!(record("en:Tide/gate", "1"), (0, "remembered: the page is not hot yet\n".into(), "".into()));
     let (code, out, _) =
@@ -51,7 +51,7 @@ fn edits_and_pages_are_told_to_people_and_to_machines() {
     assert_eq!(server.hot(&["cleanup"]), (0, "0 pages dropped\n".into(), "".into()));
     assert_eq!(
         server.hot(&["spaces"]).1,
-        "pages: up to 1 pages of up to 100 edits in 1h, hot from 2, trending from 5, when full reject\n"
+        "main: up to 1 pages of up to 100 edits in 1h, hot from 2, trending from 5, when full reject\n"
     );
     let (code, out, _) = server.hot(&["watch", "--after", "0-0", "--count", "1"]);
     assert_eq!(code, 0);
@@ -64,7 +64,7 @@ fn edits_and_pages_are_told_to_people_and_to_machines() {
 fn what_is_wrong_is_an_error() {
     let server = Server::start(&[]);
     for (args, message) in [
-        (vec!["list", "--space", "nope"], "there is no space \"nope\"; known are: pages (404 Not Found)"),
+        (vec!["list", "--space", "nope"], "there is no space \"nope\"; known are: main (404 Not Found)"),
         (vec!["stats", ""], "a page must not be empty"),
         (vec!["record", "a", "--id", ""], "an edit's id has 0 bytes: 1 to 255 are allowed"),
         (vec!["record", "a", "--id", "1", "--at", "soon"], "\"soon\" is not a moment"),
@@ -91,7 +91,7 @@ fn a_store_can_be_asked_directly() {
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
         command.args(args).args(["--store", &redis.url(), "--set", "store.deadline=10s"]);
-        command.args(["--set", "hot.pages.hot_threshold=2"]);
+        command.args(["--set", "hot.main.hot_threshold=2"]);
         run(command)
     };
     for id in ["1", "2"] {
@@ -113,7 +113,7 @@ fn top_is_shown_once_to_who_is_no_terminal() {
     }
     let (code, out, _) = server.hot(&["top"]);
     let lines: Vec<_> = out.lines().collect();
-    assert_eq!((code, lines[0]), (0, "pages: 1 hot, edits of the last 1h"));
+    assert_eq!((code, lines[0]), (0, "main: 1 hot, edits of the last 1h"));
     assert_eq!(lines[2], "edits  5 min  editors  latest           page");
     assert!(lines[3].starts_with("    6      6        1  "), "{out}");
     assert!(lines[3].ends_with(" ago           trending en:\\u{1b}[2Jgate"), "{out}");
@@ -143,7 +143,7 @@ fn top_is_a_live_table_in_a_terminal() {
     command.arg("-c").arg(typed).arg(folder.path().join("seen"));
     let (code, out, err) = run(command);
     assert_eq!(code, 0, "{out} {err}");
-    assert!(out.contains("pages: 1 of 1000 hot, edits of the last 1h   q quits"), "{out}");
+    assert!(out.contains("main: 1 of 1000 hot, edits of the last 1h   q quits"), "{out}");
     assert!(out.contains("\u{1b}[?1049h") && out.contains("\u{1b}[?1049l"), "{out}");
 }
 
@@ -176,7 +176,7 @@ fn a_page_is_removed_and_names_are_escaped() {
 
 #[test]
 fn a_full_space_says_so_once_a_minute() {
-    let server = Server::start(&["--set", "hot.pages.max_tracked=1"]);
+    let server = Server::start(&["--set", "hot.main.max_tracked=1"]);
     for page in ["a", "b", "c", "d"] {
         for id in ["1", "2", "3"] {
             server.hot(&["record", page, "--id", id]);
@@ -185,7 +185,7 @@ fn a_full_space_says_so_once_a_minute() {
     let (_, log) = server.signal("TERM");
     let said: Vec<_> = log.lines().filter(|line| line.contains("as many pages are hot as may be")).collect();
     assert_eq!(said.len(), 1, "{log}");
-    for what in ["WARN", "space=\"pages\"", "refused=1", "max_tracked=1"] {
+    for what in ["WARN", "space=\"main\"", "refused=1", "max_tracked=1"] {
         assert!(said[0].contains(what), "{what}: {log}");
     }
 }
@@ -197,7 +197,7 @@ fn who_asks_a_store_is_told_the_reason_itself() {
     let mut connection = redis.connection();
     redis::cmd("SET").arg("hot:meta:p").arg("x").arg("EX").arg(60).exec(&mut connection).unwrap();
     let mut command = tidegate(&["hot", "record", "p", "--id", "1", "--store"]);
-    command.arg(redis.url()).args(["--set", "hot.pages.hot_threshold=2"]);
+    command.arg(redis.url()).args(["--set", "hot.main.hot_threshold=2"]);
     let (code, _, err) = run(command);
     assert_eq!(code, 2);
     assert!(err.contains("WRONGTYPE") && !err.contains("server's log"), "{err}");

@@ -61,14 +61,14 @@ fn spaces() -> impl Strategy<Value = (Vec<String>, HotOptions)> {
             options.spike_minimum = 3;
             let when_full = if replaces { "replace_coldest" } else { "reject" };
             let written = [
-                format!("pages.hot_threshold={hot}"),
-                format!("pages.promotion_threshold={promotion}"),
-                format!("pages.window_duration={window}s"),
-                format!("pages.max_tracked={tracked}"),
-                format!("pages.max_members_per_page={members}"),
-                format!("pages.when_full={when_full}"),
-                format!("pages.max_activity={activity}"),
-                "pages.spike_minimum=3".to_owned(),
+                format!("main.hot_threshold={hot}"),
+                format!("main.promotion_threshold={promotion}"),
+                format!("main.window_duration={window}s"),
+                format!("main.max_tracked={tracked}"),
+                format!("main.max_members_per_page={members}"),
+                format!("main.when_full={when_full}"),
+                format!("main.max_activity={activity}"),
+                "main.spike_minimum=3".to_owned(),
             ];
             (written.to_vec(), options)
         },
@@ -80,12 +80,12 @@ fn name(page: u8) -> String {
 }
 
 fn path(page: u8) -> String {
-    format!("/v1/hot/pages/pages/en%3A%7Bpage%7D%2F{page}%3F")
+    format!("/v1/hot/main/pages/en%3A%7Bpage%7D%2F{page}%3F")
 }
 
 fn stats_json(page: &str, stats: &Stats) -> Value {
     json!({
-        "space": "pages", "page": page, "is_hot": stats.is_hot, "is_trending": stats.is_trending,
+        "space": "main", "page": page, "is_hot": stats.is_hot, "is_trending": stats.is_trending,
         "is_spiking": stats.is_spiking, "edits_last_hour": stats.edits_last_hour,
         "edits_last_5_minutes": stats.edits_last_5_minutes, "covered_ms": stats.covered_ms,
         "unique_editors": stats.unique_editors, "last_byte_change": stats.last_byte_change,
@@ -115,7 +115,7 @@ async fn agree(written: &[String], options: HotOptions, history: &[Op]) -> Resul
                 let (page, id, editor) = (name(*page), format!("e{id}"), format!("user{editor}"));
                 let at = (*late_ms != 0).then(|| moment(*late_ms));
                 let body = json!({"page": page, "id": id, "editor": editor, "byte_change": change, "at": at});
-                let told = f.post("/v1/hot/pages/edits", &body.to_string()).await.json();
+                let told = f.post("/v1/hot/main/edits", &body.to_string()).await.json();
                 let edit = Edit {
                     page: Key::new(&page).unwrap(),
                     id: &id,
@@ -145,7 +145,7 @@ async fn agree(written: &[String], options: HotOptions, history: &[Op]) -> Resul
                     let count = &mut outcomes[model.record(now, &edit).as_str()];
                     *count = json!(count.as_u64().unwrap() + 1);
                 }
-                let told = bulk(&f.app, "/v1/hot/pages/edits", lines).await.json();
+                let told = bulk(&f.app, "/v1/hot/main/edits", lines).await.json();
                 prop_assert_eq!(&told["outcomes"], &outcomes, "step {}: {:?}", step, op);
             }
             Op::Stats { page } => {
@@ -162,13 +162,13 @@ async fn agree(written: &[String], options: HotOptions, history: &[Op]) -> Resul
                 prop_assert_eq!(&told["edits"], &json!(expected), "step {}: {:?}", step, op);
             }
             Op::List { limit } => {
-                let told = f.get(&format!("/v1/hot/pages?limit={limit}")).await.json();
+                let told = f.get(&format!("/v1/hot/main?limit={limit}")).await.json();
                 let expected: Vec<_> = model.list(now, *limit).iter().map(page_json).collect();
                 prop_assert_eq!(&told["pages"], &json!(expected), "step {}: {:?}", step, op);
                 prop_assert_eq!(&told["count"], model.count(now), "step {}", step);
             }
             Op::Cleanup => {
-                let told = f.post("/v1/hot/pages/cleanup", "").await.json();
+                let told = f.post("/v1/hot/main/cleanup", "").await.json();
                 prop_assert_eq!(&told["expired"], model.cleanup(now), "step {}: {:?}", step, op);
             }
             Op::Move { by_ms } => f.clock.set(Timestamp::from_millis(now.strict_add_signed(*by_ms))),

@@ -15,12 +15,12 @@ use tower_service::Service as _;
 use crate::lifecycle::{Client, Running, start_with};
 use crate::support::{Fixture, START, send, serving_hot, soon};
 
-const PATH: &str = "/v1/hot/pages/events";
+const PATH: &str = "/v1/hot/main/events";
 
 async fn edits(f: &Fixture, page: &str, from: u64, to: u64) {
     for id in from..to {
         let body = json!({"page": page, "id": id.to_string()}).to_string();
-        assert_eq!(f.post("/v1/hot/pages/edits", &body).await.status, 200);
+        assert_eq!(f.post("/v1/hot/main/edits", &body).await.status, 200);
     }
 }
 
@@ -50,7 +50,7 @@ async fn watching(running: &Running, query: &str, header: &str) -> Client {
 
 #[tokio::test]
 async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
-    let f = serving_hot(&["pages.promotion_threshold=3"]).await;
+    let f = serving_hot(&["main.promotion_threshold=3"]).await;
     edits(&f, "before", 0, 2).await;
     let running = start_with(HttpSettings::default(), f.app.clone()).await;
     let mut client = watching(&running, "", "").await;
@@ -62,7 +62,7 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
     assert_eq!(name, "promoted");
     assert_eq!(
         data,
-        json!({"space": "pages", "kind": "promoted", "page": "a\nb", "edits": 2,
+        json!({"space": "main", "kind": "promoted", "page": "a\nb", "edits": 2,
             "at_ms": START.as_millis(), "cursor": first})
     );
     let (second, name, data) = next(&mut client).await;
@@ -71,7 +71,7 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
 
     // While nobody looked.
     f.clock.advance_ms(3_600_000);
-    f.post("/v1/hot/pages/cleanup", "").await;
+    f.post("/v1/hot/main/cleanup", "").await;
     let mut again = watching(&running, "", &format!("last-event-id: {second}\r\n")).await;
     for kind in ["trending_ended", "cooled"] {
         let (_, name, data) = next(&mut again).await;
@@ -196,7 +196,7 @@ async fn a_quiet_space_has_a_heartbeat() {
 
 #[tokio::test]
 async fn partitions_have_a_position_each() {
-    let f = serving_hot(&["pages.partitions=3", "pages.max_tracked=30"]).await;
+    let f = serving_hot(&["main.partitions=3", "main.max_tracked=30"]).await;
     for page in 0..9 {
         edits(&f, &format!("p{page}"), 0, 2).await;
     }

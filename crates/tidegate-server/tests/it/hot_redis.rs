@@ -14,7 +14,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
     let redis = RedisServer::start();
     let f = Fixture::of(
         &redis.url(),
-        &settings("hot", &["pages.hot_threshold=2", "links.hot_threshold=2"]),
+        &settings("hot", &["main.hot_threshold=2", "links.hot_threshold=2"]),
         START,
     )
     .await;
@@ -22,7 +22,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
         let line = |id: u32| format!("{{\"page\":\"{page}\",\"id\":\"{id}\",\"editor\":\"alice\"}}\n");
         (1..=2).map(line).collect::<String>()
     };
-    for space in ["pages", "links"] {
+    for space in ["main", "links"] {
         let told = bulk(&f.app, &format!("/v1/hot/{space}/edits"), lines("SomePopularPage")).await;
         assert_eq!(told.json()["outcomes"]["promoted"], 1, "{told:?}");
         f.post(&format!("/v1/hot/{space}/edits"), r#"{"page":"Once","id":"1"}"#).await;

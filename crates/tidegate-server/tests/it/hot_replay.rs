@@ -102,7 +102,7 @@ fn memory_and_redis_have_the_same_hot_pages_and_the_top_is_that_of_a_plain_count
     std::fs::write(&gzip, packed(&day.text)).unwrap();
 
     // As many edits of a page as there may be in the hour.
-    let whole = ["--set", "hot.pages.max_members_per_page=4000", "--top", "1000"];
+    let whole = ["--set", "hot.main.max_members_per_page=4000", "--top", "1000"];
     let memory = replay(&plain, &whole);
     assert_eq!((&memory["good"], &memory["bad"]), (&json!(12_000), &json!(0)));
     assert_eq!(memory["from_ms"], MIDNIGHT_MS);
@@ -135,9 +135,9 @@ fn a_full_space_gives_the_same_on_memory_and_redis_too() {
     let redis = RedisServer::start();
     let url = redis.url();
     for when_full in ["reject", "replace_coldest"] {
-        let setting = format!("hot.pages.when_full={when_full}");
+        let setting = format!("hot.main.when_full={when_full}");
         let small =
-            ["--set", &setting, "--set", "hot.pages.max_tracked=8", "--set", "hot.pages.max_activity=20"];
+            ["--set", &setting, "--set", "hot.main.max_tracked=8", "--set", "hot.main.max_activity=20"];
         let memory = replay(&file, &small);
         assert_eq!(replay(&file, &[&small[..], &["--store", &url]].concat()), memory, "{when_full}");
         assert_eq!(memory["count"], 8);
@@ -150,7 +150,7 @@ fn a_replay_touches_nobody_elses_pages() {
     let url = redis.url();
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
-        command.args(args).args(["--store", &url, "--set", "hot.pages.hot_threshold=2"]);
+        command.args(args).args(["--store", &url, "--set", "hot.main.hot_threshold=2"]);
         run(command)
     };
     for id in ["1", "2"] {
@@ -248,14 +248,14 @@ fn a_live_replay_is_made_now() {
 fn what_cannot_be_replayed_is_told_why() {
     for (args, message) in [
         (vec!["/nowhere/day.jsonl"], "cannot read /nowhere/day.jsonl: "),
-        (vec!["-", "--space", "nope"], "there is no space \"nope\"; known are: pages"),
+        (vec!["-", "--space", "nope"], "there is no space \"nope\"; known are: main"),
         (vec!["-", "--server", "http://127.0.0.1:1"], "--rate <N>"),
         (vec!["-", "--rate", "0"], "0 is not in 1..=1000000"),
         (vec!["-", "--namespace", "x"], "--store <URL>"),
         (vec!["-", "--store", "memory:", "--namespace", "X"], "`--namespace`: the name \"X\" is not allowed"),
         (
-            vec!["-", "--set", "hot.pages.hot_threshold=101"],
-            "`hot.pages`: a hot_threshold of 101 is not allowed",
+            vec!["-", "--set", "hot.main.hot_threshold=101"],
+            "`hot.main`: a hot_threshold of 101 is not allowed",
         ),
         (vec!["-", "--top", "1001"], "1001 is not in 0..=1000"),
     ] {
@@ -342,7 +342,7 @@ fn the_keys_of_a_replay_end_when_they_should() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("day.jsonl");
     std::fs::write(&file, day(2000).text).unwrap();
-    replay(&file, &["--store", &url, "--namespace", "mine", "--set", "hot.pages.window_duration=30m"]);
+    replay(&file, &["--store", &url, "--namespace", "mine", "--set", "hot.main.window_duration=30m"]);
     let mut connection = redis.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     for family in ["hot:window:", "hot:rank", "activity:", "tidegate:marker"] {

@@ -40,6 +40,7 @@ mod session_history;
 mod session_redis;
 mod session_stall;
 mod session_walk;
+mod space_names;
 mod store_log;
 mod support;
 mod timing;

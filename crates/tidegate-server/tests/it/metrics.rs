@@ -25,11 +25,11 @@ async fn used() -> Fixture {
         assert_eq!(f.post(path, r#"{"key":"a \" \\ \n {}"}"#).await.status, 200);
     }
     for id in 0..5 {
-        f.post("/v1/hot/pages/edits", &format!(r#"{{"page":"p","id":"{id}"}}"#)).await;
+        f.post("/v1/hot/main/edits", &format!(r#"{{"page":"p","id":"{id}"}}"#)).await;
     }
-    assert_eq!(f.post("/v1/hot/pages/cleanup", "").await.status, 200);
-    f.post("/v1/sessions/sessions", r#"{"broadcaster":"b","config":{}}"#).await;
-    assert_eq!(f.post("/v1/sessions/sessions/cleanup", "").await.status, 200);
+    assert_eq!(f.post("/v1/hot/main/cleanup", "").await.status, 200);
+    f.post("/v1/sessions/main", r#"{"broadcaster":"b","config":{}}"#).await;
+    assert_eq!(f.post("/v1/sessions/main/cleanup", "").await.status, 200);
     f
 }
 

@@ -37,7 +37,7 @@ async fn away() -> (TcpListener, App) {
     options.outage = Outage::Closed;
     options.closed_status = ClosedStatus::ServiceUnavailable;
     limits.push(gate.limit("unavailable", sliding, options).unwrap());
-    let hot = gate.hot("pages", HotOptions::default()).unwrap();
+    let hot = gate.hot("main", HotOptions::default()).unwrap();
     let sessions = settings("sessions", &[]).sessions;
     (silent, App::new(gate, limits).with_hot([hot]).with_sessions(&sessions).unwrap())
 }
@@ -127,21 +127,21 @@ async fn what_has_no_policy_is_an_error_for_now() {
         ("DELETE", "/v1/limits/open/everyone/override", ""),
         ("PUT", "/v1/limits/open/keys/a/reservations/r", r#"{"lasting":"1s"}"#),
         ("POST", "/v1/limits/open/keys/a/reservations/r/commit", ""),
-        ("GET", "/v1/hot/pages", ""),
-        ("GET", "/v1/hot/pages/pages/a", ""),
-        ("GET", "/v1/hot/pages/pages/a/window", ""),
-        ("GET", "/v1/hot/pages/events", ""),
-        ("POST", "/v1/hot/pages/cleanup", ""),
-        ("POST", "/v1/sessions/sessions", r#"{"broadcaster":"a","config":{}}"#),
-        ("GET", "/v1/sessions/sessions", ""),
-        ("GET", "/v1/sessions/sessions/counts", ""),
-        ("GET", "/v1/sessions/sessions/broadcasters/a", ""),
-        ("GET", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
-        ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
-        ("PUT", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
-        ("DELETE", "/v1/sessions/sessions/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
-        ("POST", "/v1/sessions/sessions/claims", ""),
-        ("POST", "/v1/sessions/sessions/cleanup", ""),
+        ("GET", "/v1/hot/main", ""),
+        ("GET", "/v1/hot/main/pages/a", ""),
+        ("GET", "/v1/hot/main/pages/a/window", ""),
+        ("GET", "/v1/hot/main/events", ""),
+        ("POST", "/v1/hot/main/cleanup", ""),
+        ("POST", "/v1/sessions/main", r#"{"broadcaster":"a","config":{}}"#),
+        ("GET", "/v1/sessions/main", ""),
+        ("GET", "/v1/sessions/main/counts", ""),
+        ("GET", "/v1/sessions/main/broadcasters/a", ""),
+        ("GET", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
+        ("DELETE", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8", ""),
+        ("PUT", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
+        ("DELETE", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h", ""),
+        ("POST", "/v1/sessions/main/claims", ""),
+        ("POST", "/v1/sessions/main/cleanup", ""),
     ] {
         let answer = call(&app, method, path, body).await;
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("1")), "{path}");
@@ -153,12 +153,12 @@ async fn what_has_no_policy_is_an_error_for_now() {
 #[tokio::test]
 async fn edits_are_dropped_and_counted_as_such() {
     let (_silent, app) = away().await;
-    let one = call(&app, "POST", "/v1/hot/pages/edits", r#"{"page":"a","id":"1"}"#).await;
+    let one = call(&app, "POST", "/v1/hot/main/edits", r#"{"page":"a","id":"1"}"#).await;
     assert_eq!((one.status.as_u16(), &one.json()["outcome"]), (200, &json!("dropped")));
     let lines = (0..3).map(|id| format!("{{\"page\":\"a\",\"id\":\"{id}\"}}\n")).collect::<String>();
-    let many = bulk(&app, "/v1/hot/pages/edits", lines).await;
+    let many = bulk(&app, "/v1/hot/main/edits", lines).await;
     assert_eq!((many.status.as_u16(), &many.json()["good"]), (207, &json!(3)));
     assert_eq!(many.json()["outcomes"]["dropped"], 3);
     let metrics = app.gate().metrics();
-    assert!(metrics.contains("tidegate_hot_dropped_edits_total{space=\"pages\"} 4\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_hot_dropped_edits_total{space=\"main\"} 4\n"), "{metrics}");
 }

@@ -12,13 +12,13 @@ pub(crate) const NOBODY: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 /// Activates, and answers the id.
 pub(crate) async fn activate(f: &Fixture, broadcaster: &str, holder: Option<&str>) -> String {
     let body = json!({"broadcaster": broadcaster, "config": {}, "holder": holder}).to_string();
-    let answer = f.post("/v1/sessions/sessions", &body).await;
+    let answer = f.post("/v1/sessions/main", &body).await;
     assert!(answer.status.is_success(), "{answer:?}");
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn path(id: &str, rest: &str) -> String {
-    format!("/v1/sessions/sessions/{id}{rest}")
+    format!("/v1/sessions/main/{id}{rest}")
 }
 
 pub(crate) fn assert_refused(answer: &Answer, status: u16, refusal: &str) {
@@ -34,15 +34,15 @@ pub(crate) fn assert_refused(answer: &Answer, status: u16, refusal: &str) {
 async fn a_session_is_activated_found_and_resumed() {
     let f = serving_sessions(&[]).await;
     let body = r#"{"broadcaster":"channel/7","config":{"b":1,"a":10000000000000000001},"holder":"h"}"#;
-    let new = f.post("/v1/sessions/sessions", body).await;
+    let new = f.post("/v1/sessions/main", body).await;
     assert_eq!(new.status, 201);
     let told = new.json();
     let id = told["id"].as_str().unwrap();
     assert_eq!(
         told,
-        json!({"space": "sessions", "id": id, "generation": 1, "until_ms": NOW + 45_000, "found": "nothing"})
+        json!({"space": "main", "id": id, "generation": 1, "until_ms": NOW + 45_000, "found": "nothing"})
     );
-    let expected = json!({"space": "sessions", "id": id, "broadcaster": "channel/7",
+    let expected = json!({"space": "main", "id": id, "broadcaster": "channel/7",
         "config": {"b": 1, "a": 10_000_000_000_000_000_001_u64}, "value": null, "state": "active", "generation": 1,
         "ref_count": 1, "holders": [{"holder": "h", "until_ms": NOW + 45_000}], "held_until_ms": NOW + 45_000,
         "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
@@ -50,35 +50,32 @@ async fn a_session_is_activated_found_and_resumed() {
     assert_eq!(told.json(), expected);
     let written = r#""config":{"b":1,"a":10000000000000000001},"#;
     assert!(told.body.contains(written), "as it was written, digit by digit: {}", told.body);
-    assert_eq!(f.get("/v1/sessions/sessions/broadcasters/channel%2F7").await.json(), expected);
+    assert_eq!(f.get("/v1/sessions/main/broadcasters/channel%2F7").await.json(), expected);
     assert_eq!(f.get(&path(&id.to_uppercase(), "")).await.json()["id"], id, "however it is written");
 
     f.pass(1000).await;
     let again = r#"{"broadcaster":"channel/7","config":"dark \"mode\""}"#;
-    let found = f.post("/v1/sessions/sessions", again).await;
+    let found = f.post("/v1/sessions/main", again).await;
     assert_eq!((found.status.as_u16(), &found.json()["found"]), (200, &json!("active")));
     assert_eq!(f.get(&path(id, "")).await.json()["config"], "dark \"mode\"", "a text is that text");
 
     f.pass(45_000).await;
     let left = f.get(&path(id, "")).await.json();
     assert_eq!((&left["state"], &left["last_disconnect_ms"]), (&json!("disconnected"), &json!(NOW + 46_000)));
-    let resumed = f.post("/v1/sessions/sessions", again).await.json();
+    let resumed = f.post("/v1/sessions/main", again).await.json();
     assert_eq!((&resumed["found"], &resumed["generation"]), (&json!("disconnected"), &json!(2)));
     assert_eq!(resumed["id"], id);
 }
 
 #[tokio::test]
 async fn holders_come_stay_and_leave() {
-    let f = serving_sessions(&["sessions.max_holders=2"]).await;
+    let f = serving_sessions(&["main.max_holders=2"]).await;
     let id = activate(&f, "b", None).await;
     let holder = |name: &str| path(&id, &format!("/holders/{name}"));
     let a = f.put(&holder("a%2Fb"), "").await;
     assert_eq!(
         (a.status.as_u16(), a.json()),
-        (
-            200,
-            json!({"space": "sessions", "id": id, "holder": "a/b", "generation": 1, "until_ms": NOW + 45_000})
-        )
+        (200, json!({"space": "main", "id": id, "holder": "a/b", "generation": 1, "until_ms": NOW + 45_000}))
     );
     assert_eq!(f.put(&holder("c"), "{}").await.status, 200);
     assert_refused(&f.put(&holder("d"), "").await, 429, "too_many_holders");
@@ -91,7 +88,7 @@ async fn holders_come_stay_and_leave() {
     let left = f.delete(&holder("nobody")).await;
     assert_eq!((left.status.as_u16(), &left.json()["state"]), (200, &json!("active")));
     let left = f.delete(&holder("c")).await.json();
-    assert_eq!(left, json!({"space": "sessions", "id": id, "holder": "c", "state": "disconnected"}));
+    assert_eq!(left, json!({"space": "main", "id": id, "holder": "c", "state": "disconnected"}));
     assert_refused(&f.put(&holder("c"), "").await, 409, "disconnected");
     assert_refused(&f.post(&holder("c/heartbeat"), "").await, 409, "disconnected");
     let resumed = f.put(&holder("c?resume=true"), "").await.json();
@@ -107,7 +104,7 @@ async fn a_value_is_set_in_its_generation() {
     let f = serving_sessions(&[]).await;
     let id = activate(&f, "b", Some("h")).await;
     let set = f.put(&path(&id, "/value"), r#"{"value": {"score": 7.10}}"#).await;
-    assert_eq!(set.json(), json!({"space": "sessions", "id": id, "generation": 1}));
+    assert_eq!(set.json(), json!({"space": "main", "id": id, "generation": 1}));
     let told = f.get(&path(&id, "")).await.body;
     assert!(told.contains(r#""value":{"score": 7.10},"#), "{told}");
     assert_eq!(f.put(&path(&id, "/value"), r#"{"value":"x","generation":1}"#).await.status, 200);
@@ -118,9 +115,9 @@ async fn a_value_is_set_in_its_generation() {
 
 #[tokio::test]
 async fn only_what_nobody_holds_is_deleted() {
-    let f = serving_sessions(&["sessions.max_sessions=1"]).await;
+    let f = serving_sessions(&["main.max_sessions=1"]).await;
     let id = activate(&f, "b", Some("h")).await;
-    let full = f.post("/v1/sessions/sessions", r#"{"broadcaster":"c","config":{}}"#).await;
+    let full = f.post("/v1/sessions/main", r#"{"broadcaster":"c","config":{}}"#).await;
     assert_refused(&full, 429, "full");
     assert_refused(&f.delete(&path(&id, "")).await, 409, "active");
     f.delete(&path(&id, "/holders/h")).await;
@@ -128,7 +125,7 @@ async fn only_what_nobody_holds_is_deleted() {
     assert_eq!((deleted.status.as_u16(), deleted.body.as_str()), (204, ""));
     assert_refused(&f.delete(&path(&id, "")).await, 404, "gone");
     assert_refused(&f.get(&path(&id, "")).await, 404, "gone");
-    assert_refused(&f.get("/v1/sessions/sessions/broadcasters/b").await, 404, "gone");
+    assert_refused(&f.get("/v1/sessions/main/broadcasters/b").await, 404, "gone");
     assert_refused(&f.put(&path(&id, "/holders/h?resume=true"), "").await, 404, "gone");
 }
 
@@ -145,9 +142,9 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     }
     activate(&f, "held", Some("h")).await;
     let now = f.clock.now().as_millis();
-    let list = async |query: &str| f.get(&format!("/v1/sessions/sessions{query}")).await.json();
+    let list = async |query: &str| f.get(&format!("/v1/sessions/main{query}")).await.json();
     let all = list("").await;
-    assert_eq!((&all["space"], &all["state"]), (&json!("sessions"), &json!("disconnected")));
+    assert_eq!((&all["space"], &all["state"]), (&json!("main"), &json!("disconnected")));
     assert_eq!((&all["invalid"], &all["next"]), (&json!(0), &json!(null)));
     let rows = all["sessions"].as_array().unwrap().clone();
     assert_eq!(rows.len(), 5);
@@ -168,33 +165,32 @@ async fn sessions_are_listed_page_by_page_and_counted() {
     f.pass(30_000).await;
     assert_eq!(ids_of(&list("?state=orphan").await), 5);
     assert_eq!(
-        f.get("/v1/sessions/sessions/counts").await.json(),
-        json!({"space": "sessions", "active": 1, "disconnected": 5, "orphans": 5, "claimed": 0, "dead": 0,
+        f.get("/v1/sessions/main/counts").await.json(),
+        json!({"space": "main", "active": 1, "disconnected": 5, "orphans": 5, "claimed": 0, "dead": 0,
             "lag_ms": 2000, "held_until_ms": null})
     );
 }
 
 #[tokio::test]
 async fn orphans_are_claimed_acknowledged_buried_and_retried() {
-    let f = serving_sessions(&["sessions.reap=claims", "sessions.max_attempts=2"]).await;
+    let f = serving_sessions(&["main.reap=claims", "main.max_attempts=2"]).await;
     let (id, other) = (activate(&f, "b", None).await, activate(&f, "c", None).await);
     f.pass(75_000).await;
-    let claimed = f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await.json();
+    let claimed = f.post("/v1/sessions/main/claims", r#"{"limit":1}"#).await.json();
     let first = claimed["claims"][0]["id"].as_str().unwrap().to_owned();
     assert!(first == id || first == other);
     let broadcaster = if first == id { "b" } else { "c" };
     assert_eq!(
         claimed,
-        json!({"space": "sessions", "claims": [{"id": first, "generation": 1, "broadcaster": broadcaster,
+        json!({"space": "main", "claims": [{"id": first, "generation": 1, "broadcaster": broadcaster,
             "config": {}, "value": null, "since_ms": NOW + 45_000, "attempt": 1, "until_ms": NOW + 135_000}], "lapsed": 1, "buried": 0, "missing": 0, "invalid": 0,
             "lag_ms": 0, "is_more": true, "held_until_ms": null, "retry_after_ms": null})
     );
-    let renew =
-        async |numbers: &str| f.put(&format!("/v1/sessions/sessions/claims/{first}?{numbers}"), "").await;
+    let renew = async |numbers: &str| f.put(&format!("/v1/sessions/main/claims/{first}?{numbers}"), "").await;
     f.clock.advance_ms(10);
     assert_eq!(
         renew("generation=1&attempt=1").await.json(),
-        json!({"space": "sessions", "id": first, "generation": 1, "attempt": 1, "until_ms": NOW + 135_010})
+        json!({"space": "main", "id": first, "generation": 1, "attempt": 1, "until_ms": NOW + 135_010})
     );
     assert_refused(&renew("generation=1&attempt=2").await, 409, "not_claimed");
     assert_refused(&renew("generation=2&attempt=1").await, 409, "stale");
@@ -203,44 +199,44 @@ async fn orphans_are_claimed_acknowledged_buried_and_retried() {
     }
     assert_refused(&f.put(&path(&first, "/holders/h?resume=true"), "").await, 409, "reaping");
     assert_refused(&f.delete(&path(&first, "")).await, 409, "reaping");
-    let retried = f.post(&format!("/v1/sessions/sessions/dead/{first}/retry"), "").await;
+    let retried = f.post(&format!("/v1/sessions/main/dead/{first}/retry"), "").await;
     assert_refused(&retried, 409, "reaping");
     let ack = |all: &[(&str, u64)]| {
         let acks = all.iter().map(|(id, generation)| json!({"id": id, "generation": generation}));
         json!({"acks": acks.collect::<Vec<_>>()}).to_string()
     };
-    let acked = f.post("/v1/sessions/sessions/acks", &ack(&[(&first, 1), (&first, 1), (&first, 2)])).await;
+    let acked = f.post("/v1/sessions/main/acks", &ack(&[(&first, 1), (&first, 1), (&first, 2)])).await;
     assert_eq!(
         acked.json(),
-        json!({"space": "sessions", "deleted": 1, "acks": [
+        json!({"space": "main", "deleted": 1, "acks": [
             {"id": first, "generation": 1, "outcome": "deleted"},
             {"id": first, "generation": 1, "outcome": "gone"},
             {"id": first, "generation": 2, "outcome": "gone"}]})
     );
     let second = if first == id { other } else { id };
-    let outcome = f.post("/v1/sessions/sessions/acks", &ack(&[(&second, 1)])).await.json();
+    let outcome = f.post("/v1/sessions/main/acks", &ack(&[(&second, 1)])).await.json();
     assert_eq!(outcome["acks"][0]["outcome"], "not_claimed");
     for attempt in 1..=2 {
-        let claimed = f.post("/v1/sessions/sessions/claims", "").await.json();
+        let claimed = f.post("/v1/sessions/main/claims", "").await.json();
         assert_eq!(claimed["claims"][0]["attempt"], attempt);
-        let stale = f.post("/v1/sessions/sessions/acks", &ack(&[(&second, 2)])).await.json();
+        let stale = f.post("/v1/sessions/main/acks", &ack(&[(&second, 2)])).await.json();
         assert_eq!(stale["acks"][0]["outcome"], "stale");
         f.pass(60_000).await;
     }
-    assert_eq!(f.get("/v1/sessions/sessions/dead").await.json()["sessions"], json!([]));
-    let buried = f.post("/v1/sessions/sessions/claims", "{}").await.json();
+    assert_eq!(f.get("/v1/sessions/main/dead").await.json()["sessions"], json!([]));
+    let buried = f.post("/v1/sessions/main/claims", "{}").await.json();
     assert_eq!((&buried["buried"], &buried["claims"]), (&json!(1), &json!([])));
-    let dead = f.get("/v1/sessions/sessions/dead?limit=1").await.json();
+    let dead = f.get("/v1/sessions/main/dead?limit=1").await.json();
     assert_eq!((&dead["state"], &dead["sessions"][0]["id"]), (&json!("dead"), &json!(second)));
-    let retry = format!("/v1/sessions/sessions/dead/{second}/retry");
+    let retry = format!("/v1/sessions/main/dead/{second}/retry");
     let retried = f.post(&retry, "").await;
     assert_eq!(
         (retried.status.as_u16(), retried.json()),
-        (200, json!({"space": "sessions", "id": second, "state": "claimed"}))
+        (200, json!({"space": "main", "id": second, "state": "claimed"}))
     );
-    let claimed = f.post("/v1/sessions/sessions/claims", "").await.json();
+    let claimed = f.post("/v1/sessions/main/claims", "").await.json();
     assert_eq!((&claimed["claims"][0]["id"], &claimed["claims"][0]["attempt"]), (&json!(second), &json!(1)));
-    assert_refused(&f.post(&format!("/v1/sessions/sessions/dead/{NOBODY}/retry"), "").await, 404, "gone");
+    assert_refused(&f.post(&format!("/v1/sessions/main/dead/{NOBODY}/retry"), "").await, 404, "gone");
 }
 
 #[tokio::test]
@@ -251,16 +247,16 @@ async fn a_cleanup_tells_what_it_did() {
     }
     f.pass(75_001).await;
     assert_eq!(
-        f.post("/v1/sessions/sessions/cleanup?dry_run=true", "").await.json(),
-        json!({"space": "sessions", "dry_run": true, "deleted": 2, "claimed": 0, "lag_ms": 1})
+        f.post("/v1/sessions/main/cleanup?dry_run=true", "").await.json(),
+        json!({"space": "main", "dry_run": true, "deleted": 2, "claimed": 0, "lag_ms": 1})
     );
-    let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await;
+    let cleaned = f.post("/v1/sessions/main/cleanup", "").await;
     assert_eq!(
         cleaned.json(),
-        json!({"space": "sessions", "deleted": 2, "lapsed": 2, "buried": 0, "missing": 0, "invalid": 0,
+        json!({"space": "main", "deleted": 2, "lapsed": 2, "buried": 0, "missing": 0, "invalid": 0,
             "lag_ms": 1, "held_until_ms": null, "retry_after_ms": null})
     );
-    assert_eq!(f.post("/v1/sessions/sessions/cleanup", "{}").await.json()["deleted"], 0);
+    assert_eq!(f.post("/v1/sessions/main/cleanup", "{}").await.json()["deleted"], 0);
 }
 
 /// Nobody was there for longer than lease and grace: holders have the length of a lease to
@@ -273,46 +269,46 @@ async fn a_hold_is_told_and_no_lease_ends_in_it() {
     assert_eq!(f.delete(&path(&left, "/holders/h")).await.status, 200);
     f.clock.advance_ms(80_000);
     let held_until = NOW + 80_000 + 45_000;
-    let claimed = f.post("/v1/sessions/sessions/claims", "").await;
+    let claimed = f.post("/v1/sessions/main/claims", "").await;
     assert_eq!(claimed.status, 200);
     assert_eq!(
         claimed.json(),
-        json!({"space": "sessions", "claims": [], "lapsed": 0, "buried": 0, "missing": 0, "invalid": 0,
+        json!({"space": "main", "claims": [], "lapsed": 0, "buried": 0, "missing": 0, "invalid": 0,
             "lag_ms": 50_000, "is_more": false, "held_until_ms": held_until, "retry_after_ms": 45_000})
     );
-    let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
+    let cleaned = f.post("/v1/sessions/main/cleanup", "").await.json();
     assert_eq!((&cleaned["deleted"], &cleaned["held_until_ms"]), (&json!(0), &json!(held_until)));
-    let counts = f.get("/v1/sessions/sessions/counts").await.json();
+    let counts = f.get("/v1/sessions/main/counts").await.json();
     assert_eq!((&counts["active"], &counts["held_until_ms"]), (&json!(1), &json!(held_until)));
     assert_eq!(f.delete(&path(&id, "")).await.status, 409, "somebody may hold it");
     let metrics = f.get("/metrics").await.body;
-    for line in ["holds_total{space=\"sessions\"} 1\n", "held_partitions{space=\"sessions\"} 1\n"] {
+    for line in ["holds_total{space=\"main\"} 1\n", "held_partitions{space=\"main\"} 1\n"] {
         assert!(metrics.contains(&format!("tidegate_session_{line}")), "{metrics}");
     }
     let renewed = f.post(&path(&id, "/holders/h/heartbeat"), "").await;
     assert_eq!((renewed.status.as_u16(), &renewed.json()["until_ms"]), (200, &json!(held_until)));
     f.pass(44_999).await;
-    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["retry_after_ms"], 1);
+    assert_eq!(f.post("/v1/sessions/main/claims", "").await.json()["retry_after_ms"], 1);
     f.pass(1).await;
-    let claimed = f.post("/v1/sessions/sessions/claims", "").await.json();
+    let claimed = f.post("/v1/sessions/main/claims", "").await.json();
     assert_eq!((&claimed["claims"][0]["id"], &claimed["held_until_ms"]), (&json!(left), &json!(null)));
     let metrics = f.get("/metrics").await.body;
-    assert!(metrics.contains("tidegate_session_held_partitions{space=\"sessions\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_session_held_partitions{space=\"main\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]
 async fn the_spaces_are_listed_and_are_apart() {
-    let f = serving_sessions(&["sessions.max_holders=5", "games.reap=claims", "games.grace=1m"]).await;
+    let f = serving_sessions(&["main.max_holders=5", "games.reap=claims", "games.grace=1m"]).await;
     let listed = f.get("/v1/sessions").await.json();
     let names: Vec<_> = listed["spaces"].as_array().unwrap().iter().map(|it| it["space"].clone()).collect();
-    assert_eq!(names, ["games", "sessions"]);
+    assert_eq!(names, ["games", "main"]);
     assert_eq!(
         (&listed["spaces"][0]["reap"], &listed["spaces"][0]["grace_ms"]),
         (&json!("claims"), &json!(60_000))
     );
     assert_eq!(
         listed["spaces"][1],
-        json!({"space": "sessions", "grace_ms": 30_000, "holder_lease_ms": 45_000,
+        json!({"space": "main", "grace_ms": 30_000, "holder_lease_ms": 45_000,
             "session_ttl_ms": 86_400_000, "retention_ms": 604_800_000, "batch": 100,
             "cleanup_interval_ms": 30_000, "reap": "cleanup", "claim_lease_ms": 60_000, "max_attempts": 5,
             "max_holders": 5, "max_sessions": 1_000_000, "migration_lease_ms": 3_600_000,
@@ -326,40 +322,40 @@ async fn the_spaces_are_listed_and_are_apart() {
 /// The names of the document that sessions come from, to the letter.
 #[tokio::test]
 async fn the_metrics_are_there_by_their_names() {
-    let f = serving_sessions(&["sessions.reap=claims", "sessions.max_attempts=1"]).await;
+    let f = serving_sessions(&["main.reap=claims", "main.max_attempts=1"]).await;
     for broadcaster in ["a", "b", "c"] {
         activate(&f, broadcaster, None).await;
     }
     activate(&f, "held", Some("h")).await;
     f.pass(44_999).await;
-    f.post("/v1/sessions/sessions", r#"{"broadcaster":"held","config":{},"holder":"h"}"#).await;
+    f.post("/v1/sessions/main", r#"{"broadcaster":"held","config":{},"holder":"h"}"#).await;
     f.pass(30_002).await;
-    f.get("/v1/sessions/sessions/counts").await;
+    f.get("/v1/sessions/main/counts").await;
     let before = f.get("/metrics").await.body;
     for line in [
-        "disconnected_sessions_count{space=\"sessions\"} 3",
-        "tidegate_session_active{space=\"sessions\"} 1",
-        "tidegate_session_reap_lag_seconds{space=\"sessions\"} 0.001",
+        "disconnected_sessions_count{space=\"main\"} 3",
+        "tidegate_session_active{space=\"main\"} 1",
+        "tidegate_session_reap_lag_seconds{space=\"main\"} 0.001",
     ] {
         assert!(before.contains(&format!("\n{line}\n")), "{line}: {before}");
     }
-    f.post("/v1/sessions/sessions/claims", r#"{"limit":1}"#).await;
+    f.post("/v1/sessions/main/claims", r#"{"limit":1}"#).await;
     f.pass(60_000).await;
-    f.post("/v1/sessions/sessions/cleanup", "").await;
-    f.get("/v1/sessions/sessions/counts").await;
+    f.post("/v1/sessions/main/cleanup", "").await;
+    f.get("/v1/sessions/main/counts").await;
     let after = f.get("/metrics").await.body;
     for line in [
-        "disconnected_sessions_count{space=\"sessions\"} 0",
-        "orphan_cleanup_duration_seconds_count{space=\"sessions\"} 1",
-        "orphan_sessions_deleted_total{space=\"sessions\"} 3",
-        "orphan_cleanup_keys_scanned_total{space=\"sessions\"} 0",
-        "tidegate_session_active{space=\"sessions\"} 0",
-        "tidegate_session_claimed{space=\"sessions\"} 0",
-        "tidegate_session_dead{space=\"sessions\"} 1",
-        "tidegate_session_lapsed_total{space=\"sessions\"} 4",
-        "tidegate_session_buried_total{space=\"sessions\"} 1",
-        "tidegate_session_missing_entries_total{space=\"sessions\"} 0",
-        "tidegate_session_invalid_entries_total{space=\"sessions\"} 0",
+        "disconnected_sessions_count{space=\"main\"} 0",
+        "orphan_cleanup_duration_seconds_count{space=\"main\"} 1",
+        "orphan_sessions_deleted_total{space=\"main\"} 3",
+        "orphan_cleanup_keys_scanned_total{space=\"main\"} 0",
+        "tidegate_session_active{space=\"main\"} 0",
+        "tidegate_session_claimed{space=\"main\"} 0",
+        "tidegate_session_dead{space=\"main\"} 1",
+        "tidegate_session_lapsed_total{space=\"main\"} 4",
+        "tidegate_session_buried_total{space=\"main\"} 1",
+        "tidegate_session_missing_entries_total{space=\"main\"} 0",
+        "tidegate_session_invalid_entries_total{space=\"main\"} 0",
         "tidegate_http_request_seconds_count{operation=\"session_activate\"} 5",
         "tidegate_http_request_seconds_count{operation=\"session_claim\"} 1",
         "tidegate_http_request_seconds_count{operation=\"session_cleanup\"} 1",
@@ -367,7 +363,7 @@ async fn the_metrics_are_there_by_their_names() {
         assert!(after.contains(&format!("\n{line}\n")), "{line}: {after}");
     }
     assert!(
-        after.contains("\norphan_cleanup_duration_seconds_bucket{le=\"0.1024\",space=\"sessions\"} 1\n"),
+        after.contains("\norphan_cleanup_duration_seconds_bucket{le=\"0.1024\",space=\"main\"} 1\n"),
         "{after}"
     );
 }
@@ -377,14 +373,12 @@ async fn the_metrics_are_there_by_their_names() {
 #[tokio::test]
 async fn a_space_that_nobody_wrote_down_waits_for_its_first_use() {
     let f = serving_sessions(&[]).await;
-    assert_eq!(f.get("/v1/sessions").await.json()["spaces"][0]["space"], "sessions");
+    assert_eq!(f.get("/v1/sessions").await.json()["spaces"][0]["space"], "main");
     assert!(!f.get("/metrics").await.body.contains("disconnected_sessions_count{"));
-    assert_eq!(call(&f.app, "GET", "/v1/sessions/sessions/counts", "").await.status, 200);
-    assert!(f.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"sessions\"} 0\n"));
-    let written = serving_sessions(&["sessions.grace=30s"]).await;
-    assert!(
-        written.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"sessions\"} 0\n")
-    );
+    assert_eq!(call(&f.app, "GET", "/v1/sessions/main/counts", "").await.status, 200);
+    assert!(f.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"main\"} 0\n"));
+    let written = serving_sessions(&["main.grace=30s"]).await;
+    assert!(written.get("/metrics").await.body.contains("disconnected_sessions_count{space=\"main\"} 0\n"));
 }
 
 /// Whatever goes in comes back, a string that looks like something else too.
@@ -407,7 +401,7 @@ async fn config_and_value_come_back_as_the_json_that_they_were() {
         json!("two\nlines \u{0} \u{e9}"),
     ] {
         let body = json!({"broadcaster": "b", "config": json}).to_string();
-        let id = f.post("/v1/sessions/sessions", &body).await.json()["id"].as_str().unwrap().to_owned();
+        let id = f.post("/v1/sessions/main", &body).await.json()["id"].as_str().unwrap().to_owned();
         assert_eq!(f.put(&path(&id, "/value"), &json!({"value": json}).to_string()).await.status, 200);
         let told = f.get(&path(&id, "")).await.json();
         assert_eq!((&told["config"], &told["value"]), (&json, &json));

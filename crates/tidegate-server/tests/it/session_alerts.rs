@@ -36,7 +36,7 @@ fn they_fire_when_they_should() {
 #[tokio::test]
 async fn what_they_ask_for_is_told() {
     let f = serving_sessions(&[]).await;
-    f.post("/v1/sessions/sessions/cleanup", "").await;
+    f.post("/v1/sessions/main/cleanup", "").await;
     let told = f.get("/metrics").await.body;
     let rules = std::fs::read_to_string(folder().join("alerts.yaml")).unwrap();
     let asked_for = [

@@ -18,7 +18,7 @@ use crate::session_stall::{ask, signal};
 
 const LEASE_MS: u64 = 1000;
 const GRACE_MS: u64 = 500;
-const SPACE: &str = "/v1/sessions/sessions";
+const SPACE: &str = "/v1/sessions/main";
 
 const CLIENTS: u64 = 12;
 const REAPERS: u64 = 4;
@@ -44,7 +44,7 @@ fn serve(redis: &RedisServer) -> Server {
         "reap=claims",
         "max_attempts=1000",
     ];
-    let set = set.map(|it| format!("sessions.sessions.{it}"));
+    let set = set.map(|it| format!("sessions.main.{it}"));
     let url = redis.url();
     let args: Vec<_> = ["--store", &url].into_iter().chain(set.iter().flat_map(|it| ["--set", it])).collect();
     Server::start(&args)

@@ -36,7 +36,7 @@ async fn bodies_are_checked() {
             "unknown field `ttl`, expected one of `broad",
         ),
     ] {
-        let answer = f.post("/v1/sessions/sessions", &body).await;
+        let answer = f.post("/v1/sessions/main", &body).await;
         assert_problem(&answer, 400, "invalid-request", detail);
     }
     for (place, body, detail) in [
@@ -58,7 +58,7 @@ async fn bodies_are_checked() {
         ("/cleanup", r#"{"limit":1}"#, "unknown field `limit`"),
         ("/dead/67e55044-10b1-426f-9247-bb680e5fe0c8/retry", "[]", "the body is an array"),
     ] {
-        let answer = f.post(&format!("/v1/sessions/sessions{place}"), body).await;
+        let answer = f.post(&format!("/v1/sessions/main{place}"), body).await;
         assert_problem(&answer, 400, "invalid-request", detail);
     }
     for (body, detail) in [
@@ -73,17 +73,17 @@ async fn bodies_are_checked() {
     let ack = format!("{{\"id\":\"{NOBODY}\",\"generation\":1}}");
     let acks = format!("{{\"acks\":[{}]}}", vec![ack; 1001].join(","));
     let large = f.app.clone().with_max_body_bytes(1 << 20);
-    let answer = call(&large, "POST", "/v1/sessions/sessions/acks", &acks).await;
+    let answer = call(&large, "POST", "/v1/sessions/main/acks", &acks).await;
     assert_problem(&answer, 400, "invalid-request", "1001 acks at once are not allowed: up to 1000 are");
     let config = format!(r#"{{"broadcaster":"b","config":"{}"}}"#, "x".repeat(65_537));
-    let answer = call(&large, "POST", "/v1/sessions/sessions", &config).await;
+    let answer = call(&large, "POST", "/v1/sessions/main", &config).await;
     assert_problem(
         &answer,
         400,
         "invalid-request",
         "a config of 65537 bytes is not allowed: up to 65536 are",
     );
-    let answer = f.post("/v1/sessions/sessions", &config).await;
+    let answer = f.post("/v1/sessions/main", &config).await;
     assert_problem(&answer, 413, "body-too-large", "at most 65536 bytes");
 }
 
@@ -92,8 +92,8 @@ async fn bodies_are_checked() {
 async fn other_pages_are_refused() {
     let f = serving_sessions(&[]).await;
     for place in ["", "/claims", "/acks", "/cleanup", "/dead/67e55044-10b1-426f-9247-bb680e5fe0c8/retry"] {
-        let request = Request::post(format!("/v1/sessions/sessions{place}"))
-            .header("origin", "https://elsewhere.example");
+        let request =
+            Request::post(format!("/v1/sessions/main{place}")).header("origin", "https://elsewhere.example");
         let answer = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
         assert_problem(&answer, 415, "unsupported-media-type", "application/json is");
     }
@@ -107,35 +107,31 @@ async fn what_is_asked_is_checked() {
     let f = serving_sessions(&[]).await;
     let holder = |name: &str| path(NOBODY, &format!("/holders/{name}"));
     for (method, path, detail) in [
+        ("GET", "/v1/sessions/main?limit=1001".to_owned(), "`limit`: \"1001\" is not allowed: whole numbers"),
         (
             "GET",
-            "/v1/sessions/sessions?limit=1001".to_owned(),
-            "`limit`: \"1001\" is not allowed: whole numbers",
-        ),
-        (
-            "GET",
-            "/v1/sessions/sessions?state=gone".to_owned(),
+            "/v1/sessions/main?state=gone".to_owned(),
             "`state`: \"gone\" is not a state: active, disconnected, orphan, claimed, dead are",
         ),
-        ("GET", "/v1/sessions/sessions?max_age=30".to_owned(), "`max_age`: \"30\" is not a length of time"),
-        ("GET", "/v1/sessions/sessions?max_age=1s&state=orphan".to_owned(), "are not allowed together"),
+        ("GET", "/v1/sessions/main?max_age=30".to_owned(), "`max_age`: \"30\" is not a length of time"),
+        ("GET", "/v1/sessions/main?max_age=1s&state=orphan".to_owned(), "are not allowed together"),
         (
             "GET",
-            "/v1/sessions/sessions?after=5".to_owned(),
+            "/v1/sessions/main?after=5".to_owned(),
             "`after`: \"5\" is not a place in a list: the `next`",
         ),
         (
             "GET",
-            "/v1/sessions/sessions?age=1s".to_owned(),
+            "/v1/sessions/main?age=1s".to_owned(),
             "unknown parameter \"age\"; known are: state, max_age",
         ),
-        ("GET", "/v1/sessions/sessions/dead?state=dead".to_owned(), "unknown parameter \"state\""),
-        ("GET", "/v1/sessions/sessions/counts?x=1".to_owned(), "unknown parameter \"x\"; known are: none"),
+        ("GET", "/v1/sessions/main/dead?state=dead".to_owned(), "unknown parameter \"state\""),
+        ("GET", "/v1/sessions/main/counts?x=1".to_owned(), "unknown parameter \"x\"; known are: none"),
         ("GET", "/v1/sessions?x=1".to_owned(), "unknown parameter \"x\""),
-        ("GET", "/v1/sessions/sessions/seven".to_owned(), "\"seven\" is not a session id: a UUID is"),
-        ("DELETE", "/v1/sessions/sessions/seven".to_owned(), "\"seven\" is not a session id"),
-        ("PUT", "/v1/sessions/sessions/seven/holders/h".to_owned(), "\"seven\" is not a session id"),
-        ("GET", "/v1/sessions/sessions/broadcasters/".to_owned(), "a broadcaster must not be empty"),
+        ("GET", "/v1/sessions/main/seven".to_owned(), "\"seven\" is not a session id: a UUID is"),
+        ("DELETE", "/v1/sessions/main/seven".to_owned(), "\"seven\" is not a session id"),
+        ("PUT", "/v1/sessions/main/seven/holders/h".to_owned(), "\"seven\" is not a session id"),
+        ("GET", "/v1/sessions/main/broadcasters/".to_owned(), "a broadcaster must not be empty"),
         ("PUT", holder(""), "a holder must not be empty"),
         ("DELETE", holder(""), "a holder must not be empty"),
         ("PUT", holder(&"x".repeat(256)), "has 256 bytes: 1 to 255 are allowed"),
@@ -167,7 +163,7 @@ async fn what_is_asked_is_checked() {
         ("POST", "/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h/heartbeat"),
     ] {
         let answer = call(&f.app, method, &format!("/v1/sessions/nope{place}"), "").await;
-        assert_problem(&answer, 404, "unknown-space", "there is no space \"nope\"; known are: sessions");
+        assert_problem(&answer, 404, "unknown-space", "there is no space \"nope\"; known are: main");
     }
     for (method, place, allow) in [
         ("DELETE", "".to_owned(), "GET,HEAD,POST"),
@@ -178,7 +174,7 @@ async fn what_is_asked_is_checked() {
         ("GET", format!("/{NOBODY}/value"), "PUT"),
         ("GET", format!("/{NOBODY}/holders/h"), "PUT,DELETE"),
     ] {
-        let answer = call(&f.app, method, &format!("/v1/sessions/sessions{place}"), "").await;
+        let answer = call(&f.app, method, &format!("/v1/sessions/main{place}"), "").await;
         assert_problem(&answer, 405, "method-not-allowed", "");
         assert_eq!(answer.header("allow"), Some(allow), "{place}");
     }

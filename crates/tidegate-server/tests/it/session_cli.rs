@@ -15,19 +15,19 @@ fn json_of(out: &str) -> Value {
 /// Activates a session, held by `h`; its id.
 fn activate(server: &Server, broadcaster: &str) -> String {
     let body = json!({"broadcaster": broadcaster, "config": {"theme": "dark"}, "holder": "h"}).to_string();
-    let answer = server.ask("POST", "/v1/sessions/sessions", &body);
+    let answer = server.ask("POST", "/v1/sessions/main", &body);
     let (_, told) = answer.split_once("\r\n\r\n").unwrap();
     json_of(told)["id"].as_str().unwrap().to_owned()
 }
 
 fn leave(server: &Server, id: &str) {
-    let answer = server.ask("DELETE", &format!("/v1/sessions/sessions/{id}/holders/h"), "");
+    let answer = server.ask("DELETE", &format!("/v1/sessions/main/{id}/holders/h"), "");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]
 fn sessions_are_told_to_people_and_to_machines() {
-    let server = Server::start(&["--set", "sessions.sessions.grace=1h"]);
+    let server = Server::start(&["--set", "sessions.main.grace=1h"]);
     let (id, other) = (activate(&server, "channel/7"), activate(&server, "b\u{1b}[2J"));
     let (code, out, err) = server.sessions(&["show", &id]);
     let lines: Vec<_> = out.lines().collect();
@@ -77,7 +77,7 @@ fn sessions_are_told_to_people_and_to_machines() {
     assert_eq!(server.sessions(&["show", &id]), (1, "there is no such session\n".into(), "".into()));
     assert_eq!(
         server.sessions(&["spaces"]).1,
-        "sessions: up to 1000000 sessions of up to 1000 holders, leases of 45s, orphans after 1h, resumed \
+        "main: up to 1000000 sessions of up to 1000 holders, leases of 45s, orphans after 1h, resumed \
          within 1day, reaped by cleanup\n"
     );
 }
@@ -86,14 +86,14 @@ fn sessions_are_told_to_people_and_to_machines() {
 #[tokio::test]
 async fn dead_sessions_can_be_claimed_again() {
     let redis = RedisServer::start();
-    let written = settings("sessions", &["sessions.max_attempts=1", "sessions.reap=claims"]);
+    let written = settings("sessions", &["main.max_attempts=1", "main.reap=claims"]);
     let f = Fixture::of(&redis.url(), &written, Clock::system().now()).await;
     let body = r#"{"broadcaster":"b","config":{}}"#;
-    let id = f.post("/v1/sessions/sessions", body).await.json()["id"].as_str().unwrap().to_owned();
+    let id = f.post("/v1/sessions/main", body).await.json()["id"].as_str().unwrap().to_owned();
     f.pass(75_000).await;
-    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["id"], json!(id));
+    assert_eq!(f.post("/v1/sessions/main/claims", "").await.json()["claims"][0]["id"], json!(id));
     f.pass(60_000).await;
-    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["buried"], 1);
+    assert_eq!(f.post("/v1/sessions/main/claims", "").await.json()["buried"], 1);
     // The command goes by what is declared.
     f.app.gate().declare().await.unwrap();
     let on_redis = |args: &[&str]| {
@@ -108,13 +108,12 @@ async fn dead_sessions_can_be_claimed_again() {
     assert_eq!(on_redis(&["retry", &id]), (0, "it can be claimed again\n".into(), "".into()));
     let (code, out, _) = on_redis(&["retry", &id, "--json"]);
     assert_eq!((code, &json_of(&out)["refusal"]), (1, &json!("reaping")), "it is not dead any more");
-    assert_eq!(f.post("/v1/sessions/sessions/claims", "").await.json()["claims"][0]["attempt"], 1);
+    assert_eq!(f.post("/v1/sessions/main/claims", "").await.json()["claims"][0]["attempt"], 1);
 }
 
 #[test]
 fn orphans_are_claimed_renewed_and_acknowledged_by_hand() {
-    let server =
-        Server::start(&["--set", "sessions.sessions.grace=0s", "--set", "sessions.sessions.reap=claims"]);
+    let server = Server::start(&["--set", "sessions.main.grace=0s", "--set", "sessions.main.reap=claims"]);
     let (id, other) = (activate(&server, "b"), activate(&server, "c"));
     leave(&server, &id);
     leave(&server, &other);
@@ -151,20 +150,20 @@ fn orphans_are_claimed_renewed_and_acknowledged_by_hand() {
 fn what_is_not_dead_is_not_retried() {
     let server = Server::start(&[
         "--set",
-        "sessions.sessions.grace=0s",
+        "sessions.main.grace=0s",
         "--set",
-        "sessions.sessions.claim_lease=1s",
+        "sessions.main.claim_lease=1s",
         "--set",
-        "sessions.sessions.max_attempts=1",
+        "sessions.main.max_attempts=1",
         "--set",
-        "sessions.sessions.reap=claims",
+        "sessions.main.reap=claims",
     ]);
     let id = activate(&server, "b");
     leave(&server, &id);
     assert_eq!(server.sessions(&["list", "--state", "orphan"]).1.lines().count(), 1);
     let (code, out, _) = server.sessions(&["retry", &id]);
     assert_eq!((code, out.as_str()), (1, "the session is not claimed\n"));
-    let claimed = server.ask("POST", "/v1/sessions/sessions/claims", "");
+    let claimed = server.ask("POST", "/v1/sessions/main/claims", "");
     assert!(claimed.contains(&id), "{claimed}");
     let (code, out, _) = server.sessions(&["retry", &id]);
     assert_eq!((code, out.as_str()), (1, "the session is being reaped: activate a new one\n"));
@@ -178,10 +177,7 @@ fn what_is_not_dead_is_not_retried() {
 fn what_is_wrong_is_an_error() {
     let server = Server::start(&[]);
     for (args, message) in [
-        (
-            vec!["counts", "--space", "nope"],
-            "there is no space \"nope\"; known are: sessions (404 Not Found)",
-        ),
+        (vec!["counts", "--space", "nope"], "there is no space \"nope\"; known are: main (404 Not Found)"),
         (vec!["show", "seven"], "\"seven\" is not a session id: a UUID is, like"),
         (vec!["show", "--broadcaster", ""], "a broadcaster must not be empty"),
         (vec!["list", "--limit", "1001"], "whole numbers from 0 to 1000 are"),
@@ -203,8 +199,7 @@ fn what_is_wrong_is_an_error() {
 #[test]
 fn a_store_can_be_asked_directly() {
     let redis = RedisServer::start();
-    let args =
-        ["--store", &redis.url(), "--set", "store.deadline=10s", "--set", "sessions.sessions.grace=0s"];
+    let args = ["--store", &redis.url(), "--set", "store.deadline=10s", "--set", "sessions.main.grace=0s"];
     let on_redis = |own: &[&str]| {
         let mut command = tidegate(&["sessions"]);
         command.args(own).args(args);
@@ -212,7 +207,7 @@ fn a_store_can_be_asked_directly() {
     };
     // Its own loop does not come first.
     let mut with = args.to_vec();
-    with.extend(["--set", "sessions.sessions.cleanup_interval=1d"]);
+    with.extend(["--set", "sessions.main.cleanup_interval=1d"]);
     let server = Server::start(&with);
     let id = activate(&server, "b");
     assert_eq!(on_redis(&["show", &id]).0, 0);

@@ -121,7 +121,7 @@ fn spaces() -> impl Strategy<Value = (Vec<String>, SessionOptions)> {
                 format!("max_sessions={sessions}"),
                 "cleanup_interval=1d".to_owned(),
             ];
-            (written.map(|it| format!("sessions.{it}")).to_vec(), options)
+            (written.map(|it| format!("main.{it}")).to_vec(), options)
         },
     )
 }
@@ -158,7 +158,7 @@ fn as_json(text: &str) -> Value {
 }
 
 fn session_json(session: &Session) -> Value {
-    json!({"space": "sessions", "id": session.id.to_string(), "broadcaster": session.broadcaster,
+    json!({"space": "main", "id": session.id.to_string(), "broadcaster": session.broadcaster,
         "config": as_json(&session.config), "value": as_json(&session.value), "state": session.state.as_str(),
         "generation": session.generation.get(), "ref_count": session.ref_count,
         "holders": session.holders.iter()
@@ -185,13 +185,13 @@ impl Pair {
     }
 
     async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        call(&self.f.app, method, &format!("/v1/sessions/sessions{path}"), body).await
+        call(&self.f.app, method, &format!("/v1/sessions/main{path}"), body).await
     }
 
     async fn counts(&mut self) -> Checked {
         let (now, told) = (self.now(), self.ask("GET", "/counts", "").await.json());
         let it = self.model.counts(now);
-        let expected = json!({"space": "sessions", "active": it.active, "disconnected": it.disconnected,
+        let expected = json!({"space": "main", "active": it.active, "disconnected": it.disconnected,
             "orphans": it.orphans, "claimed": it.claimed, "dead": it.dead, "lag_ms": it.lag_ms,
             "held_until_ms": it.held_until.map(Timestamp::as_millis)});
         prop_assert_eq!(told, expected);
@@ -231,7 +231,7 @@ impl Pair {
                 Found::Disconnected => "disconnected",
                 Found::Active => "active",
             };
-            json!({"space": "sessions", "id": it.id.to_string(), "generation": it.lease.generation.get(),
+            json!({"space": "main", "id": it.id.to_string(), "generation": it.lease.generation.get(),
                 "until_ms": it.lease.until.as_millis(), "found": found})
         })
     }
@@ -241,7 +241,7 @@ impl Pair {
         let query = generation.map(|it| format!("generation={}", it.get())).unwrap_or_default();
         let path = format!("/{id}/holders/h%2F{holder}");
         let leased = |it: Lease| {
-            json!({"space": "sessions", "id": id.to_string(), "holder": name, "generation": it.generation.get(),
+            json!({"space": "main", "id": id.to_string(), "holder": name, "generation": it.generation.get(),
                 "until_ms": it.until.as_millis()})
         };
         let model = &mut self.model;
@@ -262,7 +262,7 @@ impl Pair {
                 let expected = model.disconnect(now, id, &name, generation);
                 same(&self.ask("DELETE", &format!("{path}?{query}"), "").await, expected, |left| {
                     let state = if left == Left::Held { "active" } else { "disconnected" };
-                    json!({"space": "sessions", "id": id.to_string(), "holder": name, "state": state})
+                    json!({"space": "main", "id": id.to_string(), "holder": name, "state": state})
                 })
             }
         }
@@ -300,7 +300,7 @@ impl Pair {
             claims.sort_by_key(by_id);
         }
         let it = expected.swept;
-        let expected = json!({"space": "sessions", "claims": claims, "lapsed": it.lapsed, "buried": it.buried,
+        let expected = json!({"space": "main", "claims": claims, "lapsed": it.lapsed, "buried": it.buried,
             "missing": 0, "invalid": 0, "lag_ms": it.lag_ms, "is_more": it.is_more,
             "held_until_ms": it.held_until.map(Timestamp::as_millis), "retry_after_ms": it.retry_after_ms});
         prop_assert_eq!(told, expected);
@@ -350,7 +350,7 @@ impl Pair {
                 same(
                     &answer,
                     self.model.update(now, id, &value.to_string(), generation),
-                    |it| json!({"space": "sessions", "id": id.to_string(), "generation": it.get()}),
+                    |it| json!({"space": "main", "id": id.to_string(), "generation": it.get()}),
                 )
             }
             Op::Get { session } => {
@@ -398,7 +398,7 @@ impl Pair {
                 same(
                     &answer,
                     self.model.retry(now, id),
-                    |()| json!({"space": "sessions", "id": id.to_string(), "state": "claimed"}),
+                    |()| json!({"space": "main", "id": id.to_string(), "state": "claimed"}),
                 )
             }
             Op::Move { by_ms } => self.move_to(now.strict_add_signed(by_ms)).await,
@@ -424,7 +424,7 @@ fn agree(url: &str, cases: u32, is_partitioned: bool) {
         let mut written: Vec<_> = written.iter().map(String::as_str).collect();
         if is_partitioned {
             // Each has its part, and which one a session is in is up to chance.
-            written.push("sessions.max_sessions=100000");
+            written.push("main.max_sessions=100000");
             options.max_sessions = 100_000;
         }
         let mut settings = settings("sessions", &written);

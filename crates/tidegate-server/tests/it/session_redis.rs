@@ -9,7 +9,7 @@ use crate::support::{Fixture, START, settings};
 #[tokio::test]
 async fn the_default_space_has_the_names_that_everybody_knows() {
     let redis = RedisServer::start();
-    let written = settings("sessions", &["sessions.reap=claims", "games.reap=claims"]);
+    let written = settings("sessions", &["main.reap=claims", "games.reap=claims"]);
     let f = Fixture::of(&redis.url(), &written, START).await;
     let mut connection = redis.connection();
     let mut ask = |command: &[&str]| -> String {
@@ -17,7 +17,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
         asked.arg(&command[1..]);
         asked.query(&mut connection).unwrap()
     };
-    for (space, prefix) in [("sessions", ""), ("games", "spaces:games:")] {
+    for (space, prefix) in [("main", ""), ("games", "spaces:games:")] {
         let path = format!("/v1/sessions/{space}");
         let activate = async |broadcaster: &str| {
             let body = json!({"broadcaster": broadcaster, "config": {"theme": "dark"}, "holder": "h:1"});
@@ -62,15 +62,12 @@ async fn entries_that_are_no_ids_are_told() {
         .arg(&["disconnected_sessions", "5", "junk", "6", "67E55044-10B1-426F-9247-BB680E5FE0C8"])
         .query::<()>(&mut redis.connection())
         .unwrap();
-    let listed = f.get("/v1/sessions/sessions").await.json();
+    let listed = f.get("/v1/sessions/main").await.json();
     assert_eq!((&listed["invalid"], &listed["sessions"]), (&json!(2), &json!([])));
     f.pass(45_000).await;
-    let cleaned = f.post("/v1/sessions/sessions/cleanup", "").await.json();
+    let cleaned = f.post("/v1/sessions/main/cleanup", "").await.json();
     assert_eq!((&cleaned["invalid"], &cleaned["deleted"]), (&json!(2), &json!(0)));
-    assert_eq!(f.get("/v1/sessions/sessions").await.json()["invalid"], 0);
+    assert_eq!(f.get("/v1/sessions/main").await.json()["invalid"], 0);
     let metrics = f.get("/metrics").await.body;
-    assert!(
-        metrics.contains("\ntidegate_session_invalid_entries_total{space=\"sessions\"} 2\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("\ntidegate_session_invalid_entries_total{space=\"main\"} 2\n"), "{metrics}");
 }

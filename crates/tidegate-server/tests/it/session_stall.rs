@@ -34,14 +34,11 @@ const STOP: Duration = Duration::from_millis(4500);
 const HELD: usize = 12;
 const SILENT: usize = 3;
 
-const SPACE: &str = "/v1/sessions/sessions";
+const SPACE: &str = "/v1/sessions/main";
 
 /// What every server of these tests is started with.
-const SETTINGS: [&str; 3] = [
-    "sessions.sessions.holder_lease=2s",
-    "sessions.sessions.grace=1s",
-    "sessions.sessions.cleanup_interval=500ms",
-];
+const SETTINGS: [&str; 3] =
+    ["sessions.main.holder_lease=2s", "sessions.main.grace=1s", "sessions.main.cleanup_interval=500ms"];
 
 fn flags(store: &str, more: &[&str]) -> Vec<String> {
     let set = SETTINGS.iter().chain(more).flat_map(|it| ["--set".to_owned(), (*it).to_owned()]);
@@ -238,10 +235,10 @@ fn a_fresh_server_comes_after() {
 /// It is the first to come after the stop, and waits until holders have had their chance.
 fn the_command_line_comes_after() {
     let redis = RedisServer::start();
-    let server = serve(&redis.url(), &["sessions.sessions.reap=claims"]);
+    let server = serve(&redis.url(), &["sessions.main.reap=claims"]);
     let cleanup = |more: &[&str]| {
         let mut command = tidegate(&["sessions", "cleanup", "--json"]);
-        command.args(more).args(flags(&redis.url(), &["sessions.sessions.reap=claims"]));
+        command.args(more).args(flags(&redis.url(), &["sessions.main.reap=claims"]));
         let (code, out, err) = run(command);
         (code, serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{code}: {out} {err}")), err)
     };
@@ -268,8 +265,8 @@ fn the_command_line_comes_after() {
 fn an_idle_server_is_asked_for_claims_after() {
     let redis = RedisServer::start();
     let (server, idle) = (
-        serve(&redis.url(), &["sessions.sessions.reap=claims"]),
-        serve(&redis.url(), &["sessions.sessions.reap=claims"]),
+        serve(&redis.url(), &["sessions.main.reap=claims"]),
+        serve(&redis.url(), &["sessions.main.reap=claims"]),
     );
     with_holders(server.address(), |holders| {
         redis.freeze();
@@ -305,7 +302,7 @@ fn a_process_with_its_own_store_is_suspended() {
         signal(server.id(), "-CONT");
         holders.check(REAPED);
         let metrics = server.get("/metrics");
-        assert!(metrics.contains("tidegate_session_holds_total{space=\"sessions\"} 1\n"), "{metrics}");
+        assert!(metrics.contains("tidegate_session_holds_total{space=\"main\"} 1\n"), "{metrics}");
     });
 }
 
@@ -349,7 +346,7 @@ fn short_stops_do_not_stop_reaping() {
         drop(over);
     });
     let metrics = server.get("/metrics");
-    assert!(metrics.contains("tidegate_session_holds_total{space=\"sessions\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_session_holds_total{space=\"main\"} 0\n"), "{metrics}");
 }
 
 /// No server at all: each run finds that nobody was there, waits, and does its part.

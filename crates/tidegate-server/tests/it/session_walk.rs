@@ -64,7 +64,7 @@ pub(crate) fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)
 fn sessions(redis: &RedisServer, args: &[&str]) -> (i32, String, String) {
     let mut command = tidegate(&["sessions"]);
     // Nobody has declared what sessions are there.
-    command.args(args).args(["--store", &redis.url(), "--set", "sessions.sessions.grace=30s"]);
+    command.args(args).args(["--store", &redis.url(), "--set", "sessions.main.grace=30s"]);
     run(command)
 }
 

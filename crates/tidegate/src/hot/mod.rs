@@ -12,7 +12,7 @@
 //! use tidegate::{Key, Tidegate, hot::{Edit, HotOptions, Recorded}};
 //!
 //! let gate = Tidegate::open("memory:").await?;
-//! let hot = gate.hot("pages", HotOptions::default())?;
+//! let hot = gate.hot("main", HotOptions::default())?;
 //!
 //! let page = Key::new("en:Tide gate")?;
 //! assert_eq!(hot.record(&Edit::new(page, "1", "alice")).await?, Recorded::Remembered);
@@ -247,7 +247,7 @@ impl Hot {
     async fn pin(&self) -> Result<()> {
         match &self.core.backend {
             Backend::Redis { partitions, .. } => {
-                partitions[0].pin(self.core.space.as_str(), self.core.options.partitions).await
+                partitions[0].pin(&self.core.space, self.core.options.partitions).await
             }
             Backend::Memory { .. } => Ok(()),
         }

@@ -15,6 +15,7 @@ use super::position::{Happened, News, Position, Standing};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
+use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
 /// In a debug build scripts check themselves.
@@ -85,9 +86,6 @@ fn numbers(bounds: &Bounds, kept_ms: u64, slack_ms: u64, families: &[String; 4])
     text + &format!("local FAMILIES = {{ '{}' }}", families.join("', '"))
 }
 
-/// The space whose keys are those that everybody knows.
-pub(super) const DEFAULT_SPACE: &str = "pages";
-
 /// Keys live at least so much longer than what is in them.
 const BUFFER_MS: u64 = 600_000;
 
@@ -113,12 +111,8 @@ pub(super) struct OnRedis {
 impl OnRedis {
     /// Partition `number` of `of` of a space.
     pub(super) fn new(store: RedisStore, space: &Name, bounds: Bounds, number: u32, of: u32) -> Self {
-        let place = store.spread(space.as_str(), number);
-        let space = match space.as_str() {
-            DEFAULT_SPACE => String::new(),
-            name => format!("spaces:{name}:"),
-        };
-        let prefix = format!("{}{space}", place.prefix);
+        let place = store.spread(PartKind::Hot.stored_name(space.as_str()), number);
+        let prefix = format!("{}{}", place.prefix, PartKind::Hot.key_prefix(space));
         let families =
             ["activity:", "hot:window:", "hot:meta:", "hot:editors:"].map(|it| format!("{prefix}{it}"));
         let suffix = if of == 1 { String::new() } else { format!(":{number}") };
@@ -189,8 +183,9 @@ impl OnRedis {
 
     /// Refuses a space that is spread over another number of partitions than `of`: its
     /// pages would not be found. Asked of its first partition, which is the same for all.
-    pub(super) async fn pin(&self, space: &str, of: u32) -> Result<()> {
-        let own = vec![compact_str::format_compact!("hot:{space}"), of.to_compact_string()];
+    pub(super) async fn pin(&self, space: &Name, of: u32) -> Result<()> {
+        let stored = PartKind::Hot.stored_name(space.as_str());
+        let own = vec![compact_str::format_compact!("hot:{stored}"), of.to_compact_string()];
         let call = Call {
             script: &PIN,
             shared: Arc::new([]),
@@ -202,10 +197,11 @@ impl OnRedis {
             now_ms: self.store.set_time_ms(),
         };
         match self.store.call(self.partition, call).await? {
-            Value::Int(stored) if stored == i64::from(of) => Ok(()),
-            Value::Int(stored) => Err(Error::config(format!(
-                "the space {space} was written with {stored} partitions, this is set to {of}: use the same, or \
-                 another space or namespace"
+            Value::Int(pinned) if pinned == i64::from(of) => Ok(()),
+            Value::Int(pinned) => Err(Error::config(format!(
+                "the space {} was written with {pinned} partitions, this is set to {of}: use the same, or \
+                 another space or namespace",
+                space.as_str()
             ))),
             value => Err(unexpected(&value)),
         }

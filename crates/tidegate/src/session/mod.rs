@@ -12,7 +12,7 @@
 //! use tidegate::{Key, Tidegate, session::{Refusal, SessionOptions, State}};
 //!
 //! let gate = Tidegate::open("memory:").await?;
-//! let sessions = gate.sessions("sessions", SessionOptions::default())?;
+//! let sessions = gate.sessions("main", SessionOptions::default())?;
 //!
 //! let (channel, browser) = (Key::new("channel_7")?, Key::new("browser-1")?);
 //! let id = sessions.activate(channel, r#"{"theme":"dark"}"#, None).await??.id;

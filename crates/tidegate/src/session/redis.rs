@@ -28,13 +28,11 @@ use super::types::{
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
+use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
 /// What scripts answer of a key that is no session: whoever wrote it, it is left alone.
 const FOREIGN: i64 = 10;
-
-/// The space whose keys are those that everybody knows.
-pub(super) const DEFAULT_SPACE: &str = "sessions";
 
 /// Sessions acknowledged in one call, at most.
 pub(super) const MAX_ACKS: usize = 100;
@@ -61,11 +59,7 @@ impl OnRedis {
         partition: u32,
         holds: HoldWatch,
     ) -> Self {
-        let of_space = match space.as_str() {
-            DEFAULT_SPACE => String::new(),
-            name => format!("spaces:{name}:"),
-        };
-        let prefix = format!("{}{of_space}", store.prefix(partition));
+        let prefix = format!("{}{}", store.prefix(partition), PartKind::Sessions.key_prefix(space));
         let common = [
             "sessions:state",
             "active_sessions",

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::default_space::DEFAULT_SPACE;
 use crate::clock::Timestamp;
 use crate::key::Name;
 
@@ -82,14 +83,20 @@ impl Part {
 
     /// The field of the marker.
     pub(super) fn field(&self) -> String {
-        format!("{FIELDS}{}:{}", self.kind.as_str(), self.name.as_str())
+        format!("{FIELDS}{}:{}", self.kind.as_str(), self.kind.stored_name(self.name.as_str()))
+    }
+
+    /// Whether a field is about a space that was called `main` when that was a name like others.
+    pub(super) fn is_former_main(field: &str) -> bool {
+        let of = |kind: &PartKind| format!("{FIELDS}{}:{DEFAULT_SPACE}", kind.as_str());
+        PartKind::ALL.iter().any(|kind| kind.name_of(DEFAULT_SPACE).is_none() && field == of(kind))
     }
 
     /// The two of a field's name.
     pub(super) fn of_field(field: &str) -> Option<(PartKind, Name)> {
         let (kind, name) = field.strip_prefix(FIELDS)?.split_once(':')?;
         let kind = PartKind::ALL.into_iter().find(|it| it.as_str() == kind)?;
-        Some((kind, Name::new(name).ok()?))
+        Some((kind, Name::new(kind.name_of(name)?).ok()?))
     }
 }
 
@@ -380,7 +387,7 @@ mod tests {
         let read = Declaration::parse(declared.kind, declared.name.clone(), &declared.text());
         assert_eq!(read, Some(declared));
         let (kind, name) = Part::of_field(&part("1h").field()).unwrap();
-        assert_eq!((kind, name.as_str()), (PartKind::Hot, "pages"));
+        assert_eq!((kind, name.as_str()), (PartKind::Hot, "main"), "whoever wrote it, by either name");
     }
 
     #[test]

@@ -301,6 +301,13 @@ impl Declarer {
                 return Err(unexpected(&value));
             };
             let (field, text) = (String::from_utf8_lossy(field), String::from_utf8_lossy(text));
+            if Part::is_former_main(&field) {
+                tracing::warn!(
+                    field = &*field,
+                    "a space that an older version called main is on this store, under spaces:main: it is not the \
+                     default space, which is called so now"
+                );
+            }
             // What cannot be read is of a version to come, or of nobody.
             if let Some((kind, name)) = Part::of_field(&field)
                 && let Some(declared) = Declaration::parse(kind, name, &text)

@@ -5,6 +5,7 @@
 
 mod declaration;
 pub(crate) mod declarer;
+mod default_space;
 mod keyspace;
 pub(crate) mod memory;
 pub(crate) mod partitions;
@@ -19,6 +20,7 @@ pub use self::declaration::{
     Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
 };
 pub(crate) use self::declaration::{duration_of, duration_text};
+pub use self::default_space::DEFAULT_SPACE;
 pub use self::redis::RedisStore;
 pub(crate) use self::secret::Secret;
 pub use self::status::{Away, StoreStatus};

@@ -84,7 +84,7 @@ async fn what_is_open_is_declared_readably_in_the_first_marker() {
         let gate = replacing(&url, &namespace, &clock()).await;
         gate.limit("api", sliding("5/s", 60), LimitOptions::default()).unwrap();
         gate.limit("day", Calendar::new(5000, Period::Day).unwrap(), LimitOptions::default()).unwrap();
-        gate.hot("pages", hot(Duration::from_secs(86_400))).unwrap();
+        gate.hot("main", hot(Duration::from_secs(86_400))).unwrap();
         gate.sessions("rooms", SessionOptions::default()).unwrap();
         gate.declare().await.unwrap();
 
@@ -110,7 +110,7 @@ async fn what_is_open_is_declared_readably_in_the_first_marker() {
 
         let all = gate.declarations().await.unwrap();
         assert_eq!(all.len(), 4);
-        assert_eq!(find(&all, PartKind::Hot, "pages").settings["window_duration"], "1d");
+        assert_eq!(find(&all, PartKind::Hot, "main").settings["window_duration"], "1d");
         assert_eq!(find(&all, PartKind::Sessions, "rooms").settings["grace"], "30s");
         assert_eq!(find(&all, PartKind::Limit, "day").settings["limit"], "5000");
         assert_eq!(find(&all, PartKind::Limit, "api").at, Timestamp::from_millis(START_MS));
@@ -179,17 +179,17 @@ async fn of_two_that_start_at_once_one_replaces_the_other() {
             let (namespace, clock) = (unique("t"), clock());
             let (a, b) =
                 tokio::join!(replacing(&url, &namespace, &clock), replacing(&url, &namespace, &clock));
-            a.hot("pages", hot(Duration::from_secs(3600))).unwrap();
-            b.hot("pages", hot(Duration::from_secs(7200))).unwrap();
+            a.hot("main", hot(Duration::from_secs(3600))).unwrap();
+            b.hot("main", hot(Duration::from_secs(7200))).unwrap();
             let (first, second) = tokio::join!(a.declare(), b.declare());
             first.and(second).unwrap();
-            let now = find(&a.declarations().await.unwrap(), PartKind::Hot, "pages");
+            let now = find(&a.declarations().await.unwrap(), PartKind::Hot, "main");
             a.declare().await.unwrap();
             b.declare().await.unwrap();
-            let later = find(&a.declarations().await.unwrap(), PartKind::Hot, "pages");
+            let later = find(&a.declarations().await.unwrap(), PartKind::Hot, "main");
             assert_eq!(now.settings, later.settings, "round {round}: it does not flap");
             let window = now.settings["window_duration"].as_str();
-            let winner = (replaced(&a, "hot", "pages"), replaced(&b, "hot", "pages"));
+            let winner = (replaced(&a, "hot", "main"), replaced(&b, "hot", "main"));
             assert!(
                 matches!((window, winner), ("1h", (true, false)) | ("2h", (false, true))),
                 "round {round}: {window} {winner:?}"
@@ -279,7 +279,7 @@ async fn a_shorter_window_deletes_nothing_of_a_longer_one() {
     for url in urls() {
         let (namespace, clock) = (unique("t"), clock());
         let long = replacing(&url, &namespace, &clock).await;
-        let day = long.hot("pages", hot(Duration::from_secs(86_400))).unwrap();
+        let day = long.hot("main", hot(Duration::from_secs(86_400))).unwrap();
         long.declare().await.unwrap();
         for id in ["1", "2", "3"] {
             record(&day, "en:Tide gate", id).await;
@@ -292,9 +292,9 @@ async fn a_shorter_window_deletes_nothing_of_a_longer_one() {
         record(&day, "en:Weir", "6").await;
 
         let short = replacing(&url, &namespace, &clock).await;
-        let hour = short.hot("pages", hot(Duration::from_secs(3600))).unwrap();
+        let hour = short.hot("main", hot(Duration::from_secs(3600))).unwrap();
         short.declare().await.unwrap();
-        assert!(replaced(&short, "hot", "pages"));
+        assert!(replaced(&short, "hot", "main"));
         let (gate, weir) = (Key::new("en:Tide gate").unwrap(), Key::new("en:Weir").unwrap());
         let before = (!url.contains("cluster")).then(|| dump(&namespace));
         assert!(!hour.stats(gate).await.unwrap().is_hot);
@@ -335,7 +335,7 @@ async fn who_only_reads_declarations_keeps_what_is_declared() {
     for url in urls() {
         let (namespace, clock) = (unique("t"), clock());
         let server = replacing(&url, &namespace, &clock).await;
-        let day = server.hot("pages", hot(Duration::from_secs(86_400))).unwrap();
+        let day = server.hot("main", hot(Duration::from_secs(86_400))).unwrap();
         server.declare().await.unwrap();
         record(&day, "en:Weir", "1").await;
         record(&day, "en:Weir", "2").await;
@@ -343,16 +343,16 @@ async fn who_only_reads_declarations_keeps_what_is_declared() {
         // However long it is away.
         clock.advance_ms(20 * HOUR);
         let asking = open(&url, &namespace, &clock, Declarations::ReadOnly).await;
-        let hour = asking.hot("pages", hot(Duration::from_secs(3600))).unwrap();
+        let hour = asking.hot("main", hot(Duration::from_secs(3600))).unwrap();
         asking.declare().await.unwrap();
         assert_eq!(hour.cleanup().await.unwrap(), 0);
         assert!(hour.list(10).await.unwrap().is_empty());
         assert_eq!(
-            find(&asking.declarations().await.unwrap(), PartKind::Hot, "pages").settings["window_duration"],
+            find(&asking.declarations().await.unwrap(), PartKind::Hot, "main").settings["window_duration"],
             "1d"
         );
         let again = replacing(&url, &namespace, &clock).await;
-        let day = again.hot("pages", hot(Duration::from_secs(86_400))).unwrap();
+        let day = again.hot("main", hot(Duration::from_secs(86_400))).unwrap();
         assert_eq!(day.list(10).await.unwrap().len(), 1);
     }
 }
@@ -365,7 +365,7 @@ async fn a_changed_window_finds_what_is_due() {
         let mut seconds = 3600;
         for (round, next) in [600, 86_400, 60, 3600].into_iter().enumerate() {
             let gate = replacing(&url, &namespace, &clock).await;
-            let pages = gate.hot("pages", hot(Duration::from_secs(seconds))).unwrap();
+            let pages = gate.hot("main", hot(Duration::from_secs(seconds))).unwrap();
             gate.declare().await.unwrap();
             for page in ["a", "b", "c"] {
                 record(&pages, page, &format!("{round}:1")).await;
@@ -375,7 +375,7 @@ async fn a_changed_window_finds_what_is_due() {
             // Whoever had it before is gone for long enough.
             clock.advance_ms(HOUR + 1);
             let gate = replacing(&url, &namespace, &clock).await;
-            let pages = gate.hot("pages", hot(Duration::from_secs(next))).unwrap();
+            let pages = gate.hot("main", hot(Duration::from_secs(next))).unwrap();
             gate.declare().await.unwrap();
             clock.advance_ms(HOUR + 1);
             gate.declare().await.unwrap();

@@ -46,4 +46,5 @@ mod session_rollback;
 mod session_world;
 mod skew;
 mod soak;
+mod space_names;
 mod timing;

@@ -6,7 +6,7 @@ use tidegate::Name;
 use tidegate::Tidegate;
 use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::hot::{Hot, Recorded};
-use tidegate::store::Declarations;
+use tidegate::store::{Declarations, PartKind};
 
 use super::super::hot_args::ReplayArgs;
 use super::fields::Mapped;
@@ -53,7 +53,7 @@ impl Clocked {
         settings.store.declarations = Declarations::ReadOnly;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
         let known: Vec<_> = settings.hot.iter().map(|space| space.name.as_str()).collect();
-        let space = settings.hot.iter().find(|space| space.name.as_str() == args.space);
+        let space = settings.hot.iter().find(|space| PartKind::Hot.is_same(space.name.as_str(), &args.space));
         let mut space = space
             .cloned()
             .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;

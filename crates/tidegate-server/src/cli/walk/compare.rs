@@ -38,7 +38,7 @@ pub(in crate::cli) async fn compare(args: &WalkArgs, max_age: Option<Duration>) 
     let compared = both(&walk, age).await;
     walk.close().await;
     let (looked, [scan_only, index_only]) = compared?;
-    print(&told(args, age, &looked, &scan_only, &index_only))?;
+    print(&told(&walk, age, &looked, &scan_only, &index_only))?;
     let is_same = scan_only.is_empty() && index_only.is_empty();
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
@@ -81,12 +81,12 @@ fn since(started: Instant) -> Duration {
     monotonic().duration_since(started)
 }
 
-fn told(args: &WalkArgs, age: Duration, looked: &Looked, scan_only: &Ids, index_only: &Ids) -> String {
+fn told(walk: &Walk<'_>, age: Duration, looked: &Looked, scan_only: &Ids, index_only: &Ids) -> String {
     let ms = |took: Duration| took.as_secs_f64() * 1000.0;
     let shown = |ids: &Ids| ids.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>();
-    if args.json {
+    if walk.args.json {
         return json!({
-            "space": args.space, "max_age_ms": age.as_millis() as u64,
+            "space": walk.space(), "max_age_ms": age.as_millis() as u64,
             "scan": {"orphans": looked.scan.len(), "looked_at": looked.looked_at, "took_ms": ms(looked.scan_took)},
             "index": {"orphans": looked.index.len(), "took_ms": ms(looked.index_took)},
             "only_by_scan": {"count": scan_only.len(), "ids": shown(scan_only)},

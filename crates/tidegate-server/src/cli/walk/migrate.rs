@@ -41,8 +41,9 @@ fn one_partition(store: &StoreSettings) -> Result<(), String> {
 async fn dry_run(walk: &Walk<'_>) -> Result<ExitCode, String> {
     let found = walk.go("looking", walk.sessions.examine(Duration::ZERO), |_| {}).await?;
     print(&match walk.args.json {
-        true => json!({"space": walk.args.space, "dry_run": true, "found": found::for_machines(&found)})
-            .to_string(),
+        true => {
+            json!({"space": walk.space(), "dry_run": true, "found": found::for_machines(&found)}).to_string()
+        }
         false => format!("dry run: nothing is changed\n{}", found::for_people(&found, false)),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -74,7 +75,7 @@ fn told(walk: &Walk<'_>, done: &Mended, left: &Mended, counts: &Counts) -> Strin
     let index = active + disconnected + claimed + dead;
     if walk.args.json {
         return json!({
-            "space": walk.args.space, "dry_run": false, "done": found::for_machines(done),
+            "space": walk.space(), "dry_run": false, "done": found::for_machines(done),
             "left": found::for_machines(left), "is_exact": left.faults() == 0,
             "index": {"size": index, "active": active, "disconnected": disconnected, "claimed": claimed, "dead": dead},
         })

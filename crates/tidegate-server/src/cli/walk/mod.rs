@@ -9,9 +9,9 @@ mod reconcile;
 
 use std::time::Duration;
 
-use tidegate::Tidegate;
 use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
 use tidegate::store::{Declarations, PartKind};
+use tidegate::{Name, Tidegate};
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
@@ -65,10 +65,11 @@ impl<'a> Walk<'a> {
         let gate = gate.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
         let mut declared = gate.declarations().await.map_err(|error| error.to_string())?;
-        declared.retain(|it| it.kind == PartKind::Sessions && it.name.as_str() == args.space);
+        let is_asked = |name: &Name| PartKind::Sessions.is_same(name.as_str(), &args.space);
+        declared.retain(|it| it.kind == PartKind::Sessions && is_asked(&it.name));
         settings.only_declared(&declared).map_err(told)?;
         // Defaults would be a guess: at what is an orphan, and at when whose keys end.
-        let space = settings.sessions.iter().find(|space| space.name.as_str() == args.space);
+        let space = settings.sessions.iter().find(|space| is_asked(&space.name));
         let mut space = space.cloned().ok_or_else(|| undeclared(PartKind::Sessions, &args.space))?;
         // Whoever walks through a store was not asked to reap what is on it.
         space.options.reap = Reap::Claims;
@@ -103,7 +104,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    async fn close(self) {
+    /// What the space is called.
+    fn space(&self) -> &str {
+        self.sessions.space().as_str()
+    }
+
+    async fn close(&self) {
         self.gate.shutdown().await;
     }
 }

@@ -14,7 +14,7 @@ pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, Strin
     walk.close().await;
     let done = done?;
     print(&match args.json {
-        true => json!({"space": args.space, "done": found::for_machines(&done)}).to_string(),
+        true => json!({"space": walk.space(), "done": found::for_machines(&done)}).to_string(),
         false => found::for_people(&done, true),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -27,5 +27,5 @@ pub(super) async fn record(call: Call<String>, headers: HeaderMap, body: Body) -
     let ask: AskedEdit<'_> = body::parse(&bytes)?;
     let edit = ask.edit()?;
     let recorded = hot.record(&edit).await?;
-    Ok(json(StatusCode::OK, &told::Edited::new(space, &edit, &recorded)))
+    Ok(json(StatusCode::OK, &told::Edited::new(hot.space().as_str(), &edit, &recorded)))
 }

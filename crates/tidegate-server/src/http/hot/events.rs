@@ -32,7 +32,7 @@ pub(super) async fn watch(call: Call<String, After>, headers: HeaderMap) -> Answ
         _ => error.into(),
     })?;
     let stopping = call.app.stopping().clone();
-    Ok(sse::respond(Events { space: call.path, watch }, stopping))
+    Ok(sse::respond(Events { space: hot.space().as_str().to_owned(), watch }, stopping))
 }
 
 /// The events of a space.

@@ -65,8 +65,8 @@ impl FromQuery for ListQuery {
 
 pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
     let _timed = call.timed(Operation::HotList);
-    let (space, ListQuery { limit, after, with_stats }) = (&call.path, &call.query);
-    let hot = call.app.space(space)?;
+    let ListQuery { limit, after, with_stats } = &call.query;
+    let hot = call.app.space(&call.path)?;
     let hottest = hot.list_after(after.as_ref(), *limit).await?;
     // One that is not full is the last.
     let next = hottest.last().filter(|_| hottest.len() == *limit).map(told::next);
@@ -80,7 +80,8 @@ pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
         pages.extend(hottest.into_iter().map(|page| told::Ranked::new(page, None)));
     }
     let count = hot.count().await?;
-    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms: told::window_ms(hot), pages, next }))
+    let (space, window_ms) = (hot.space().as_str(), told::window_ms(hot));
+    Ok(json(StatusCode::OK, &told::Hottest { space, count, window_ms, pages, next }))
 }
 
 /// A place in a list, as `next` told it.
@@ -101,16 +102,19 @@ fn after(text: &str) -> Result<HotPage, String> {
 pub(super) async fn stats(call: Call<Page>) -> Answered {
     let _timed = call.timed(Operation::HotStats);
     let asked = &call.path;
-    let stats = call.app.space(&asked.space)?.stats(asked.key()?).await?;
-    let told = told::OnePage { space: &asked.space, page: &asked.page, stats: (&stats).into() };
+    let hot = call.app.space(&asked.space)?;
+    let stats = hot.stats(asked.key()?).await?;
+    let told = told::OnePage { space: hot.space().as_str(), page: &asked.page, stats: (&stats).into() };
     Ok(json(StatusCode::OK, &told))
 }
 
 pub(super) async fn remove(call: Call<Page>) -> Answered {
     let _timed = call.timed(Operation::HotRemove);
     let asked = &call.path;
-    let was = call.app.space(&asked.space)?.remove(asked.key()?).await?.as_str();
-    Ok(json(StatusCode::OK, &told::RemovedPage { space: &asked.space, page: &asked.page, was }))
+    let hot = call.app.space(&asked.space)?;
+    let was = hot.remove(asked.key()?).await?.as_str();
+    let told = told::RemovedPage { space: hot.space().as_str(), page: &asked.page, was };
+    Ok(json(StatusCode::OK, &told))
 }
 
 /// From when to when, both included.
@@ -139,9 +143,11 @@ impl FromQuery for Span {
 pub(super) async fn window(call: Call<Page, Span>) -> Answered {
     let _timed = call.timed(Operation::HotWindow);
     let (asked, Span { from, to }) = (&call.path, call.query);
-    let edits = call.app.space(&asked.space)?.window(asked.key()?, from..=to).await?;
+    let hot = call.app.space(&asked.space)?;
+    let edits = hot.window(asked.key()?, from..=to).await?;
     let edits = edits.into_iter().map(Into::into).collect();
-    Ok(json(StatusCode::OK, &told::Window { space: &asked.space, page: &asked.page, edits }))
+    let told = told::Window { space: hot.space().as_str(), page: &asked.page, edits };
+    Ok(json(StatusCode::OK, &told))
 }
 
 pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
@@ -149,5 +155,5 @@ pub(super) async fn cleanup(call: Call<String>, sent: Sent) -> Answered {
     let hot = call.app.space(&call.path)?;
     sent.check_empty()?;
     let expired = hot.cleanup().await?;
-    Ok(json(StatusCode::OK, &told::Cleaned { space: &call.path, expired }))
+    Ok(json(StatusCode::OK, &told::Cleaned { space: hot.space().as_str(), expired }))
 }

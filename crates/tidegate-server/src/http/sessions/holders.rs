@@ -66,7 +66,7 @@ pub(super) async fn connect(call: Call<Path, Connect>, sent: Sent) -> Answered {
         true => granted(sessions.resume(id, holder).await)?,
         false => granted(sessions.connect(id, holder).await)?,
     };
-    Ok(ok(&told::Held::new(&asked.space, id, &asked.holder, &lease)))
+    Ok(ok(&told::Held::new(sessions.space().as_str(), id, &asked.holder, &lease)))
 }
 
 pub(super) async fn heartbeat(call: Call<Path, InGeneration>, sent: Sent) -> Answered {
@@ -76,7 +76,7 @@ pub(super) async fn heartbeat(call: Call<Path, InGeneration>, sent: Sent) -> Ans
     let (id, holder) = (asked.id()?, asked.holder(call.query.0)?);
     sent.check_empty()?;
     let lease = granted(sessions.heartbeat(id, holder).await)?;
-    Ok(ok(&told::Held::new(&asked.space, id, &asked.holder, &lease)))
+    Ok(ok(&told::Held::new(sessions.space().as_str(), id, &asked.holder, &lease)))
 }
 
 pub(super) async fn disconnect(call: Call<Path, InGeneration>) -> Answered {
@@ -85,5 +85,5 @@ pub(super) async fn disconnect(call: Call<Path, InGeneration>) -> Answered {
     let sessions = call.app.sessions(&asked.space)?;
     let (id, holder) = (asked.id()?, asked.holder(call.query.0)?);
     let left = granted(sessions.disconnect(id, holder).await)?;
-    Ok(ok(&told::Without::new(&asked.space, id, &asked.holder, left)))
+    Ok(ok(&told::Without::new(sessions.space().as_str(), id, &asked.holder, left)))
 }

@@ -71,20 +71,22 @@ pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
         Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
         Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
-    Ok(ok(&told::Page::new(&call.path, state.as_str(), &found, limit)))
+    Ok(ok(&told::Page::new(sessions.space().as_str(), state.as_str(), &found, limit)))
 }
 
 pub(super) async fn dead(call: Call<String, PageQuery>) -> Answered {
     let _timed = call.timed(Operation::SessionList);
     let PageQuery { limit, after } = call.query;
-    let found = call.app.sessions(&call.path)?.list_after(Stand::Dead, after, limit).await?;
-    Ok(ok(&told::Page::new(&call.path, Stand::Dead.as_str(), &found, limit)))
+    let sessions = call.app.sessions(&call.path)?;
+    let found = sessions.list_after(Stand::Dead, after, limit).await?;
+    Ok(ok(&told::Page::new(sessions.space().as_str(), Stand::Dead.as_str(), &found, limit)))
 }
 
 pub(super) async fn counts(call: Call<String>) -> Answered {
     let _timed = call.timed(Operation::SessionList);
-    let counts = call.app.sessions(&call.path)?.counts().await?;
-    Ok(ok(&told::Counted::new(&call.path, &counts)))
+    let sessions = call.app.sessions(&call.path)?;
+    let counts = sessions.counts().await?;
+    Ok(ok(&told::Counted::new(sessions.space().as_str(), &counts)))
 }
 
 fn limit(query: &Query) -> Result<usize, Problem> {

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
-use tidegate::session::{Found as Had, Refusal, Session, SessionId};
+use tidegate::session::{Found as Had, Refusal, Session, SessionId, Sessions};
 
 use super::ask::{Activate, Update, key};
 use super::{granted, ok, told};
@@ -36,25 +36,25 @@ pub(super) async fn activate(call: Call<String>, sent: Sent) -> Answered {
         Had::Nothing => StatusCode::CREATED,
         _ => StatusCode::OK,
     };
-    Ok(json(status, &told::Active::new(&call.path, &activated)))
+    Ok(json(status, &told::Active::new(sessions.space().as_str(), &activated)))
 }
 
 pub(super) async fn get(call: Call<Path>) -> Answered {
     let _timed = call.timed(Operation::SessionGet);
     let sessions = call.app.sessions(&call.path.space)?;
-    tell(&call.path.space, sessions.get(call.path.id()?).await?)
+    tell(sessions, sessions.get(call.path.id()?).await?)
 }
 
 pub(super) async fn find(call: Call<(String, String)>) -> Answered {
     let _timed = call.timed(Operation::SessionGet);
     let (space, broadcaster) = &call.path;
     let sessions = call.app.sessions(space)?;
-    tell(space, sessions.find(key("a broadcaster", broadcaster)?).await?)
+    tell(sessions, sessions.find(key("a broadcaster", broadcaster)?).await?)
 }
 
-fn tell(space: &str, session: Option<Session>) -> Answered {
+fn tell(sessions: &Sessions, session: Option<Session>) -> Answered {
     let session = session.ok_or_else(|| Problem::refused(Refusal::Gone))?;
-    Ok(ok(&told::One::new(space, &session)))
+    Ok(ok(&told::One::new(sessions.space().as_str(), &session)))
 }
 
 pub(super) async fn update(call: Call<Path>, sent: Sent) -> Answered {
@@ -64,7 +64,7 @@ pub(super) async fn update(call: Call<Path>, sent: Sent) -> Answered {
     let id = asked.id()?;
     let ask: Update<'_> = sent.parse()?;
     let generation = granted(sessions.update(id, &ask.value()?, ask.generation()?).await)?.get();
-    Ok(ok(&told::Updated { space: &asked.space, id: id.to_string(), generation }))
+    Ok(ok(&told::Updated { space: sessions.space().as_str(), id: id.to_string(), generation }))
 }
 
 pub(super) async fn delete(call: Call<Path>) -> Answered {

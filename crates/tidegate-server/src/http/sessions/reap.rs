@@ -49,7 +49,7 @@ pub(super) async fn claim(call: Call<String>, sent: Sent) -> Answered {
     let sessions = call.app.sessions(&call.path)?;
     let ask: Claim = sent.parse_if_any()?;
     let claims = sessions.claim(ask.limit(sessions.options().batch)?).await?;
-    Ok(ok(&told::Claimed::new(&call.path, &claims)))
+    Ok(ok(&told::Claimed::new(sessions.space().as_str(), &claims)))
 }
 
 pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
@@ -58,7 +58,7 @@ pub(super) async fn ack(call: Call<String>, sent: Sent) -> Answered {
     let ask: Acks<'_> = sent.parse()?;
     let claims = ask.claims()?;
     let answers = sessions.ack_many(&claims).await?;
-    Ok(ok(&told::Acked::new(&call.path, &claims, &answers)))
+    Ok(ok(&told::Acked::new(sessions.space().as_str(), &claims, &answers)))
 }
 
 pub(super) async fn renew(call: Call<Path, OfClaim>, sent: Sent) -> Answered {
@@ -68,7 +68,7 @@ pub(super) async fn renew(call: Call<Path, OfClaim>, sent: Sent) -> Answered {
     let id = asked.id()?;
     sent.check_empty()?;
     let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
-    let (space, generation) = (&*asked.space, generation.get());
+    let (space, generation) = (sessions.space().as_str(), generation.get());
     Ok(ok(&told::Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
@@ -77,9 +77,9 @@ pub(super) async fn cleanup(call: Call<String, DryRun>, sent: Sent) -> Answered 
     let sessions = call.app.sessions(&call.path)?;
     sent.check_empty()?;
     if call.query.0 {
-        return Ok(ok(&told::Foreseen::new(&call.path, &sessions.counts().await?)));
+        return Ok(ok(&told::Foreseen::new(sessions.space().as_str(), &sessions.counts().await?)));
     }
-    Ok(ok(&told::Cleaned::new(&call.path, &sessions.cleanup().await?)))
+    Ok(ok(&told::Cleaned::new(sessions.space().as_str(), &sessions.cleanup().await?)))
 }
 
 pub(super) async fn retry(call: Call<Path>, sent: Sent) -> Answered {
@@ -89,5 +89,9 @@ pub(super) async fn retry(call: Call<Path>, sent: Sent) -> Answered {
     let id = asked.id()?;
     sent.check_empty()?;
     granted(sessions.retry(id).await)?;
-    Ok(ok(&told::Retried { space: &asked.space, id: id.to_string(), state: Stand::Claimed.as_str() }))
+    Ok(ok(&told::Retried {
+        space: sessions.space().as_str(),
+        id: id.to_string(),
+        state: Stand::Claimed.as_str(),
+    }))
 }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use tidegate::Tidegate;
 use tidegate::session::{SessionOptions, Sessions};
+use tidegate::store::PartKind;
 
 use crate::http::problem::Problem;
 use crate::settings::{SessionSettings, SettingsError};
@@ -34,7 +35,9 @@ impl Spaces {
 
     pub(in crate::http) fn get(&self, gate: &Tidegate, name: &str) -> Result<&Sessions, Problem> {
         let unknown = || Problem::unknown_space(name, self.0.keys().map(String::as_str));
-        let space = self.0.get(name).ok_or_else(unknown)?;
+        let find = |name: &str| self.0.get_key_value(name);
+        let found = find(name).or_else(|| find(PartKind::Sessions.alias(name)?));
+        let (name, space) = found.ok_or_else(unknown)?;
         if let Some(open) = space.open.get() {
             return Ok(open);
         }
