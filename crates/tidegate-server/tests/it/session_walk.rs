@@ -382,7 +382,7 @@ fn nothing_goes_by_defaults_on_a_store_that_declares_nothing() {
     for command in commands {
         let (code, out, err) = ask(command, &[]);
         assert_eq!((code, out.as_str()), (2, ""), "{command:?}: {err}");
-        assert!(err.contains("the store declares no space of sessions \"sessions\""), "{command:?}: {err}");
+        assert!(err.contains("the store declares no space of sessions \"main\""), "{command:?}: {err}");
         assert!(err.contains("--config FILE"), "{command:?}: {err}");
         let (_, example) = err.trim_end().rsplit_once("--set ").unwrap();
         examples.push(example.to_owned());
