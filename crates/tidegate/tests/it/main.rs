@@ -29,6 +29,7 @@ mod outage;
 mod override_rates;
 mod overrides;
 mod pages;
+mod ranges;
 mod reservations;
 mod session;
 mod session_audit;
