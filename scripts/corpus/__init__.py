@@ -1,0 +1,1 @@
+"""What a build of `tidegate` answers, recorded and compared: the parts of `scripts/answers`."""
