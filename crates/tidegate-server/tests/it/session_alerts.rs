@@ -47,6 +47,8 @@ async fn what_they_ask_for_is_told() {
         "tidegate_session_held_partitions",
         "tidegate_session_holds_total",
     ];
+    let partitions_away = "tidegate_store_partitions_away";
+    assert!(rules.contains(partitions_away) && told.contains(&format!("\n{partitions_away} ")), "{told}");
     for metric in asked_for {
         assert!(rules.contains(metric), "{rules}");
         assert!(told.contains(&format!("\n{metric}{{")), "{metric}: {told}");

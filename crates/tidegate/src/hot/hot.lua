@@ -127,11 +127,13 @@ local function finish(replies)
   flush(ACTIVITIES, activities)
   local renewed = tonumber(state[3])
   local ttl = index_ttl()
+  -- A server whose memory is full refuses this only if nothing was written before it: then
+  -- there is nothing to be noted, and what was read is told.
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
-    call('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
+    redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
   else
-    call('HSET', STATE, 'now', now_ms, 'seq', sequence)
+    redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence)
     if is_told then live_for(EVENTS, ttl) end
   end
   if is_told then forget_events() end

@@ -5,7 +5,7 @@
 --       the call is good
 -- Answers  as cleanup; then of each claim id, generation, broadcaster, when it was left, which
 --          attempt it is, until when, config and value
-return finish(each(function(_, at)
+return finish(plain_each(function(_, at)
   if is_over(ARGV[at + 3]) then return clock_ms end
   start_counting()
   local lag_ms, claims = lag(), {}

@@ -6,8 +6,11 @@
 --          for how long the first orphan has been due; then until when a hold runs (0: none
 --          does) and the store's time
 local is_changing = false
-local replies = each(function(_, at)
-  is_changing = is_changing or ARGV[at + 1] ~= '1'
+local replies = plain_each(function(_, at)
+  if ARGV[at + 1] ~= '1' then
+    is_changing = true
+    stamp()
+  end
   local due_ms = now_ms - grace_ms
   local silent = call('ZCOUNT', ACTIVE, '-inf', int(ended_by(now_ms)))
   local orphans = call('ZCOUNT', DISCONNECTED, '-inf', due_ms / 1000)

@@ -3,7 +3,7 @@
 -- Keys  none
 -- Own   how many at most, until when the call is good
 -- Answers  as cleanup
-return finish(each(function(_, at)
+return finish(plain_each(function(_, at)
   if is_over(ARGV[at + 2]) then return clock_ms end
   start_counting()
   local lag_ms = lag()

@@ -11,10 +11,13 @@
 --          was given: what a hold makes of it, `get` tells.
 local SKIPPED, PAGE = 1000, 100
 local is_changing = false
-local replies = each(function(_, at)
+local replies = plain_each(function(_, at)
   local which, age_ms, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local invalid, found = 0, {}
-  is_changing = is_changing or ARGV[at + 4] ~= '1'
+  if ARGV[at + 4] ~= '1' then
+    is_changing = true
+    stamp()
+  end
 
   -- An entry may be any bytes.
   local function hex(text)

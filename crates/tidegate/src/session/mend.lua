@@ -26,13 +26,12 @@ local function known(id, key)
 end
 
 local is_changed = false
-local replies = each(function(_, at)
+local replies = plain_each(function(_, at)
   local is_mending, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
   local pause_ms, age_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local through, looked, sessions, active, disconnected = 0, 0, 0, 0, 0
   local put_in, taken_out, ended, bad, unrecognised, replaced = 0, 0, 0, 0, 0, 0
   local told, misused = {}, {}
-  is_changed = is_changed or is_mending
 
   local function tell(what, subject, when)
     told[#told + 1] = what
@@ -119,6 +118,10 @@ local replies = each(function(_, at)
       end
       if is_mending then from = '0 0' end
     end
+  end
+  if is_mending then
+    is_changed = true
+    stamp()
   end
   if from == '' then
     from = call('HGET', STATE, 'mending') or ''

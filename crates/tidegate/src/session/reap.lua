@@ -17,8 +17,9 @@ end
 -- Whether a call that is only good until then has come too late. One that has waited in a
 -- socket while its caller gave up must not reap on wakening: it answers the store's time.
 local function is_over(valid_until)
-  is_late = clock_ms > tonumber(valid_until)
-  return is_late
+  if clock_ms > tonumber(valid_until) then return true end
+  stamp()
+  return false
 end
 
 -- How calls that reap answer: what was found, for how long the first had been due, 1 if more

@@ -100,14 +100,45 @@ local hold_lease_ms = math.max(lease_ms, math.min(moment(state[6]) or 0, retenti
 local is_written = not is_lost and hold_ms <= now_ms + hold_lease_ms
 hold_ms = math.min(hold_ms, now_ms + hold_lease_ms)
 local is_unseen = is_lost or is_absurd or not stamp_ms or clock_ms - stamp_ms > lease_ms / 2
-if is_unseen and (stamp_ms or call('EXISTS', ACTIVE, DISCONNECTED) > 0) then
+local is_held = now_ms < hold_ms
+
+local function begin_hold()
   local seen_ms = math.min(stamp_ms or 0, now_ms)
   -- One that still ran is the same with another end.
   if hold_ms <= seen_ms then past_ms, from_ms = hold_ms, seen_ms end
   hold_ms, past_ms, from_ms = math.max(hold_ms, now_ms + lease_ms), math.min(past_ms, now_ms), math.min(from_ms, now_ms)
-  hold_lease_ms, is_written = hold_ms - now_ms, false
+  hold_lease_ms, is_written, is_held = hold_ms - now_ms, false, true
 end
-local is_held = now_ms < hold_ms
+
+if is_unseen and (stamp_ms or call('EXISTS', ACTIVE, DISCONNECTED) > 0) then begin_hold() end
+
+-- Stamps, and writes a hold down that was found. This is the first that a call writes: a
+-- server whose memory is full refuses it, and would not once something was deleted. It takes
+-- no heartbeats then either, so no lease ends meanwhile; and since there is no stamp, there
+-- is a hold when it takes them again.
+local is_stamped, is_full = false, false
+
+local function stamp()
+  if is_stamped then return end
+  is_stamped = true
+  local written
+  if not is_written then
+    written = redis.pcall('HSET', STATE, 'now', now_ms, 'hold', hold_ms, 'hold_from', from_ms, 'hold_past', past_ms,
+      'lost', lost, 'hold_lease', hold_lease_ms)
+  elseif now_ms ~= stamp_ms or clock_ms < now_ms then
+    written = redis.pcall('HSET', STATE, 'now', now_ms)
+  end
+  is_full = type(written) == 'table' and written.err
+  if is_full then begin_hold() end
+end
+
+-- What runs an operation for each item, after the stamp; where that depends on the item,
+-- operations stamp themselves.
+local plain_each = each
+local function each(operation, ...)
+  stamp()
+  return plain_each(operation, ...)
+end
 
 -- When a lease that was given until then ends.
 local function ends(until_ms)
@@ -140,22 +171,12 @@ local function put(set, score, id)
   touched[set] = true
 end
 
--- Whether this call came too late to do anything: then it says nothing of who is there.
-local is_late = false
-
--- Notes what this call has done.
+-- Sees to it that what this call has written has an end.
 local function finish(replies)
   local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
-  -- A server whose memory is full must still tell what it has. It takes no stamps then, as
-  -- it takes no heartbeats, and so nothing is reaped either.
-  if not is_written then
-    redis.pcall('HSET', STATE, 'now', now_ms, 'hold', hold_ms, 'hold_from', from_ms, 'hold_past', past_ms, 'lost', lost,
-      'hold_lease', hold_lease_ms)
-    redis.pcall('PEXPIRE', STATE, ttl)
-  elseif now_ms ~= stamp_ms and not is_late then
-    redis.pcall('HSET', STATE, 'now', now_ms)
-    redis.pcall('PEXPIRE', STATE, ttl)
-  end
+  -- One that came too late says nothing of who is there, but that there was nobody.
+  if not is_written then stamp() end
+  if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
   for set in pairs(touched) do call('PEXPIRE', set, ttl) end
   for i, reply in ipairs(replies) do
     -- The server does not say which key it was.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
 
@@ -40,6 +40,8 @@ pub struct FaultProxy {
     closed: watch::Sender<u64>,
     /// Pieces that [`Fault::Freeze`] holds back.
     held_back: Arc<AtomicUsize>,
+    /// Connections so far.
+    accepted: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
 
@@ -52,12 +54,14 @@ impl FaultProxy {
         let (closed, closings) = watch::channel(0);
         let held_back = Arc::<AtomicUsize>::default();
         let holding = held_back.clone();
+        let accepted = watch::Sender::new(0);
+        let accepts = accepted.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if *faults.borrow() == Fault::Cut {
                     continue;
                 }
-                let passing = Passing {
+                let mut passing = Passing {
                     faults: faults.clone(),
                     closings: closings.clone(),
                     held_back: holding.clone(),
@@ -65,11 +69,14 @@ impl FaultProxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
+                // Whatever is closed from now on, this is.
+                passing.closings.mark_unchanged();
                 tokio::spawn(pass(from_client, to_server, passing.clone()));
-                tokio::spawn(pass(from_server, to_client, passing.clone()));
+                tokio::spawn(pass(from_server, to_client, passing));
+                accepts.send_modify(|count| *count += 1);
             }
         });
-        Self { address, fault, closed, held_back, accepting }
+        Self { address, fault, closed, held_back, accepted, accepting }
     }
 
     /// The address to connect to.
@@ -86,6 +93,17 @@ impl FaultProxy {
     /// ones are welcome.
     pub fn close_connections(&self) {
         self.closed.send_modify(|times| *times += 1);
+    }
+
+    /// How many connections it has passed on so far.
+    pub fn accepted(&self) -> u64 {
+        *self.accepted.borrow()
+    }
+
+    /// Waits until it has passed on so many connections, for as long as it takes.
+    pub async fn accepts(&self, count: u64) {
+        // It lives as long as the sender, which is ours.
+        let _ = self.accepted.subscribe().wait_for(|accepted| *accepted >= count).await;
     }
 
     /// How many pieces it holds back.
@@ -108,30 +126,49 @@ struct Passing {
     held_back: Arc<AtomicUsize>,
 }
 
+/// Pieces that may be on their way at once.
+const PIECES: usize = 64;
+
 /// Passes bytes one way until either side, or a cut, ends it.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, passing: Passing) {
-    let Passing { mut faults, mut closings, held_back } = passing;
-    closings.mark_unchanged();
+async fn pass(mut from: OwnedReadHalf, to: OwnedWriteHalf, passing: Passing) {
+    let Passing { mut faults, mut closings, .. } = passing.clone();
+    let (pieces, due) = mpsc::channel(PIECES);
+    let mut arriving = tokio::spawn(arrive(due, to, passing));
     let mut buffer = vec![0; 64 * 1024];
-    let mut lost_bytes = false;
     loop {
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
             changed = faults.wait_for(|fault| *fault == Fault::Cut) => {
                 drop(changed);
-                return;
+                return arriving.abort();
             }
-            _ = closings.changed() => return,
+            _ = closings.changed() => return arriving.abort(),
+            // The other side has ended it.
+            _ = &mut arriving => return,
         };
+        // What was sent before the end arrives before it.
         let Ok(count @ 1..) = read else { return };
+        // Pieces that follow each other closely are late by as much, not by twice as much.
+        let by = match *faults.borrow() {
+            Fault::Delay(by) => by,
+            _ => Duration::ZERO,
+        };
+        if pieces.send((clock::deadline(by), buffer[..count].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hands over what has come, when it is due and no fault keeps it.
+async fn arrive(mut due: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: OwnedWriteHalf, passing: Passing) {
+    let Passing { mut faults, held_back, .. } = passing;
+    let mut lost_bytes = false;
+    while let Some((at, bytes)) = due.recv().await {
+        sleep_until(at).await;
         loop {
             let fault = *faults.borrow_and_update();
             match fault {
-                Fault::None => break,
-                Fault::Delay(by) => {
-                    sleep_until(clock::deadline(by)).await;
-                    break;
-                }
+                Fault::None | Fault::Delay(_) => break,
                 Fault::Cut => return,
                 Fault::HalfOpen => {
                     lost_bytes = true;
@@ -139,21 +176,31 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, passing: Passing)
                 }
                 // Held back until something changes.
                 Fault::Freeze => {
-                    held_back.fetch_add(1, Ordering::AcqRel);
-                    let ended = tokio::select! {
-                        biased;
-                        _ = closings.changed() => true,
-                        changed = faults.changed() => changed.is_err(),
-                    };
-                    held_back.fetch_sub(1, Ordering::AcqRel);
-                    if ended {
+                    let _held = Held::one_of(&held_back);
+                    if faults.changed().await.is_err() {
                         return;
                     }
                 }
             }
         }
-        if !lost_bytes && to.write_all(&buffer[..count]).await.is_err() {
+        if !lost_bytes && to.write_all(&bytes).await.is_err() {
             return;
         }
+    }
+}
+
+/// A piece that is held back, for as long as it is.
+struct Held(Arc<AtomicUsize>);
+
+impl Held {
+    fn one_of(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -12,10 +12,11 @@ use tidegate::testkit::limit::sliding;
 use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer, TlsServer};
 use tidegate::{Cost, Key, Outage, Tidegate};
 
+use crate::idle_connections::connections_received;
 use crate::outage::until;
 
 /// Time enough to connect anew on a busy machine.
-fn patient() -> StoreOptions {
+pub(crate) fn patient() -> StoreOptions {
     let mut options = StoreOptions::default();
     options.deadline = Duration::from_secs(10);
     // No calls but those of the test.
@@ -23,7 +24,7 @@ fn patient() -> StoreOptions {
     options
 }
 
-async fn limit_on(url: &str, options: StoreOptions) -> (Tidegate, Limit) {
+pub(crate) async fn limit_on(url: &str, options: StoreOptions) -> (Tidegate, Limit) {
     let gate = Tidegate::open_with(url, options).await.unwrap();
     let mut options = LimitOptions::default();
     options.outage = Outage::Open;
@@ -31,11 +32,11 @@ async fn limit_on(url: &str, options: StoreOptions) -> (Tidegate, Limit) {
     (gate, limit)
 }
 
-async fn take(limit: &Limit, key: &str) -> Decision {
+pub(crate) async fn take(limit: &Limit, key: &str) -> Decision {
     limit.take(Key::new(key).unwrap(), Cost::ONE).await.unwrap()
 }
 
-async fn used(limit: &Limit, key: &str) -> u64 {
+pub(crate) async fn used(limit: &Limit, key: &str) -> u64 {
     let peek = limit.peek(Key::new(key).unwrap()).await.unwrap();
     assert_eq!(peek.source(), Source::Store);
     peek.quota().capacity - peek.quota().remaining
@@ -47,59 +48,10 @@ fn kill_others(connection: &mut redis::Connection) {
     kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").exec(connection).unwrap();
 }
 
-/// Connections beside the one that asks.
-fn others(connection: &mut redis::Connection) -> usize {
-    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(connection).unwrap();
-    list.lines().count() - 1
-}
-
-/// How often the server was asked for any of `commands`.
-fn commands(connection: &mut redis::Connection, commands: &[&str]) -> u64 {
-    let info: String = redis::cmd("INFO").arg("commandstats").query(connection).unwrap();
-    let calls = |line: &str| {
-        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let name = name.split('|').next()?;
-        commands.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
-    };
-    info.lines().filter_map(calls).sum()
-}
-
 /// Failed calls by reason, as the metrics have them.
 fn failed(gate: &Tidegate, reason: &str) -> u64 {
     let line = format!("tidegate_store_failed_calls_total{{reason=\"{reason}\"}} ");
     gate.metrics().lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
-}
-
-/// `redis-server --timeout 1`, a hundred takes, each after the server has closed the
-/// connection of the one before.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takes_after_the_server_closed_the_idle_connection_are_decided_by_the_store() {
-    let server = RedisServer::start();
-    let mut connection = server.connection();
-    redis::cmd("CONFIG").arg("SET").arg("timeout").arg(1).exec(&mut connection).unwrap();
-    let mut limits = Vec::new();
-    let mut options = patient();
-    // Else there is always one that has just asked.
-    options.check_interval = Duration::from_secs(600);
-    for _ in 0..34 {
-        limits.push(limit_on(&server.url(), options.clone()).await);
-    }
-    let asked = ["eval", "evalsha", "ping", "info"];
-    let before = commands(&mut connection, &asked);
-    let mut takes = 0;
-    for _ in 0..3 {
-        until("the server has closed all of them", async || (others(&mut connection) == 0).then_some(()))
-            .await;
-        for (_, limit) in &limits {
-            assert_eq!(take(limit, "k").await.source(), Source::Store, "take {takes}");
-            takes += 1;
-        }
-    }
-    // A take; and, for it and for the connection that replaces its own, the server's name
-    // and the marker.
-    let asked = commands(&mut connection, &asked) - before;
-    assert!(asked <= 5 * takes + 2, "{takes} takes, and not by asking all the time: {asked} commands");
-    assert_eq!(used(&limits[0].1, "k").await, takes);
 }
 
 #[tokio::test]
@@ -157,12 +109,6 @@ async fn a_proxy_that_closes_idle_connections_goes_unnoticed() {
         .await;
         assert_eq!(take(&limit, "k").await.source(), Source::Store, "take {i}");
     }
-}
-
-fn connections_received(connection: &mut redis::Connection) -> u64 {
-    let info: String = redis::cmd("INFO").arg("stats").query(connection).unwrap();
-    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-    line.unwrap().parse().unwrap()
 }
 
 /// The connection is gone and the server hangs: nothing of the call was sent, so it

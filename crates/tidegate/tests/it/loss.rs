@@ -377,3 +377,99 @@ async fn with_hold_an_emptied_node_of_a_cluster_is_held() {
     assert!((5..55).contains(&held), "{held} of 60 keys are on the node that forgot");
     assert_eq!(cluster.keys_without_ttl(), Vec::<String>::new());
 }
+
+/// Somebody flushes, and before those who knew the store look again, somebody new makes its
+/// marker: as if nothing had been there. Those who knew it notice, once for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hold_a_flush_is_noticed_though_the_marker_was_made_anew() {
+    // As a program makes it that gives markers no id, too.
+    for has_id in [true, false] {
+        let server = RedisServer::start();
+        let open = async || {
+            let mut options = StoreOptions::default();
+            options.declarations = Declarations::ReadOnly;
+            options.deadline = Duration::from_secs(10);
+            options.check_interval = Duration::from_millis(50);
+            let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+            let mut options = LimitOptions::default();
+            options.after_loss = AfterLoss::Hold;
+            options.outage = Outage::Closed;
+            (gate.clone(), gate.limit("api", sliding(10, 3600, 60_000), options).unwrap())
+        };
+        let knew = [open().await, open().await];
+        let key = Key::new("k").unwrap();
+        let ten = Cost::new(10).unwrap();
+        assert!(knew[0].1.take(key, ten).await.unwrap().is_admitted());
+        // What somebody new writes.
+        let mut connection = server.connection();
+        let get = |connection: &mut redis::Connection, field: &str| -> String {
+            redis::cmd("HGET").arg("tidegate:marker").arg(field).query(connection).unwrap()
+        };
+        let mut made = redis::cmd("HSET");
+        made.arg("tidegate:marker").arg("lost_ms").arg(0).arg("secret").arg(format!("{:032x}", 7));
+        for field in ["partitions", "hash", "run"] {
+            made.arg(field).arg(get(&mut connection, field));
+        }
+        if has_id {
+            made.arg("id").arg("another");
+        }
+        let mut both = redis::pipe();
+        both.atomic().cmd("FLUSHALL").add_command(made).exec(&mut connection).unwrap();
+        let (_, new) = open().await;
+        for limit in [&knew[0].1, &knew[1].1, &new] {
+            until("it is held", async || {
+                let decision = limit.take(key, Cost::ONE).await.unwrap();
+                let is_held = decision.source() == Source::Policy
+                    && decision.wait().is_some_and(|wait| wait.retry_after_ms > 1000);
+                is_held.then_some(())
+            })
+            .await;
+        }
+        let lost_ms = get(&mut connection, "lost_ms");
+        assert_ne!(lost_ms, "0");
+        let checks = |connection: &mut redis::Connection| {
+            let info: String = redis::cmd("INFO").arg("commandstats").query(connection).unwrap();
+            let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_pexpire:calls="));
+            calls.and_then(|calls| calls.split(',').next()?.parse::<u64>().ok()).unwrap()
+        };
+        let before = checks(&mut connection);
+        until("all have looked again", async || (checks(&mut connection) >= before + 12).then_some(())).await;
+        assert_eq!(get(&mut connection, "lost_ms"), lost_ms, "found once");
+        let losses = |gate: &Tidegate| {
+            let text = gate.metrics();
+            let count = text.lines().find_map(|line| line.strip_prefix("tidegate_store_losses_total "));
+            count.unwrap().parse::<u64>().unwrap()
+        };
+        assert_eq!(losses(&knew[0].0) + losses(&knew[1].0), 1);
+    }
+}
+
+/// After a flush, whoever comes first makes a secret, and it is the one that counts for all
+/// within a few seconds: receipts of one server are read by the others.
+#[tokio::test]
+async fn receipts_are_read_by_all_soon_after_somebody_new_has_made_the_marker() {
+    let server = RedisServer::start();
+    let open = async || {
+        let mut options = StoreOptions::default();
+        options.declarations = Declarations::ReadOnly;
+        options.deadline = Duration::from_secs(10);
+        options.check_interval = Duration::from_millis(50);
+        let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+        gate.limit("api", sliding(1000, 3600, 60_000), LimitOptions::default()).unwrap()
+    };
+    let old = open().await;
+    let mut made = redis::cmd("HSET");
+    made.arg("tidegate:marker").arg("secret").arg(format!("{:032x}", 7));
+    let mut both = redis::pipe();
+    both.atomic().cmd("FLUSHALL").add_command(made).exec(&mut server.connection()).unwrap();
+    let new = open().await;
+    let key = Key::new("k").unwrap();
+    until("they agree", async || {
+        let receipt = old.take(key, Cost::ONE).await.unwrap().receipt().unwrap();
+        let text = old.receipt_text(key, receipt).unwrap();
+        new.read_receipt(key, &text.to_string()).ok()
+    })
+    .await;
+    let receipt = new.take(key, Cost::ONE).await.unwrap().receipt().unwrap();
+    assert_eq!(old.read_receipt(key, &new.receipt_text(key, receipt).unwrap().to_string()).unwrap(), receipt);
+}

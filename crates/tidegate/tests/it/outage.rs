@@ -264,51 +264,6 @@ async fn a_frozen_master_leaves_the_other_partitions_alone() {
     }
 }
 
-/// A slot that moves to another node takes its charges along, and calls follow.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_follow_a_slot_that_moves() {
-    let cluster = RedisCluster::start();
-    let mut options = StoreOptions::default();
-    options.partitions = Some(1);
-    options.deadline = Duration::from_secs(5);
-    let gate = Tidegate::open_with(&cluster.url(), options).await.unwrap();
-    let mut options = LimitOptions::default();
-    options.outage = Outage::Closed;
-    let limit = gate.limit("api", sliding(10, 60, 600), options).unwrap();
-    assert!(take(&limit, "k", 10).await.is_admitted());
-
-    let mut connections: Vec<_> = cluster.nodes().iter().map(RedisServer::connection).collect();
-    let ids: Vec<String> =
-        connections.iter_mut().map(|c| redis::cmd("CLUSTER").arg("MYID").query(c).unwrap()).collect();
-    // The slot of the tag {0}, which the second node has.
-    let slot: u16 = redis::cmd("CLUSTER").arg("KEYSLOT").arg("{0}").query(&mut connections[0]).unwrap();
-    let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
-    let to = (from + 1) % 3;
-    let setslot = |connection: &mut redis::Connection, state: &str, node: &str| {
-        redis::cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(node).exec(connection).unwrap();
-    };
-    setslot(&mut connections[to], "IMPORTING", &ids[from]);
-    setslot(&mut connections[from], "MIGRATING", &ids[to]);
-    let keys: Vec<String> =
-        redis::cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut connections[from]).unwrap();
-    assert_eq!(keys.len(), 2, "the marker and the key: {keys:?}");
-    for key in keys {
-        let port = cluster.nodes()[to].port();
-        let mut migrate = redis::cmd("MIGRATE");
-        migrate.arg("127.0.0.1").arg(port).arg(key).arg(0).arg(5000).exec(&mut connections[from]).unwrap();
-    }
-    // All keys have moved, the slot has not: the old node says ASK.
-    let asked = take(&limit, "k", 1).await;
-    assert_eq!((asked.is_admitted(), asked.source()), (false, Source::Store), "its charges came along");
-    for connection in &mut connections {
-        setslot(connection, "NODE", &ids[to]);
-    }
-    // Now it says MOVED.
-    let moved = take(&limit, "k", 1).await;
-    assert_eq!((moved.is_admitted(), moved.source()), (false, Source::Store));
-    assert!(take(&limit, "other", 10).await.is_admitted());
-}
-
 /// A master that was made a replica answers, but is no longer the store.
 #[tokio::test]
 async fn a_demoted_master_is_an_outage_until_it_is_promoted() {

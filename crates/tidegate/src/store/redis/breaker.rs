@@ -3,7 +3,9 @@
 //! Closed, calls go through. A server that cannot be reached or used, or two batches in
 //! a row that got no answer, open it: then calls are refused at once while the lane's
 //! keeper probes in the background, and the first probe that succeeds closes it again.
-//! A connection that ends is no reason: the next call makes another.
+//! A connection that ends is no reason: the next call makes another. Nor is a server that
+//! takes no writes, because its memory is full: that is an outage to be told of, but who
+//! only reads is answered, and who writes is refused by the server itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,7 +28,8 @@ pub(super) struct Breaker {
     silent: AtomicU32,
     /// Calls refused since it opened.
     refused: AtomicU64,
-    /// There while it is open; behind a lock that only those take who find it so.
+    /// There while it is open, or writes are refused; behind a lock that only those take
+    /// who find it so.
     outage: Mutex<Option<Outage>>,
     /// The last outage, until somebody has told of it.
     over: Mutex<Option<Over>>,
@@ -44,7 +47,13 @@ pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error.reason(), Some(OutageReason::Timeout | OutageReason::Busy | OutageReason::Loading))
 }
 
-/// Why and since when it is open.
+/// Whether a server refuses writes and nothing else.
+pub(super) fn is_about_writes(error: &Error) -> bool {
+    use OutageReason::{Misconf, NoReplicas, OutOfMemory};
+    matches!(error.reason(), Some(OutOfMemory | Misconf | NoReplicas))
+}
+
+/// Why it is open, or what else there is to be told of, and since when.
 #[derive(Debug, Clone)]
 pub(super) struct Outage {
     pub(super) server: String,
@@ -112,7 +121,7 @@ impl Breaker {
 
     /// Counts a call that had no answer.
     pub(super) fn count_refused(&self) {
-        if self.is_open() {
+        if self.outage.lock().is_some() {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -141,9 +150,16 @@ impl Breaker {
         }
     }
 
-    /// Opens, or stays open for another reason; whether it was closed before.
+    /// Opens, or stays open for another reason; whether it was closed before. Where only
+    /// writes are refused it lets all calls pass.
     pub(super) fn open(&self, error: &Error, server: impl FnOnce() -> String) -> bool {
         let mut current = self.outage.lock();
+        let is_open = !is_about_writes(error);
+        let was_open = self.is_open.swap(is_open, Ordering::AcqRel);
+        if !is_open {
+            // It was reached.
+            self.was_closed.store(true, Ordering::Relaxed);
+        }
         if let Some(outage) = &mut *current {
             if outage.error.reason().is_none() {
                 // The first attempt of all has failed.
@@ -151,14 +167,13 @@ impl Breaker {
             }
             outage.error = error.clone();
             self.turned.notify_waiters();
-            return false;
+            return is_open && !was_open;
         }
         let (since, started) = (self.clock.now(), clock::monotonic());
         *current = Some(Outage { server: server(), since, started, error: error.clone() });
-        self.is_open.store(true, Ordering::Release);
         self.opened.notify_one();
         self.changed.notify_one();
-        true
+        is_open
     }
 
     /// A batch got no answer; whether that opened the breaker.
@@ -166,7 +181,7 @@ impl Breaker {
         self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= TOLERATED_SILENCE && self.open(error, server)
     }
 
-    /// Why and since when it is open.
+    /// Why and since when it is open, or refuses writes.
     pub(super) fn outage(&self) -> Option<Outage> {
         self.outage.lock().clone()
     }

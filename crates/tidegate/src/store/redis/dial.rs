@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_ok;
+use futures_util::future::{join_all, select_ok};
 use redis::{ConnectionAddr, IntoConnectionInfo as _};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -100,15 +100,23 @@ impl Dial {
 
     async fn connect_slowly(&self, to: &Address) -> Result<Connection, Failure> {
         let connection = Connection::start(self.stream(to).await.map_err(|e| Failure::of_connecting(&e))?);
+        let mut commands = Vec::new();
         if let Some(password) = &self.password {
             let mut auth = redis::cmd("AUTH");
             if let Some(user) = &self.user {
                 auth.arg(user);
             }
-            login(&connection, auth.arg(password)).await?;
+            auth.arg(password);
+            commands.push(auth);
         }
         if self.database != 0 {
-            login(&connection, redis::cmd("SELECT").arg(self.database)).await?;
+            let mut select = redis::cmd("SELECT");
+            select.arg(self.database);
+            commands.push(select);
+        }
+        // On their way together, and the first that is refused is told.
+        for answer in join_all(commands.iter().map(|command| login(&connection, command))).await {
+            answer?;
         }
         Ok(connection)
     }

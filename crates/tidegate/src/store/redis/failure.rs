@@ -9,6 +9,8 @@ pub(super) enum Failure {
     /// The connection ended before the system was given any byte of the command: to send
     /// it again cannot carry it out twice.
     Unsent,
+    /// The slot is another server's, which is known by now. Nothing was carried out.
+    Moved,
     /// The server cannot be reached, or not understood.
     Away(OutageReason, String),
     /// The server's own error, its code first.
@@ -55,6 +57,7 @@ impl Failure {
     pub(super) fn into_error(self, is_cluster: bool) -> Error {
         match self {
             Self::Unsent => Error::away(OutageReason::Cut, "the store closes every connection"),
+            Self::Moved => Error::away(OutageReason::ClusterDown, "a slot kept moving"),
             Self::Away(reason, text) => Error::away(reason, text),
             Self::Config(text) => Error::config(text),
             Self::Server(text) => {
@@ -95,6 +98,8 @@ pub(crate) fn server_failure(text: &str) -> Error {
         "NOREPLICAS" => away(OutageReason::NoReplicas),
         "TRYAGAIN" | "CLUSTERDOWN" => away(OutageReason::ClusterDown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => refused(OutageReason::Auth),
+        // What comes before a login may not be long.
+        _ if told.contains("Protocol error: unauthenticated") => refused(OutageReason::Auth),
         _ if told.contains("max number of clients") => away(OutageReason::TooManyClients),
         // What our scripts say of it themselves, with its key.
         "CORRUPT" => Error::corrupt(format!(

@@ -1,21 +1,27 @@
 //! Looks after one lane: reaches its server, notices when that goes away, and tries
 //! again until it is back.
 //!
-//! The end of a connection wakes it at once. A server that is silently gone is noticed
-//! by asking: every few seconds, however much others ask.
+//! The end of a connection wakes it at once, and it makes the next one: a call that comes
+//! then finds it ready, also where a new connection takes longer than the call may. A server
+//! that is silently gone is noticed by asking: every few seconds, however much others ask.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::lane::FarEnd;
+use super::marker::Renewed;
 use crate::clock;
 use crate::error::Result;
 
-/// Pauses between attempts to reach a server.
+/// Pauses between attempts to reach a server, and at least from one connection that nobody
+/// used to the next. A server that closes what was idle for a second or more is met at once
+/// each time: that is one connection and one script per close, no more than a caller a
+/// second would cost. One that closes sooner, or at once, sees no more of us than that.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -29,75 +35,86 @@ impl FarEnd {
         }
     }
 
-    /// Tries to reach the server, with backoff and jitter, until it answers.
+    /// Tries to reach the server, with backoff and jitter, until it answers and takes writes.
     async fn probe(&self, first: &mut Option<oneshot::Sender<Result<()>>>) -> Connection {
         let mut pause = FIRST_PAUSE;
         loop {
             let reached = self.shared.renew(self.partition).await;
-            match &reached {
-                Ok(_) => self.breaker.close(),
-                Err(error) => {
-                    self.breaker.open(error, || self.server());
+            let mut tell = |reached: Result<()>| {
+                if let Some(first) = first.take() {
+                    // Nobody may be waiting any more.
+                    let _ = first.send(reached);
                 }
-            }
-            let (told, connection) = match reached {
-                Ok(connection) => (Ok(()), Some(connection)),
-                Err(error) => (Err(error), None),
             };
-            if let Some(first) = first.take() {
-                // Nobody may be waiting any more.
-                let _ = first.send(told);
-            }
-            if let Some(connection) = connection {
-                return connection;
+            match reached {
+                Ok(Renewed { connection, refusal: None }) => {
+                    self.breaker.close();
+                    tell(Ok(()));
+                    return connection;
+                }
+                Ok(Renewed { refusal: Some(refusal), .. }) => {
+                    self.breaker.open(&refusal, || self.server());
+                    tell(Ok(()));
+                    // Calls are not kept waiting for it, and a memory that is full now and
+                    // not the next moment is one outage.
+                    pause = LONGEST_PAUSE;
+                }
+                Err(error) => {
+                    self.breaker.open(&error, || self.server());
+                    tell(Err(error));
+                }
             }
             tokio::time::sleep(self.shared.jitter(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Returns when the server is away.
-    async fn watch(&self, connection: Connection) {
-        // None once it has ended: the next call makes another.
-        let mut connection = Some(connection);
+    /// Returns when the server is away, or takes no writes.
+    async fn watch(&self, mut connection: Connection) {
         let mut check_at = self.next_check();
+        let (mut made_at, mut pause) = (Instant::from_std(clock::monotonic()), FIRST_PAUSE);
+        // When to mend a connection that has ended, and whether somebody needs it.
+        let (mut mend_at, mut is_used) = (None, false);
         loop {
-            let ended = async {
-                match &connection {
-                    Some(connection) => connection.ended().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let must_reconnect = tokio::select! {
-                () = self.breaker.opened.notified() => false,
-                // Where nobody called since it was made, it is left to who calls next:
-                // a server that closes idle connections would only close the next too.
-                () = ended => match self.was_used.swap(false, Ordering::Relaxed) {
-                    true => true,
-                    false => {
-                        connection = None;
+            tokio::select! {
+                () = self.breaker.opened.notified() => {
+                    // It may have been known before.
+                    if self.breaker.outage().is_none() {
                         continue;
                     }
-                },
-                () = tokio::time::sleep_until(check_at) => true,
-            };
-            if self.breaker.is_open() {
+                }
+                () = connection.ended(), if mend_at.is_none() => {
+                    is_used = self.was_used.swap(false, Ordering::Relaxed);
+                    (mend_at, pause) = match is_used {
+                        true => (Some(made_at), FIRST_PAUSE),
+                        false => (Some(made_at + pause), (pause * 2).min(LONGEST_PAUSE)),
+                    };
+                    continue;
+                }
+                () = tokio::time::sleep_until(mend_at.unwrap_or(check_at).min(check_at)) => {}
+            }
+            if self.breaker.outage().is_some() {
                 return;
             }
-            if must_reconnect {
-                match self.shared.renew(self.partition).await {
-                    Ok(current) => connection = Some(current),
-                    Err(error) => {
-                        self.breaker.open(&error, || self.server());
-                        return;
-                    }
+            let renewed = match mend_at {
+                Some(_) if !is_used => self.shared.reconnect(self.partition).await,
+                _ => self.shared.renew(self.partition).await,
+            };
+            connection = match renewed {
+                Ok(Renewed { connection, refusal: None }) => connection,
+                Ok(Renewed { refusal: Some(error), .. }) | Err(error) => {
+                    self.breaker.open(&error, || self.server());
+                    return;
                 }
-                check_at = self.next_check();
+            };
+            if mend_at.take().is_some() {
+                made_at = clock::monotonic().into();
             }
+            check_at = self.next_check();
         }
     }
 
-    fn next_check(&self) -> tokio::time::Instant {
+    fn next_check(&self) -> Instant {
         clock::deadline(self.shared.jitter(self.shared.check_interval))
     }
 }

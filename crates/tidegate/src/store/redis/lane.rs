@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::breaker::{Breaker, is_passing};
 use super::failure::Failure;
+use super::link::MAX_MOVES;
 use super::script::Script;
 use super::{Shared, Task};
 use crate::clock;
@@ -151,7 +152,7 @@ pub(super) struct FarEnd {
     pub(super) shared: Arc<Shared>,
     pub(super) partition: u32,
     pub(super) breaker: Arc<Breaker>,
-    /// Whether a call was made since the keeper last looked.
+    /// Whether a call was made since the keeper last mended a connection.
     pub(super) was_used: AtomicBool,
 }
 
@@ -243,8 +244,9 @@ impl FarEnd {
     }
 
     /// One round trip, on the next connection if the one there was had ended before
-    /// anything was sent.
+    /// anything was sent, or leads to a server that has the slot no more.
     async fn attempt(&self, batch: &mut Vec<Job>) -> Result<Vec<Value>, Undelivered> {
+        let mut moves = 0;
         loop {
             // While running, a store that refuses us is away like any other: it was
             // right when it was opened.
@@ -275,6 +277,10 @@ impl FarEnd {
                     Err(Undelivered { error, is_away: false })
                 }
                 Err(Failure::Unsent) => continue,
+                Err(Failure::Moved) if moves < MAX_MOVES => {
+                    moves += 1;
+                    continue;
+                }
                 Err(failure) => {
                     // Without an answer of the server's nobody knows what it did.
                     let is_in_doubt = matches!(failure, Failure::Away(..));

@@ -24,8 +24,8 @@ use crate::clock;
 use crate::error::Result;
 use crate::outage::OutageReason;
 
-/// How often a command follows its slot to another server before giving up.
-const MAX_MOVES: usize = 5;
+/// How often a call follows its slot to another server before giving up.
+pub(super) const MAX_MOVES: usize = 5;
 
 /// One server and the connection to it.
 #[derive(Debug)]
@@ -60,6 +60,13 @@ struct Cluster {
     refreshing: tokio::sync::Mutex<()>,
 }
 
+/// A connection to a server, and whether it was just made.
+struct Connected {
+    number: u64,
+    is_new: bool,
+    connection: Connection,
+}
+
 /// Who serves a slot, as far as is known.
 #[derive(Debug, Clone)]
 struct Owner {
@@ -74,34 +81,34 @@ pub(super) struct Link {
     slot: Slot,
     /// Tells one connection from the next.
     pub(super) number: u64,
+    /// Whether it was made for this.
+    pub(super) is_new: bool,
     pub(super) connection: Connection,
 }
 
 impl Link {
     /// Sends one command. It is sent again only where the server has said that
-    /// it did nothing: the slot is elsewhere.
+    /// it did nothing: the slot is being moved. Once it has been, whoever asks has to
+    /// begin anew, since nothing is known yet of the other server's marker.
     pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        for _ in 0..MAX_MOVES {
-            let answer = self.connection.send(command.get_packed_command(), 1).await;
-            let Err(failure) = &answer else { return answer };
-            let (Servers::Cluster(cluster), Some((address, is_ask))) =
-                (&self.links.servers, failure.redirect())
-            else {
-                return answer;
-            };
-            let Some(address) = read_address(address) else { return answer };
-            let server = cluster.server(address);
-            let (number, connection) = server.connect(&self.links).await?;
-            if is_ask {
-                // The slot is being moved, and this key has been, or is new.
-                let mut both = redis::cmd("ASKING").get_packed_command();
-                command.write_packed_command(&mut both);
-                return connection.send(both, 2).await;
-            }
+        let answer = self.connection.send(command.get_packed_command(), 1).await;
+        let Err(failure) = &answer else { return answer };
+        let (Servers::Cluster(cluster), Some((address, is_ask))) = (&self.links.servers, failure.redirect())
+        else {
+            return answer;
+        };
+        let Some(address) = read_address(address) else { return answer };
+        let server = cluster.server(address);
+        if !is_ask {
             cluster.owners.lock().insert(self.slot, Owner { server, is_doubtful: false });
-            (self.number, self.connection) = (number, connection);
+            return Err(Failure::Moved);
         }
-        Err(unserved("a slot kept moving"))
+        // Every script names the marker, and the other server runs one only if all its keys
+        // have arrived: the marker is the one that was read where it comes from.
+        let Connected { connection, .. } = server.connect(&self.links).await?;
+        let mut both = redis::cmd("ASKING").get_packed_command();
+        command.write_packed_command(&mut both);
+        connection.send(both, 2).await
     }
 }
 
@@ -158,7 +165,7 @@ impl Links {
             Servers::Single(server) => server.current(),
             Servers::Cluster(cluster) => cluster.owner(slot)?.current(),
         }?;
-        Some(Link { links: self.clone(), slot, number, connection })
+        Some(Link { links: self.clone(), slot, number, is_new: false, connection })
     }
 
     /// The same, made if there is none.
@@ -177,8 +184,8 @@ impl Links {
                 connected
             }
         };
-        let (number, connection) = connected?;
-        Ok(Link { links: self.clone(), slot, number, connection })
+        let Connected { number, is_new, connection } = connected?;
+        Ok(Link { links: self.clone(), slot, number, is_new, connection })
     }
 
     /// Drops the connection with this number, if the server of the slot still
@@ -225,18 +232,20 @@ impl Server {
     }
 
     /// The connection and its number, made if there is none, by one at a time.
-    async fn connect(&self, links: &Links) -> Result<(u64, Connection), Failure> {
-        if let Some(current) = self.current() {
-            return Ok(current);
+    async fn connect(&self, links: &Links) -> Result<Connected, Failure> {
+        let there =
+            || self.current().map(|(number, connection)| Connected { number, is_new: false, connection });
+        if let Some(connected) = there() {
+            return Ok(connected);
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(current) = self.current() {
-            return Ok(current);
+        if let Some(connected) = there() {
+            return Ok(connected);
         }
         let connection = links.dial.connect(&self.address).await?;
-        let numbered = (links.made.fetch_add(1, Ordering::Relaxed) + 1, connection);
-        *self.current.lock() = Some(numbered.clone());
-        Ok(numbered)
+        let number = links.made.fetch_add(1, Ordering::Relaxed) + 1;
+        *self.current.lock() = Some((number, connection.clone()));
+        Ok(Connected { number, is_new: true, connection })
     }
 }
 
@@ -274,7 +283,7 @@ impl Cluster {
             .map(|server| {
                 let command = command.clone();
                 let ask = async move {
-                    let (_, connection) = server.connect(links).await?;
+                    let Connected { connection, .. } = server.connect(links).await?;
                     let rows = connection.send(command, 1).await?;
                     Ok((server.address.host.clone(), rows))
                 };

@@ -11,6 +11,7 @@ mod failure;
 mod keeper;
 mod lane;
 mod link;
+mod marker;
 mod outage_log;
 mod resp;
 mod script;
@@ -19,20 +20,21 @@ mod stream;
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use self::connection::Connection;
 use self::failure::Failure;
 pub(crate) use self::failure::server_failure;
 pub(crate) use self::lane::Call;
 use self::lane::Lane;
-use self::link::{Link, Links, is_cluster};
+use self::link::{Links, is_cluster};
+pub(crate) use self::marker::MARKER_TTL;
+use self::marker::Marker;
 use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
@@ -43,14 +45,7 @@ use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::metrics::StoreMetrics;
-use crate::outage::OutageReason;
 use crate::random::Random;
-
-/// How long a marker lives after its last renewal: longer than the longest
-/// window, so it never ends before what it governs.
-pub(crate) const MARKER_TTL: Duration = Duration::from_secs(90 * 24 * 3600);
-
-static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("mark.lua")]));
 
 /// A store on Redis. Clones share their connections, which end with the last.
 #[derive(Debug, Clone)]
@@ -70,9 +65,6 @@ impl Drop for Task {
     }
 }
 
-/// How often a connection is made again that ends before it was of any use.
-const MAX_ENDS: usize = 3;
-
 /// What all lanes of a store share.
 struct Shared {
     keyspace: Keyspace,
@@ -88,6 +80,8 @@ struct Shared {
     check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
+    /// By partition: who reads its marker does so alone, and others wait for it.
+    marking: Box<[tokio::sync::Mutex<()>]>,
     /// What the marker of the first partition has for all who share the store.
     secret: RwLock<Option<Secret>>,
     random: RandomState,
@@ -96,18 +90,6 @@ struct Shared {
     policies: Mutex<Vec<PartPolicy>>,
     /// Wakes the log.
     changed: Arc<Notify>,
-}
-
-/// What is known of a partition's marker.
-#[derive(Debug, Clone, Default)]
-struct Marker {
-    /// The number of the connection on which it was read, 0 for never. Once
-    /// read, its absence is a loss.
-    read_on: u64,
-    /// The server that had it.
-    run: String,
-    /// When writes were last lost, by our own clock.
-    lost_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -124,6 +106,7 @@ impl RedisStore {
         let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
             markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
+            marking: (0..keyspace.partitions()).map(|_| tokio::sync::Mutex::default()).collect(),
             secret: RwLock::default(),
             keyspace,
             links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
@@ -326,9 +309,9 @@ impl RedisStore {
         StoreStatus { partitions: self.partitions(), was_reached, away }
     }
 
-    /// Partitions whose server is away.
+    /// Partitions whose server is away, or takes no writes.
     pub(crate) fn away(&self) -> usize {
-        self.lanes.iter().filter(|lane| lane.breaker.is_open()).count()
+        self.lanes.iter().filter(|lane| lane.breaker.outage().is_some()).count()
     }
 }
 
@@ -339,130 +322,6 @@ pub(crate) struct Place {
 }
 
 impl Shared {
-    /// The connection for a partition. On a new one the marker is read first, so
-    /// that a loss is known before the first call.
-    async fn link(self: &Arc<Self>, partition: u32) -> Result<Link> {
-        let current = self.links.current(self.keyspace.slot(partition));
-        if let Some(link) = current.filter(|link| self.read_on(partition) == link.number) {
-            return Ok(link);
-        }
-        // In a task of its own: who has no time left for it leaves it to the next.
-        let shared = self.clone();
-        let made = tokio::spawn(async move { shared.make_link(partition).await });
-        made.await.unwrap_or_else(|_| Err(Error::away(OutageReason::Stopping, "the store is shutting down")))
-    }
-
-    async fn make_link(&self, partition: u32) -> Result<Link> {
-        let slot = self.keyspace.slot(partition);
-        let mut ends = 0;
-        loop {
-            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
-            if self.read_on(partition) == link.number {
-                return Ok(link);
-            }
-            match self.mark(partition, &mut link).await {
-                Ok(()) => return Ok(link),
-                // Whoever cut it, to read a marker twice does no harm.
-                Err(error) if error.reason() == Some(OutageReason::Cut) && ends < MAX_ENDS => ends += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Reads and renews the marker of a partition; the connection. One on which that
-    /// fails is dropped.
-    async fn renew(&self, partition: u32) -> Result<Connection> {
-        let slot = self.keyspace.slot(partition);
-        let mut ends = 0;
-        loop {
-            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
-            let number = link.number;
-            let patience = clock::deadline(self.connect_timeout + self.deadline);
-            let renewed = match tokio::time::timeout_at(patience, self.mark(partition, &mut link)).await {
-                Ok(renewed) => renewed,
-                Err(_) => {
-                    let text = "the store accepts connections and does not answer";
-                    Err(Error::away(OutageReason::Timeout, text))
-                }
-            };
-            let Err(error) = renewed else { return Ok(link.connection) };
-            self.links.discard(slot, number);
-            if error.reason() != Some(OutageReason::Cut) || ends == MAX_ENDS {
-                return Err(error);
-            }
-            ends += 1;
-        }
-    }
-
-    /// Drops the connection that a partition last used.
-    fn drop_link(&self, partition: u32) {
-        self.links.discard(self.keyspace.slot(partition), self.read_on(partition));
-    }
-
-    fn read_on(&self, partition: u32) -> u64 {
-        self.markers[partition as usize].lock().read_on
-    }
-
-    async fn mark(&self, partition: u32, link: &mut Link) -> Result<()> {
-        let failed = |failure| self.failure(failure);
-        let seen = self.markers[partition as usize].lock().clone();
-        // A connection leads to one run of a server for as long as it lives.
-        let run = match seen.read_on == link.number {
-            true => seen.run.clone(),
-            false => server_run(link).await.map_err(failed)?,
-        };
-        let time = match &self.clock {
-            Clock::System(_) => String::new(),
-            Clock::Manual(clock) => clock.now().as_millis().to_string(),
-        };
-        let (partitions, hash) = (self.keyspace.partitions().to_string(), self.keyspace.hash_id());
-        let known = if seen.read_on > 0 { "1" } else { "0" };
-        let only_read = if self.is_read_only { "1" } else { "0" };
-        let ttl = self.marker_ttl.as_millis().to_string();
-        let marker = self.keyspace.marker(partition);
-        // One that was known before a loss is restored, so that what it checked stays good.
-        let secret = match partition {
-            0 => self.secret.read().unwrap_or_else(Secret::random).to_text(),
-            _ => String::new(),
-        };
-        let args = [&*time, &partitions, &hash, &run, known, &seen.run, &ttl, &secret, only_read];
-        let answer = MARK.run(link, &[&marker], &args).await.map_err(failed)?;
-        let (stored, stored_hash, lost, secret, since_loss_ms): (String, String, u8, String, i64) =
-            redis::from_redis_value(answer)
-                .map_err(|error| Error::internal(format!("the marker: {error}")))?;
-        if stored != partitions || stored_hash != hash {
-            return Err(Error::config(format!(
-                "the data was written with {stored} partitions (hash {stored_hash}), this is set to {partitions} \
-                 (hash {hash}): use the same, or another namespace"
-            )));
-        }
-        if let Some(secret) = Secret::read(&secret) {
-            *self.secret.write() = Some(secret);
-        }
-        let since_loss = u64::try_from(since_loss_ms).ok().map(Duration::from_millis);
-        // What was lost before this machine was started is over.
-        let lost_at = since_loss.and_then(|since| clock::monotonic().checked_sub(since));
-        *self.markers[partition as usize].lock() = Marker { read_on: link.number, run, lost_at };
-        if lost == 1 {
-            let server = self.links.server_of(self.keyspace.slot(partition));
-            tracing::warn!(
-                server,
-                partition,
-                "the store lost writes (a restart, a failover, a flush): charges may be forgotten"
-            );
-            self.metrics.losses.inc();
-        }
-        // Give or take the way that the answer took.
-        let is_new = match (lost_at, seen.lost_at) {
-            (Some(now), Some(seen)) => now > seen + Duration::from_secs(1),
-            (now, _) => now.is_some(),
-        };
-        if is_new {
-            self.changed.notify_one();
-        }
-        Ok(())
-    }
-
     /// What a failed round trip means.
     fn failure(&self, failure: Failure) -> Error {
         failure.into_error(self.links.is_cluster())
@@ -472,18 +331,5 @@ impl Shared {
     fn jitter(&self, pause: Duration) -> Duration {
         let random = self.random.hash_one(clock::monotonic()) % 1024;
         pause / 2 + pause.mul_f64(random as f64 / 2048.0)
-    }
-}
-
-/// Tells one run of a server from the next; unknown where INFO is forbidden.
-async fn server_run(link: &mut Link) -> Result<String, Failure> {
-    match link.send(redis::cmd("INFO").arg("server")).await {
-        Ok(info) => {
-            let info: String = redis::from_redis_value(info).unwrap_or_default();
-            let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-            Ok(run.unwrap_or_default().to_owned())
-        }
-        Err(failure) if failure.has_code("NOPERM") => Ok(String::new()),
-        Err(failure) => Err(failure),
     }
 }
