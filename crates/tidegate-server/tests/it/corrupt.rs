@@ -65,6 +65,100 @@ async fn a_limits_key_that_is_not_ours_is_told_and_a_reset_mends_it() {
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
 
+/// What a limit has of a key beside the one that counts, and its indices: the same.
+#[tokio::test]
+async fn what_is_beside_a_limits_key_is_told_and_a_reset_mends_it() {
+    let redis = RedisServer::start();
+    let f = serving_on(&redis.url(), &["api.rate=100/s", "other.rate=100/s"]).await;
+    let of_key = "/v1/limits/api/keys/a";
+    let (reservation, override_path) = (format!("{of_key}/reservations/one"), format!("{of_key}/override"));
+    let (hold, rate) = (r#"{"cost":3,"lasting_ms":30000}"#, r#"{"rate":"50/s","lasting_ms":30000}"#);
+    let both = r#"{"key":"a","limits":[{"limit":"other"},{"limit":"api"}]}"#;
+    let mut connection = redis.connection();
+    for (family, least) in [
+        ("reservations:a", 4),
+        ("reservations_due:a", 3),
+        ("override:a", 4),
+        ("pending", 4),
+        ("overrides", 3),
+    ] {
+        let key = format!("trypema:api:{family}");
+        for plant in [&["SADD", "x"], &["RPUSH", "x"]] {
+            assert_eq!(f.put(&reservation, hold).await.status, 201);
+            assert_eq!(f.put(&override_path, rate).await.status, 200);
+            let mut told = 0;
+            for (method, path, body) in [
+                ("POST", "/v1/limits/api/take", r#"{"key":"a"}"#),
+                ("POST", "/v1/limits/take", both),
+                ("GET", of_key, ""),
+                ("GET", "/v1/limits/api/overrides", ""),
+                ("GET", "/v1/limits/api/reservations", ""),
+                ("GET", &override_path, ""),
+                ("PUT", &override_path, rate),
+                ("PUT", &override_path, rate),
+                ("GET", &reservation, ""),
+                ("PUT", &format!("{of_key}/reservations/two"), hold),
+                ("POST", &format!("{reservation}/commit"), ""),
+                ("DELETE", &reservation, ""),
+                ("DELETE", &override_path, ""),
+            ] {
+                run(&mut connection, &["DEL", &key]);
+                run(&mut connection, &[&[plant[0], key.as_str()], &plant[1..]].concat());
+                let answer = crate::support::call(&f.app, method, path, body).await;
+                if answer.status.is_server_error() {
+                    assert_corrupt(&answer, &format!("{method} {path} with {plant:?} at {key}"));
+                    told += 1;
+                }
+            }
+            assert!(told >= least, "{told} of those with {plant:?} at {key}");
+            run(&mut connection, &["DEL", &key]);
+            run(&mut connection, &[&[plant[0], key.as_str()], &plant[1..]].concat());
+            assert_eq!(f.delete(of_key).await.status, 204, "{plant:?} at {key}");
+            assert_eq!(f.post("/v1/limits/take", both).await.status, 200, "{plant:?} at {key}");
+            for list in ["overrides", "reservations"] {
+                assert_eq!(f.get(&format!("/v1/limits/api/{list}")).await.status, 200, "{plant:?} at {key}");
+            }
+        }
+    }
+    assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// On a store the command line names the key itself, and resets it.
+#[test]
+fn the_command_line_names_the_key_and_resets_it() {
+    let redis = RedisServer::start();
+    let on_store = |args: &[&str]| {
+        let mut command = crate::cli::tidegate(&["limit"]);
+        command.args(args).args(["--store", &redis.url(), "--set", "limits.api.rate=100/s"]);
+        crate::cli::run(command)
+    };
+    assert_eq!(on_store(&["set-override", "api", "a", "--rate", "50/s", "--lasting", "1h"]).0, 0);
+    let mut connection = redis.connection();
+    run(&mut connection, &["DEL", "trypema:api:override:a"]);
+    run(&mut connection, &["SADD", "trypema:api:override:a", "x"]);
+    let (code, out, err) = on_store(&["take", "api", "a"]);
+    assert_ne!(code, 0, "{out}");
+    assert!(err.contains("WRONGTYPE") && err.contains("\"trypema:api:override:a\""), "{err}");
+    let (code, out, err) = on_store(&["reset", "api", "a"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(on_store(&["take", "api", "a"]).0, 0);
+}
+
+/// A leased limit that is held after a loss is told like any other.
+#[tokio::test]
+async fn a_leased_limit_under_a_hold_is_told_as_a_store_that_lost_writes() {
+    let redis = RedisServer::start();
+    let leased = ["rate=5000/s", "lease=true", "nodes=1", "after_loss=hold"];
+    let limits: Vec<String> = leased.iter().map(|it| format!("api.{it}")).collect();
+    let f = serving_on(&redis.url(), &limits.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(f.take(r#"{"key":"a"}"#).await.status, 200);
+    redis::cmd("FLUSHALL").exec(&mut redis.connection()).unwrap();
+    let refused = f.take(r#"{"key":"b"}"#).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.json()["type"], "urn:tidegate:problem:store-loss", "{refused:?}");
+    assert_eq!(refused.header("retry-after"), Some("65"), "a window and a lease: {refused:?}");
+}
+
 /// The log says which key it is: that is what an operator looks at.
 #[tokio::test]
 async fn the_error_names_the_key() {

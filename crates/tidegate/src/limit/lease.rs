@@ -34,7 +34,7 @@ pub(super) use self::spending::{Grant, Report};
 use super::algorithm::Algorithm;
 use super::decision::Decision;
 use super::redis::OnRedis;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::random::Random;
 
@@ -94,6 +94,8 @@ enum Found {
     Nothing,
     /// The store did not answer.
     Away,
+    /// It did, and that it cannot: that is no outage.
+    Failed(Error),
 }
 
 /// Who decides about a take.
@@ -104,6 +106,8 @@ pub(super) enum Taken {
     AskTheStore,
     /// Nobody: the store has been waited for.
     Away,
+    /// Nobody: the store is there and cannot.
+    Failed(Error),
 }
 
 impl Leases {
@@ -175,6 +179,7 @@ impl Leases {
                 // Whoever has waited has waited for as long as a call may take.
                 Found::Away if has_waited => return Taken::Away,
                 Found::Away => return Taken::AskTheStore,
+                Found::Failed(error) => return Taken::Failed(error),
             };
             let waiting = answered.notified();
             tokio::pin!(waiting);
@@ -187,10 +192,13 @@ impl Leases {
         Taken::AskTheStore
     }
 
-    /// Forgets that a key is dry: something has been done that may have changed it.
+    /// Forgets that a key is dry, or cannot be read: something has been done that may have changed it.
     pub(super) fn refresh(&self, key: Key<'_>) {
         if let Some(spending) = self.shard(key.as_str()).lock().keys.get_mut(key.as_str()) {
             spending.dry_until = Duration::ZERO;
+            if spending.failure.take().is_some() {
+                spending.failed_until = Duration::ZERO;
+            }
         }
     }
 
@@ -236,7 +244,10 @@ impl Leases {
             Some(answered) => Found::Wait(answered.clone()),
             // The store has not answered: it is asked directly for a while, which it
             // answers at once or not at all.
-            None if spending.failed_until > now => Found::Away,
+            None if spending.failed_until > now => match &spending.failure {
+                Some(error) => Found::Failed(error.clone()),
+                None => Found::Away,
+            },
             // It has been asked, and there was not enough.
             None if has_waited => Found::Nothing,
             None => Found::Ask(spending.refilling.insert(Arc::default()).clone()),
@@ -252,6 +263,8 @@ impl Leases {
             blocks: VecDeque::new(),
             dry_until: Duration::ZERO,
             failed_until: Duration::ZERO,
+            is_held: false,
+            failure: None,
             is_watched: false,
             refilling: Some(answered.clone()),
             block: FIRST_BLOCK.max(cost).min(self.size.most),
@@ -290,8 +303,9 @@ impl Leases {
                     spending.learn(asked, &grant);
                     self.hold(spending, id.clone(), asked, wanted, &grant)
                 }
-                Err(_) => {
+                Err(error) => {
                     spending.failed_until = self.now() + PAUSE;
+                    spending.failure = (!error.is_transient()).then_some(error);
                     Until::Idle
                 }
             };

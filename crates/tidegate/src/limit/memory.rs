@@ -341,31 +341,6 @@ impl InProcess {
         })
     }
 
-    /// Forgets what `key` has used; receipts and reservations from before are void.
-    pub fn reset(&self, key: Key<'_>) -> Result<()> {
-        let Shared { clock, engine, reservations, .. } = &*self.shared;
-        let now = clock.now();
-        let now_ms = now.as_millis();
-        // Under the lock of its reservations: they are void too.
-        let reset = || {
-            with!(engine, counted => {
-                for moment_ms in counted.rule.moments(now_ms) {
-                    let entry = counted.rule.entry(key.as_str(), moment_ms);
-                    counted.table.get(&entry, |state| counted.rule.reset(state, moment_ms));
-                }
-            });
-        };
-        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
-            *book = Book::default();
-            (reset(), false)
-        });
-        if matches!(found, Lookup::Full) {
-            // It has none, and cannot get any.
-            reset();
-        }
-        Ok(())
-    }
-
     /// Judges `key` by `rate` instead of the configured one for a while.
     pub fn set_override(&self, key: Key<'_>, rate: Rate, lasting: Duration) -> Result<Override> {
         let Shared { algorithm, clock, overrides, overrides_by_end, .. } = &*self.shared;

@@ -272,6 +272,7 @@ impl Limit {
                     match leases.take(key, cost.get()).await {
                         Taken::Decided(decision) => return Ok(decision),
                         Taken::AskTheStore => {}
+                        Taken::Failed(error) => return Err(error),
                         Taken::Away => {
                             let decision = self.without_the_store(key, self.plain(cost));
                             self.core.tallies.count(decision.is_admitted(), decision.source());

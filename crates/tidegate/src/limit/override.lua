@@ -12,15 +12,16 @@ local now_ms, index = now(), KEYS[2]
 return each(function(k, at)
   local key, for_ms = KEYS[k], tonumber(ARGV[at + 1])
   if for_ms == 0 then
-    redis.call('UNLINK', key)
     redis.call('ZREM', index, ARGV[at + 5])
+    redis.call('UNLINK', key)
     return { 0, '' }
   elseif for_ms then
     local until_ms = now_ms + for_ms
     local text = table.concat({ int(until_ms), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] }, ' ')
-    redis.call('SET', key, text, 'PX', int(for_ms + slack_ms))
+    -- First the index, which may be of another type: then nothing is set.
     index_drop_due(index, now_ms)
     index_put(index, until_ms, ARGV[at + 5], for_ms + slack_ms)
+    redis.call('SET', key, text, 'PX', int(for_ms + slack_ms))
     if until_ms > (tonumber(redis.call('HGET', KEYS[1], id)) or 0) then
       redis.call('HSET', KEYS[1], id, int(until_ms))
       redis.call('PEXPIRE', KEYS[1], ARGV[3])

@@ -226,16 +226,16 @@ impl OnRedis {
         key: Key<'_>,
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
-        self.run_with(script, key, &[], None, own).await
+        self.run_with(script, key, &[], &[], own).await
     }
 
-    /// The same, with more keys: those of these families, and an index of the limit's.
+    /// The same, with more keys: those of these families, and indices of the limit's.
     async fn run_with(
         &self,
         script: &'static Script,
         key: Key<'_>,
         families: &[&str],
-        index: Option<&str>,
+        indices: &[&str],
         own: impl Fn(u64) -> Vec<CompactString>,
     ) -> Result<Value> {
         let mut attempts = 0;
@@ -250,7 +250,7 @@ impl OnRedis {
                 script,
                 shared: self.told.read().shared[usize::from(with_override)].clone(),
                 key: keys.swap_remove(0),
-                common: index.map(|index| self.index(&place.prefix, index)).into_iter().collect(),
+                common: indices.iter().map(|index| self.index(&place.prefix, index)).collect(),
                 items: 1,
                 more_keys,
                 own: own(first),
@@ -327,9 +327,10 @@ impl OnRedis {
     }
 
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
-        let families = ["reservations", "reservations_due", "leases"];
-        let own = |first: u64| vec![first.to_compact_string()];
-        match self.run_with(&self.scripts().reset, key, &families, None, own).await? {
+        let families = ["reservations", "reservations_due", "leases", "override"];
+        let indices = [PENDING, OVERRIDES_BY_END];
+        let own = |first: u64| vec![first.to_compact_string(), key.as_str().into()];
+        match self.run_with(&self.scripts().reset, key, &families, &indices, own).await? {
             Value::Int(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -398,7 +399,7 @@ impl OnRedis {
             texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).chain(member).collect()
         };
         let families = ["reservations", "reservations_due"];
-        self.run_with(&self.scripts().reserve, key, &families, Some(PENDING), own).await
+        self.run_with(&self.scripts().reserve, key, &families, &[PENDING], own).await
     }
 
     /// The clock that a lease ends by: a test's own, if it set one.
@@ -431,22 +432,22 @@ impl OnRedis {
             }
             own
         };
-        let value = self.run_with(&self.scripts().lease, key, &["leases"], None, own).await?;
+        let value = self.run_with(&self.scripts().lease, key, &["leases"], &[], own).await?;
         if let Ok(Reply::Held(held_ms)) = reply(&value) {
             let capacity = self.algorithm.capacity();
-            let (granted, lasting_ms, free) = (0, 0, 0);
             return Ok(Grant {
-                granted,
-                lasting_ms,
+                granted: 0,
+                lasting_ms: 0,
                 capacity,
-                free,
+                free: 0,
                 reset_after_ms: held_ms,
                 dry_ms: held_ms,
+                is_held: true,
             });
         }
         match redis::from_redis_value::<Vec<u64>>(value.clone()).as_deref() {
             Ok(&[10, granted, lasting_ms, capacity, free, reset_after_ms, dry_ms]) => {
-                Ok(Grant { granted, lasting_ms, capacity, free, reset_after_ms, dry_ms })
+                Ok(Grant { granted, lasting_ms, capacity, free, reset_after_ms, dry_ms, is_held: false })
             }
             _ => Err(unexpected(&value)),
         }

@@ -232,6 +232,12 @@ impl Book {
         pending.map_or(0, |record| record.held.deadline_ms)
     }
 
+    /// Those that were neither committed nor released, with their deadlines.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (&str, u64)> {
+        let pending = self.records.iter().filter(|(_, it)| it.state == ReservationState::Pending);
+        pending.map(|(id, record)| (id.as_str(), record.held.deadline_ms))
+    }
+
     pub(super) fn reserve(
         &mut self,
         holder: &dyn Holder,

@@ -14,9 +14,10 @@ return each(function(k, at)
     local length, texts = string.match(member, '^(%d+):(.*)$')
     if not length then return end
     local key, id = string.sub(texts, 1, tonumber(length)), string.sub(texts, tonumber(length) + 1)
-    local stored = redis.call('HGET', prefix .. key, id)
-    if not stored then return end
-    local cost, state, deadline = struct.unpack('<ddd', stored)
-    return state == 0 and deadline == ends_at_ms and int(cost) or nil
+    -- A call on one that cannot be read says so; it keeps nobody from seeing the others.
+    local is_hash, stored = pcall(redis.call, 'HGET', prefix .. key, id)
+    if not is_hash or not stored then return end
+    local is_record, cost, state, deadline = pcall(struct.unpack, '<ddd', stored)
+    return is_record and state == 0 and deadline == ends_at_ms and int(cost) or nil
   end)
 end, 1, 4)

@@ -147,12 +147,13 @@ return each(function(k, at)
     local r = load(ids, id)
     if r then return r.cost == cost and seen(r, false) or { 7, r.cost } end
     if redis.call('ZCARD', index) >= max and not make_room(ids, index) then return { 8 } end
+    -- Before anything is charged: it may be of another type.
+    index_drop_due(pending, now_ms)
     local place, answer = hold(k, extra, cost, lasting_ms, gives_back)
     if not place then return answer end
     r = { cost = cost, state = 0, deadline = now_ms + lasting_ms, forget = now_ms + lasting_ms + remembered_ms,
       at = place.at, spans = place.spans, gives_back = gives_back }
     save(ids, index, id, r)
-    index_drop_due(pending, now_ms)
     index_put(pending, r.deadline, ARGV[at + 9], lasting_ms + slack_ms)
     return seen(r, true)
   end
@@ -164,6 +165,11 @@ return each(function(k, at)
     for number = r.at, r.at + r.spans do
       if not rule.reaches(k, number, extra) then return { 3, now_ms } end
     end
+  end
+  if operation ~= 'see' and r.state == 0 then
+    -- Before anything is charged or given back: they may be of another type.
+    redis.call('ZCARD', index)
+    redis.call('ZREM', pending, ARGV[at + 9])
   end
   if operation == 'commit' then
     if state == 0 then
@@ -179,7 +185,6 @@ return each(function(k, at)
   if operation ~= 'see' and r.state == 0 then
     r.state, r.forget = state, now_ms + remembered_ms
     save(ids, index, id, r)
-    if state ~= 0 then redis.call('ZREM', pending, ARGV[at + 9]) end
   end
   return seen(r, false)
 end, rule.stride + 2, 9, 1)

@@ -33,7 +33,7 @@ local function rule_at(algorithm, at)
   rule.a, rule.b, rule.id = a, b, ARGV[at + 2]
   rule.stride = has_override_keys and rule.keys + 1 or rule.keys
   local stored = redis.call('HMGET', KEYS[1], 'lost_ms', 'o:' .. rule.id)
-  rule.is_overridden = stored[2] and tonumber(stored[2]) > now_ms
+  rule.is_overridden = (tonumber(stored[2]) or 0) > now_ms
   rule.held_ms = 0
   local longer_ms = tonumber(ARGV[at + 1])
   if longer_ms then

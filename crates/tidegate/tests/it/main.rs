@@ -25,6 +25,7 @@ mod keys;
 mod kit;
 mod layer;
 mod lease;
+mod limit_corrupt;
 mod listing;
 mod loss;
 mod moved_slots;

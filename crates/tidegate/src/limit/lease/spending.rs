@@ -9,6 +9,7 @@ use compact_str::CompactString;
 use tokio::sync::Notify;
 
 use super::options::Size;
+use crate::error::Error;
 use crate::limit::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
 
 /// The first block of a key.
@@ -27,9 +28,13 @@ pub(super) struct Spending {
     pub(super) blocks: VecDeque<Block>,
     /// Nothing is to be had before this; zero if that is not known.
     pub(super) dry_until: Duration,
+    /// That is because the store lost something, and until `reset_at`.
+    pub(super) is_held: bool,
     /// The store did not answer, or has no more leases to give: it is not asked for
     /// blocks before this.
     pub(super) failed_until: Duration,
+    /// What it answered instead, if it is there.
+    pub(super) failure: Option<Error>,
     /// A task is there to forget the key.
     pub(super) is_watched: bool,
     /// Somebody is asking the store, and tells when the answer is there.
@@ -77,6 +82,8 @@ pub(in crate::limit) struct Grant {
     pub(in crate::limit) reset_after_ms: u64,
     /// Until something is to be had, if nothing was.
     pub(in crate::limit) dry_ms: u64,
+    /// Because the store lost something.
+    pub(in crate::limit) is_held: bool,
 }
 
 /// What to tell the store and what to ask it for.
@@ -132,11 +139,16 @@ impl Spending {
     }
 
     pub(super) fn refuse(&self, now: Duration, cost: u64, window_size_seconds: u64) -> Decision {
-        let retry_after_ms = (self.dry_until - now).as_nanos().div_ceil(1_000_000) as u64;
-        let wait = Wait { retry_after_ms, remaining_after_waiting: cost.min(self.capacity) };
+        // After a loss it is known until when, and that is told as without a lease.
+        let (until, remaining_after_waiting, source, cause) = match self.is_held {
+            true => (self.reset_at, self.capacity, Source::Policy, Cause::StoreLoss),
+            false => (self.dry_until, cost.min(self.capacity), Source::Lease, Cause::Usage),
+        };
+        let retry_after_ms = until.saturating_sub(now).as_nanos().div_ceil(1_000_000) as u64;
+        let wait = Wait { retry_after_ms, remaining_after_waiting };
         let quota = self.quota(now, self.left(now), window_size_seconds);
         let wait = (cost <= self.capacity).then_some(wait);
-        Decision::Rejected(Rejected { wait, quota, source: Source::Lease, cause: Cause::Usage })
+        Decision::Rejected(Rejected { wait, quota, source, cause })
     }
 
     /// As of the last time the store was asked.
@@ -193,6 +205,8 @@ impl Spending {
 
     pub(super) fn learn(&mut self, asked: Duration, grant: &Grant) {
         self.capacity = grant.capacity;
+        self.is_held = grant.is_held;
+        self.failure = None;
         self.store_free = grant.free;
         self.reset_at = asked + Duration::from_millis(grant.reset_after_ms);
         // No longer than that: a reset or an override elsewhere is seen after it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::hold::At;
 use super::super::listing::member;
 use super::super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
+use super::super::rule::Rule as _;
 use super::super::{LimitOptions, no_reservations};
 use super::{Engine, InProcess, Shared};
 use crate::bounds::Cost;
@@ -83,5 +84,32 @@ impl InProcess {
             Settle::Release => book.release(holder, terms, id),
             Settle::See => book.see(terms.now_ms, id),
         })
+    }
+
+    /// Forgets what `key` has used; receipts and reservations from before are void.
+    pub fn reset(&self, key: Key<'_>) -> Result<()> {
+        let Shared { clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
+        let now = clock.now();
+        let now_ms = now.as_millis();
+        // Under the lock of its reservations: they are void too.
+        let reset = || {
+            with!(engine, counted => {
+                for moment_ms in counted.rule.moments(now_ms) {
+                    let entry = counted.rule.entry(key.as_str(), moment_ms);
+                    counted.table.get(&entry, |state| counted.rule.reset(state, moment_ms));
+                }
+            });
+        };
+        let found = reservations.upsert(key.as_str(), now, &(), |book: &mut Book, _, _| {
+            for (id, until_ms) in std::mem::take(book).pending() {
+                pending_by_deadline.moved(&member(key, id), until_ms, 0);
+            }
+            (reset(), false)
+        });
+        if matches!(found, Lookup::Full) {
+            // It has none, and cannot get any.
+            reset();
+        }
+        Ok(())
     }
 }

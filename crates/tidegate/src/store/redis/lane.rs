@@ -324,13 +324,16 @@ fn answer_all(batch: Vec<Job>, error: &Error) {
     }
 }
 
-/// An error that is about a key says of which call. The key that is meant is one of its own,
-/// made of the same names.
+/// An error that is about a key says of which call, and what keys that has: one of them is meant.
 fn named(error: Error, call: &Call) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt => Error::corrupt(format!("{error} (of the call on {:?})", call.key)),
-        _ => error,
+    if error.kind() != ErrorKind::Corrupt {
+        return error;
     }
+    // Of many items only the first is told, which is made of the same names.
+    let beside = if call.items == 1 { &call.more_keys[..] } else { &[] };
+    let beside: Vec<_> = beside.iter().chain(call.common.iter()).map(|key| format!("{key:?}")).collect();
+    let with = if beside.is_empty() { "" } else { " with " };
+    Error::corrupt(format!("{error} (of the call on {:?}{with}{})", call.key, beside.join(", ")))
 }
 
 /// A script answers an item that failed with the error's text.
