@@ -42,3 +42,36 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.bind(address)?;
     socket.listen(backlog)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::time::Duration;
+
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// How many of `of` connect while nobody accepts.
+    async fn connected(backlog: u32, of: usize) -> usize {
+        let listener = bind("127.0.0.1:0".parse().unwrap(), backlog).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut held = Vec::new();
+        for _ in 0..of {
+            match tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+                Ok(connected) => held.push(connected.unwrap()),
+                // It has to ask again, a second later.
+                Err(_) => break,
+            }
+        }
+        held.len()
+    }
+
+    #[tokio::test]
+    async fn as_many_wait_to_be_accepted_as_the_backlog_says() {
+        // The system has room for one more.
+        assert_eq!(connected(3, 20).await, 4);
+        assert_eq!(connected(1024, 200).await, 200);
+    }
+}

@@ -18,6 +18,8 @@ pub(crate) struct Outcomes {
     /// An older server does not tell.
     #[serde(default)]
     unknown: u64,
+    #[serde(default)]
+    corrupt: u64,
 }
 
 impl Outcomes {
@@ -30,6 +32,7 @@ impl Outcomes {
             Recorded::Duplicate => &mut self.duplicate,
             Recorded::TooLate => &mut self.too_late,
             Recorded::Dropped => &mut self.dropped,
+            Recorded::Corrupt => &mut self.corrupt,
             // Whatever else there will be.
             _ => &mut self.unknown,
         };
@@ -38,7 +41,12 @@ impl Outcomes {
 
     /// Those that the store did not take, or may not have.
     pub(crate) fn lost(&self) -> u64 {
-        self.dropped + self.unknown
+        self.dropped + self.unknown + self.corrupt
+    }
+
+    /// Those of pages that cannot be read.
+    pub(crate) fn corrupt(&self) -> u64 {
+        self.corrupt
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -50,6 +58,7 @@ impl Outcomes {
         self.too_late += other.too_late;
         self.dropped += other.dropped;
         self.unknown += other.unknown;
+        self.corrupt += other.corrupt;
     }
 }
 
@@ -64,6 +73,7 @@ impl fmt::Display for Outcomes {
             (self.too_late, "too late"),
             (self.dropped, "dropped"),
             (self.unknown, "unknown"),
+            (self.corrupt, "corrupt"),
         ];
         let said: Vec<_> = all
             .iter()

@@ -111,6 +111,7 @@ struct HotFamilies {
     activities: Spaced<Gauge>,
     dropped: Spaced<Counter>,
     unknown: Spaced<Counter>,
+    corrupt: Spaced<Counter>,
     events: Family<[(&'static str, String); 2], Counter>,
 }
 
@@ -137,6 +138,11 @@ impl HotFamilies {
             "Edits that the store was sent and did not answer in time",
             self.unknown.clone(),
         );
+        registry.register(
+            "tidegate_hot_corrupt_edits",
+            "Edits of pages whose keys in the store cannot be read",
+            self.corrupt.clone(),
+        );
         registry.register("tidegate_hot_events", "What happened to pages, by kind", self.events.clone());
     }
 }
@@ -153,6 +159,7 @@ pub(crate) struct HotMetrics {
     pub(crate) activities: Gauge,
     pub(crate) dropped: Counter,
     pub(crate) unknown: Counter,
+    pub(crate) corrupt: Counter,
     /// In the order of `EventKind::OF_PAGES`.
     pub(crate) events: [Counter; EventKind::OF_PAGES.len()],
 }
@@ -423,6 +430,7 @@ impl Metrics {
             activities: self.hot.activities.get_or_create(&label).clone(),
             dropped: self.hot.dropped.get_or_create(&label).clone(),
             unknown: self.hot.unknown.get_or_create(&label).clone(),
+            corrupt: self.hot.corrupt.get_or_create(&label).clone(),
             events: EventKind::OF_PAGES.map(|kind| {
                 let labels = [("space", space.to_owned()), ("kind", kind.as_str().to_owned())];
                 self.hot.events.get_or_create(&labels).clone()

@@ -42,7 +42,7 @@ async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
         json!({
             "space": "main", "lines": 13, "good": 7, "bad": 5,
             "outcomes": {"remembered": 2, "promoted": 1, "added": 1, "rejected": 1, "duplicate": 1,
-                "too_late": 1, "dropped": 0, "unknown": 0},
+                "too_late": 1, "dropped": 0, "unknown": 0, "corrupt": 0},
             "bad_lines": [
                 {"line": 3, "detail": "expected ident at column 2"},
                 {"line": 5, "detail": "it is an array: an object is expected"},
@@ -258,6 +258,55 @@ async fn a_server_that_stops_records_what_it_has_read_and_answers() {
     assert_eq!(counts["remembered"], 1, "{answer}");
     let stats = f.get("/v1/hot/main/pages/a").await.json();
     assert_eq!(stats["total_edits"].as_u64().unwrap(), good, "{answer}");
+}
+
+/// While a batch is recorded nobody listens: a store that takes its time is not the sender's silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_store_does_not_count_as_silence_of_the_sender() {
+    let redis = RedisServer::start();
+    let f = Fixture::of(&redis.url(), &settings("hot", &["main.hot_threshold=1"]), START).await;
+    assert_eq!(bulk(&f.app, PATH, "{\"page\":\"warm\",\"id\":\"1\"}\n").await.status, 200);
+    let request_timeout = Duration::from_secs(1);
+    let running =
+        start_with(HttpSettings { request_timeout, ..HttpSettings::default() }, f.app.clone()).await;
+    let mut client = running.connect().await;
+    client.send(HEAD).await;
+    redis.freeze();
+    let lines: String = (0..512).map(|id| format!("{{\"page\":\"p{id}\",\"id\":\"1\"}}\n")).collect();
+    client.send(&chunk(&lines)).await;
+    let early = tokio::time::timeout(request_timeout * 3 / 2, client.read_until("\r\n")).await;
+    assert!(early.is_err(), "it was given up while the store was slow: {early:?}");
+    redis.thaw();
+    until_hot(&f, "p511").await;
+    client.send(&chunk("{\"page\":\"last\",\"id\":\"1\"}\n")).await;
+    client.send("0\r\n\r\n").await;
+    let answer = client.read_until("]}").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"good\":513,\"bad\":0"),
+        "{answer}"
+    );
+    running.stop().await;
+}
+
+/// After a slow batch the sender has its whole time again, and is told so when it lets that pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_that_is_silent_after_edits_were_lost_is_told_that_they_may_not_count() {
+    let mut redis = RedisServer::start();
+    let f = Fixture::of(&redis.url(), &settings("hot", &[]), START).await;
+    assert_eq!(bulk(&f.app, PATH, "{\"page\":\"warm\",\"id\":\"1\"}\n").await.status, 200);
+    redis.kill();
+    let request_timeout = Duration::from_millis(300);
+    let running =
+        start_with(HttpSettings { request_timeout, ..HttpSettings::default() }, f.app.clone()).await;
+    let mut client = running.connect().await;
+    client.send(HEAD).await;
+    client.send(&chunk("{\"page\":\"a\",\"id\":\"1\"}\n{\"page\":\"b\",\"id\":\"1\"}\nnonsense\n")).await;
+    let answer = client.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    let detail = "nothing has come for 300ms, after 2 good and 1 bad lines, of which 2 may not count since the store was \
+                  away: an edit that is sent again counts once";
+    assert!(answer.contains(detail), "{answer}");
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

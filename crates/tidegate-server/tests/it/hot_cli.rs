@@ -60,6 +60,42 @@ fn edits_and_pages_are_told_to_people_and_to_machines() {
     assert_eq!(json_of(&out)["kind"], "promoted");
 }
 
+/// With `--after` a list goes on behind the one before, and a watch behind an event.
+#[test]
+fn lists_and_watches_go_on_where_one_was() {
+    let server = Server::start(&["--set", "hot.main.hot_threshold=1"]);
+    for (page, edits) in [("en:A b", 3), ("c/d", 2), ("e", 1)] {
+        for id in 0..edits {
+            assert_eq!(server.hot(&["record", page, "--id", &format!("{page}{id}")]).0, 0);
+        }
+    }
+    let (mut listed, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut args = vec!["list", "--limit", "1", "--json"];
+        args.extend(after.iter().flat_map(|after| ["--after", after]));
+        let (code, out, err) = server.hot(&args);
+        assert_eq!(code, 0, "{err}");
+        let list = json_of(&out);
+        listed.extend(
+            list["pages"].as_array().unwrap().iter().map(|it| it["page"].as_str().unwrap().to_owned()),
+        );
+        match list["next"].as_str() {
+            Some(next) => after = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    assert_eq!(listed, ["en:A b", "c/d", "e"]);
+    let (code, out, err) = server.hot(&["list", "--after", "nowhere"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("\"nowhere\" is not a place in a list"), "{err}");
+
+    let first = json_of(&server.hot(&["watch", "--after", "0-0", "--count", "1", "--json"]).1);
+    let second = json_of(
+        &server.hot(&["watch", "--after", first["cursor"].as_str().unwrap(), "--count", "1", "--json"]).1,
+    );
+    assert_eq!((&first["page"], &second["page"]), (&json!("en:A b"), &json!("c/d")));
+}
+
 #[test]
 fn what_is_wrong_is_an_error() {
     let server = Server::start(&[]);

@@ -133,7 +133,7 @@ async fn agree(written: &[String], options: HotOptions, history: &[Op]) -> Resul
             }
             Op::Many(many) => {
                 let mut outcomes = json!({"remembered": 0, "promoted": 0, "added": 0, "rejected": 0,
-                    "duplicate": 0, "too_late": 0, "dropped": 0, "unknown": 0});
+                    "duplicate": 0, "too_late": 0, "dropped": 0, "unknown": 0, "corrupt": 0});
                 let mut lines = String::new();
                 for (page, id, late_ms) in many {
                     let (page, id, at) = (name(*page), format!("e{id}"), moment(*late_ms));

@@ -13,7 +13,7 @@ use tidegate_server::settings::HttpSettings;
 use tower_service::Service as _;
 
 use crate::lifecycle::{Client, Running, start_with};
-use crate::support::{Fixture, START, send, serving_hot, soon};
+use crate::support::{Fixture, START, bulk, send, serving_hot, soon};
 
 const PATH: &str = "/v1/hot/main/events";
 
@@ -177,6 +177,43 @@ async fn a_client_that_watches_is_not_idle() {
     edits(&f, "a", 0, 2).await;
     assert_eq!(next(&mut client).await.1, "promoted");
     drop(client);
+    running.stop().await;
+}
+
+/// One that takes nothing though there is something is cut after `stall_timeout`; one that nothing
+/// happens for is not.
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut() {
+    let f = serving_hot(&["main.hot_threshold=1", "main.max_tracked=100000"]).await;
+    let stall_timeout = Duration::from_millis(300);
+    let settings = HttpSettings { stall_timeout, idle_timeout: stall_timeout * 4, ..HttpSettings::default() };
+    let running = start_with(settings, f.app.clone()).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stuck = Client::of(soon(socket.connect(running.address)).await.unwrap());
+    stuck.send(&format!("GET {PATH} HTTP/1.1\r\nhost: t\r\n\r\n")).await;
+    stuck.read_until("\n\n").await;
+
+    // More than the system keeps for a connection: names that are long in JSON.
+    let name = "\\u0001".repeat(240);
+    for batch in 0..60 {
+        let lines: String =
+            (0..100).map(|page| format!("{{\"page\":\"{name}{batch}-{page}\",\"id\":\"1\"}}\n")).collect();
+        assert_eq!(bulk(&f.app, "/v1/hot/main/edits", lines).await.status, 200);
+        // The server gets to send them meanwhile.
+        running.connect().await.healthz().await;
+    }
+    let mut quiet = watching(&running, "", "").await;
+    quiet.read_until("\n\n").await;
+    // One that is idle is closed long after.
+    let mut idle = running.connect().await;
+    idle.healthz().await;
+    assert_eq!(idle.read_to_end().await, "");
+    let rest = stuck.read_to_end().await;
+    assert!(rest.contains("event: promoted") && !rest.ends_with("0\r\n\r\n"), "it was cut, and not ended");
+    edits(&f, "after all", 0, 1).await;
+    assert_eq!(next(&mut quiet).await.2["page"], "after all");
+    drop(quiet);
     running.stop().await;
 }
 

@@ -16,7 +16,7 @@ use crate::support::{fixture, soon};
 
 /// A server of this test's own.
 pub(crate) struct Running {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) stop: oneshot::Sender<()>,
     pub(crate) ended: JoinHandle<Ended>,
 }

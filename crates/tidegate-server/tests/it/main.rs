@@ -17,6 +17,7 @@ mod hot;
 mod hot_bulk;
 mod hot_cli;
 mod hot_conformance;
+mod hot_corrupt;
 mod hot_events;
 mod hot_redis;
 mod hot_replay;

@@ -7,20 +7,20 @@
 return finish(each(function(_, at)
   local limit, from = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local until_ms = int(now_ms + base_ms - window_ms)
-  local pages = call('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', from, limit)
+  local pages = read_index('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', from, limit)
   local next_from = #pages == limit and from + limit or -1
   if next_from == -1 then
     -- Those that are absurdly far ahead come last.
-    for _, page in ipairs(call('ZRANGEBYSCORE', DUE, '(' .. int(ahead_ms + base_ms), '+inf')) do
+    for _, page in ipairs(read_index('ZRANGEBYSCORE', DUE, '(' .. int(ahead_ms + base_ms), '+inf')) do
       pages[#pages + 1] = page
     end
   end
   local over = 0
   for first = 1, #pages, 1000 do
-    for _, rank in ipairs(call('ZMSCORE', RANK, unpack(pages, first, math.min(first + 999, #pages)))) do
+    for _, rank in ipairs(read_index('ZMSCORE', RANK, unpack(pages, first, math.min(first + 999, #pages)))) do
       local last_ms = rank and rank % RANKED or 0
       if last_ms + window_ms <= now_ms or last_ms > ahead_ms then over = over + 1 end
     end
   end
-  return { next_from, call('ZCARD', RANK), over, call('ZCARD', ACTIVITIES) }
+  return { next_from, read_index('ZCARD', RANK), over, read_index('ZCARD', ACTIVITIES) }
 end, KEYS_OF_ITEM, 2, COMMON))

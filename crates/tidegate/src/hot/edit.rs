@@ -78,6 +78,9 @@ pub enum Recorded {
     /// The store was asked and did not answer in time: it may have been recorded. Sent again
     /// it counts once.
     Unknown,
+    /// One of many, of a page whose keys in the store are of another type or cannot be read;
+    /// nothing of it was recorded. [`remove`](super::Hot::remove) mends the page.
+    Corrupt,
 }
 
 impl Recorded {
@@ -92,6 +95,7 @@ impl Recorded {
             Self::TooLate => "too_late",
             Self::Dropped => "dropped",
             Self::Unknown => "unknown",
+            Self::Corrupt => "corrupt",
         }
     }
 }

@@ -3,7 +3,7 @@
 -- Own   the position and its life (empty: only tells the latest), how many at most
 -- Answers  the life of these events, what the position is (0 known, 1 some since are gone, 2 it
 --          is ahead of the clock), the position that they come after, then id, kind, page,
---          edits and when of each
+--          edits and when of each, empty where it is none of ours
 local AHEAD_MS = 1000
 
 local function parts(id)
@@ -19,8 +19,8 @@ end
 
 return each(function(_, at)
   local position, of_life, limit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local life = life_of_events()
-  local last = call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)[1]
+  life_of_events()
+  local last = on_events('XREVRANGE', '+', '-', 'COUNT', 1)[1]
   last = last and last[1] or '0-0'
   if position == '' then return { life, '0', last } end
   local answer = { life, '0', position }
@@ -29,7 +29,6 @@ return each(function(_, at)
     return { life, '2', last }
   end
   if position ~= '0-0' or of_life ~= '0' then
-    local forgotten = call('HGET', STATE, 'forgotten') or '0-0'
     if of_life ~= life or is_earlier(position, forgotten) then
       answer[2], answer[3] = '1', forgotten
     elseif is_ahead then
@@ -40,7 +39,8 @@ return each(function(_, at)
   if answer[3] == last then return answer end
   for _, event in ipairs(call('XRANGE', EVENTS, '(' .. answer[3], '+', 'COUNT', limit)) do
     local fields = event[2]
-    for _, text in ipairs({ event[1], fields[2], fields[4], fields[6], fields[8] }) do answer[#answer + 1] = text end
+    answer[#answer + 1] = event[1]
+    for i = 2, 8, 2 do answer[#answer + 1] = fields[i] or '' end
   end
   return answer
 end, KEYS_OF_ITEM, 3, COMMON)

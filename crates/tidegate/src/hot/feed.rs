@@ -1,9 +1,10 @@
 //! What happens, read once for all who watch.
 //!
-//! While somebody watches a space, one reader per partition asks the store for news and
-//! keeps the latest in a ring. Whoever watches has a position of its own and takes from the
-//! ring what comes after it; only who comes back from further behind asks the store, until
-//! it has caught up. So a hundred who watch cost the store what one does.
+//! While somebody watches a space, the latest of each partition is kept in a ring: on Redis one
+//! reader per partition asks the store for news, in process whoever makes something happen puts
+//! it there. Whoever watches has a position of its own and takes from the ring what comes after
+//! it; only who comes back from further behind asks the store, until it has caught up. So a
+//! hundred who watch cost the store what one does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +28,11 @@ pub(super) const BATCH: usize = 200;
 /// Events in a ring: as many as a store keeps. Who is further behind has missed some.
 const RING: usize = 1000;
 
-/// The readers of a space. They end with the last who holds it.
+/// What feeds those who watch a space. It ends with the last who holds it.
 #[derive(Debug)]
 pub(super) struct Feed {
     shared: Arc<Shared>,
+    /// None in process.
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -49,8 +51,29 @@ impl Feed {
         let rings = (0..partitions).map(|_| Mutex::default()).collect();
         let shared = Arc::new(Shared { rings, changed: watch::channel(()).0 });
         let reader = |number| tokio::spawn(shared.clone().read(hot.clone(), number));
-        let readers = (0..partitions).map(reader).collect();
-        Self { shared, readers }
+        let numbers = 0..partitions;
+        let readers = if hot.is_in_process() { Vec::new() } else { numbers.clone().map(reader).collect() };
+        let feed = Self { shared, readers };
+        numbers.for_each(|number| feed.take_from(hot, number));
+        feed
+    }
+
+    /// Takes what has happened in a partition in this process since it last did. So nobody misses
+    /// anything that the ring still has, however fast it comes.
+    pub(super) fn take_from(&self, hot: &Hot, number: usize) {
+        let mut ring = self.shared.rings[number].lock();
+        let mut is_changed = false;
+        while let Some(news) = hot.events_in_process(number, ring.last(), BATCH) {
+            let is_more = news.events.len() >= BATCH;
+            is_changed |= ring.take(news);
+            if !is_more {
+                break;
+            }
+        }
+        drop(ring);
+        if is_changed {
+            self.shared.changed.send_replace(());
+        }
     }
 
     /// Whether it still reads.
@@ -184,9 +207,13 @@ impl Ring {
         self.events.push_back(Arc::new(event));
     }
 
+    /// The last position that is known.
+    fn last(&self) -> Option<Position> {
+        self.events.back().map(|last| last.position).or(self.whole.map(|(since, _)| since))
+    }
+
     fn covers(&self, position: Position) -> bool {
-        let last = self.events.back().map(|last| last.position).or(self.whole.map(|(since, _)| since));
-        self.whole.zip(last).is_some_and(|((since, _), last)| {
+        self.whole.zip(self.last()).is_some_and(|((since, _), last)| {
             position.life == since.life && (since.order()..=last.order()).contains(&position.order())
         })
     }

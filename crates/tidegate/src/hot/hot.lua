@@ -6,7 +6,8 @@
 --               a counter, `renewed` when these five were last given their time to live,
 --               `forgotten` the last event that is not kept any more, `life` which events
 --               these are: it ends when the store forgets; `due_base` what the scores of `due`
---               are ahead of the oldest edits (ms)
+--               are ahead of the oldest edits (ms); `mended`, until a cleanup tells it, keys that
+--               were not ours and were mended
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
@@ -27,6 +28,12 @@
 -- Keys of a page are in the same slot, and made of its name: that is all that is known here
 -- of a page that is dropped to make room, or because its window is empty.
 --
+-- Any of them may be of another type, or unreadable: somebody else has written there. Of a page,
+-- that is an error of the item before anything is written. What the partition shares gives way to
+-- who comes upon it in writing, and is made whole by a cleanup or a removal: see mend.lua. Reads of
+-- an index are errors until then. Every function here is made anew by every call of a script, so
+-- there are few.
+--
 -- In front of it stand the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
 -- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
@@ -44,32 +51,75 @@ local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
 
+local MAX_WINDOW_MS, MAX_MEMBERS, MAX_WHOLE = 604800000, 4000, 9007199254740992
+
+-- A number from `least` to `most` that was written as text, or nothing.
+local function number_of(text, least, most)
+  local number = tonumber(text or nil)
+  return number and number >= least and number <= most and number or nil
+end
+
+-- Notes for the next cleanup that a key was not what it should be, and has been made so again.
+local is_made, is_mended = false, false
+local function note_mended(key)
+  is_made, is_mended = true, true
+  local before = call('HGET', STATE, 'mended')
+  if not before or #before < 4000 then call('HSET', STATE, 'mended', (before or '') .. key .. '\n') end
+  if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, kept_ms + 2 * buffer_ms) end
+end
+
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local state = call('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
-local clock_ms, stamp_ms, sequence = now(), tonumber(state[1]) or 0, tonumber(state[2]) or 0
+local state = redis.pcall('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
+if state.err then
+  if not is_corrupt(state) then error(state, 0) end
+  call('UNLINK', STATE)
+  note_mended(STATE)
+  state = {}
+end
+local clock_ms, stamp_ms = now(), number_of(state[1], 0, MAX_WHOLE) or 0
+local sequence, is_pinned = number_of(state[2], 0, MAX_WHOLE - 1) or 0, true
 local now_ms = clock_ms
 if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
-local base_ms = tonumber(state[4]) or window_ms
+local base_ms = number_of(state[4], 1, MAX_WINDOW_MS)
+if not base_ms then base_ms, is_pinned = window_ms, false end
 -- What a clock that was absurdly ahead has dated.
 local ahead_ms = now_ms + absurd_ms
 
 -- In a debug build every call checks that it has kept the bounds. What was there
 -- before may be more, if the bounds were.
-local was_tracked, was_active = CHECKED and call('ZCARD', RANK), CHECKED and call('ZCARD', ACTIVITIES)
-local function check_bounds()
-  local tracked, active = call('ZCARD', RANK), call('ZCARD', ACTIVITIES)
-  assert(tracked <= math.max(max_tracked, was_tracked), 'more pages are hot than may be: ' .. tracked)
-  assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
-  assert(tracked == call('ZCARD', DUE), 'pages are hot and never due')
+local check_bounds
+if CHECKED then
+  local function size(index)
+    local cards = redis.pcall('ZCARD', index)
+    return type(cards) == 'number' and cards or 0
+  end
+  local was_tracked, was_active = size(RANK), size(ACTIVITIES)
+  check_bounds = function()
+    local tracked, active = size(RANK), size(ACTIVITIES)
+    -- What was mended may be more again.
+    assert(tracked <= math.max(max_tracked, was_tracked) or is_mended, 'more pages are hot than may be: ' .. tracked)
+    assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
+  end
 end
 
 -- What is left to write to the indices, by page: one call does for many. Whoever reads
 -- an index flushes it before.
 local ranks, dues, activities = {}, {}, {}
-local is_made, is_told = false, false
+local is_told = false
+
+-- A call on an index; one of another type makes room for one of ours, which lists what is put
+-- there from now on.
+local function on_index(command, index, ...)
+  local answer = redis.pcall(command, index, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not is_corrupt(answer) then error(answer, 0) end
+  call('UNLINK', index)
+  note_mended(index)
+  return call(command, index, ...)
+end
 
 local function flush(index, scores)
   local members = {}
@@ -78,7 +128,7 @@ local function flush(index, scores)
     members[#members + 1] = page
     scores[page] = nil
   end
-  if members[1] then call('ZADD', index, unpack(members)) end
+  if members[1] then on_index('ZADD', index, unpack(members)) end
 end
 
 local function flush_pages()
@@ -104,20 +154,32 @@ local function index_ttl()
   return math.max(kept_ms, ACTIVITY_MS) + 2 * buffer_ms + behind_ms
 end
 
--- Which life of the events this is: who comes from another has missed some.
-local life
-local function life_of_events()
-  life = life or call('HGET', STATE, 'life')
-  if not life then
-    local time = call('TIME')
-    life = time[1] .. string.format('%06d', time[2])
-    -- What is left of another was for those who knew it.
-    call('UNLINK', EVENTS)
-    call('HDEL', STATE, 'forgotten')
-    call('HSET', STATE, 'life', life)
-    if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
-  end
+-- Which life of the events this is, and the last of it that is forgotten: who comes from another
+-- has missed some. Another one begins if this `is_over`, or there is none.
+local life, forgotten
+local function life_of_events(is_over)
+  if life and not is_over then return life end
+  local stored = is_over and {} or call('HMGET', STATE, 'life', 'forgotten')
+  life, forgotten = stored[1], stored[2] or '0-0'
+  if life and #life <= 18 and string.find(life, '^%d+$') and string.find(forgotten, '^%d+%-%d+$') then return life end
+  local time = call('TIME')
+  life, forgotten = time[1] .. string.format('%06d', time[2]), '0-0'
+  -- What is left of another was for those who knew it.
+  call('UNLINK', EVENTS)
+  call('HDEL', STATE, 'forgotten')
+  call('HSET', STATE, 'life', life)
+  if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, index_ttl()) end
   return life
+end
+
+-- A call on the events; what is no stream, or takes no more, begins another life.
+local function on_events(command, ...)
+  local answer = redis.pcall(command, EVENTS, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not is_corrupt(answer) and not string.find(answer.err, 'exhausted', 1, true) then error(answer, 0) end
+  note_mended(EVENTS)
+  life_of_events(true)
+  return call(command, EVENTS, ...)
 end
 
 -- Notes what this call has done. An index lives longer than what it lists: all are
@@ -125,11 +187,11 @@ end
 local function finish(replies)
   flush_pages()
   flush(ACTIVITIES, activities)
-  local renewed = tonumber(state[3])
+  local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
   -- A server whose memory is full refuses this only if nothing was written before it: then
   -- there is nothing to be noted, and what was read is told.
-  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS or renewed > clock_ms then
+  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
     redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
   else
@@ -141,9 +203,6 @@ local function finish(replies)
   return replies
 end
 
--- What happens to pages, in the order in which it is counted.
-local KINDS = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
-  cooled = 7, removed = 8 }
 local counts
 
 -- How many events of each kind there were since this was last asked, after `answer`.
@@ -155,17 +214,17 @@ end
 
 local function tell(kind, page, edits)
   life_of_events()
+  -- In the order in which it is counted. Most calls tell nothing, so it is only made here.
+  local kinds = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
+    cooled = 7, removed = 8 }
   counts = counts or {}
-  counts[KINDS[kind]] = (counts[KINDS[kind]] or 0) + 1
-  call('XADD', EVENTS, '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
+  counts[kinds[kind]] = (counts[kinds[kind]] or 0) + 1
+  on_events('XADD', '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
   is_told = true
 end
 
--- The name of a page by its first key.
+-- Where the name of a page begins in its first key.
 local PAGE_AT = #ACTIVITY_FAMILY + 1
-local function page_at(k)
-  return string.sub(KEYS[k], PAGE_AT)
-end
 
 local function keys_of(page)
   return { window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page, editors = EDITORS_FAMILY .. page }
@@ -176,6 +235,12 @@ local function load(meta, w)
   w = w or call('HGET', meta, 'w')
   if not w then return end
   local count, oldest, cut, flags, renewed, total, first, last, byte_change = struct.unpack(PACKED, w)
+  if not (count >= 1 and count <= MAX_MEMBERS and flags >= 0 and flags <= 3 and oldest >= 0 and oldest <= last
+      and last <= MAX_WHOLE and first >= 0 and first <= last and cut >= 0 and cut <= MAX_WHOLE
+      and renewed <= MAX_WHOLE and total >= 1 and total <= MAX_WHOLE
+      and byte_change >= -MAX_WHOLE and byte_change <= MAX_WHOLE) then
+    error('a page cannot be read', 0)
+  end
   return { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total,
     first = first, last = last, byte_change = byte_change, last_id = string.sub(w, PACKED_BYTES + 1) }
 end
@@ -208,8 +273,8 @@ end
 local function drop(page, keys)
   ranks[page], dues[page] = nil, nil
   call('UNLINK', keys.window, keys.meta, keys.editors)
-  call('ZREM', RANK, page)
-  call('ZREM', DUE, page)
+  on_index('ZREM', RANK, page)
+  on_index('ZREM', DUE, page)
 end
 
 -- How far back the window of a page reaches: to its first edit, unless edits have
@@ -223,10 +288,6 @@ end
 -- Byte change and editor of an edit, as `editors` has them.
 local function made_of(byte_change, editor)
   return byte_change .. ' ' .. editor
-end
-
-local function parts_of(made)
-  return string.match(made, '^(%S*) (.*)$')
 end
 
 local function lately(keys, for_ms)
@@ -263,19 +324,6 @@ local function drop_and_tell(page, keys, p, kind, edits)
   tell(kind, page, edits)
 end
 
--- A page as it stands in our window, for a reader: nothing is changed, and nothing is
--- answered if there is no edit in it.
-local function filtered(keys, p)
-  if p.last + window_ms <= now_ms or p.last > ahead_ms then return end
-  if p.oldest + window_ms > now_ms then return p end
-  local from = '(' .. int(now_ms - window_ms)
-  local first = call('ZRANGEBYSCORE', keys.window, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  -- Without one its window is lost.
-  if not first[2] then return end
-  p.count, p.oldest = call('ZCOUNT', keys.window, from, '+inf'), tonumber(first[2])
-  return p
-end
-
 -- Drops what has left everybody's window of a page: the page as it is then, or nothing and
 -- whether it was the last of it.
 local function settle(page, keys, p)
@@ -285,14 +333,22 @@ local function settle(page, keys, p)
     return nil, 1
   end
   local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
-  call('LTRIM', keys.editors, left, '-1')
+  local trimmed = redis.pcall('LTRIM', keys.editors, left, '-1')
+  if trimmed.err then
+    if not is_corrupt(trimmed) then error(trimmed, 0) end
+    -- No list: as if they were lost. The next one needs an end.
+    call('UNLINK', keys.editors)
+    note_mended(keys.editors)
+    p.renewed = -RENEWED_MS
+  end
   local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
-  if not first[2] then
+  local oldest = number_of(first[2], 0, p.last)
+  if not oldest then
     -- Its window is lost: nothing of it counts.
     drop_and_tell(page, keys, p, 'cooled', 0)
     return nil, 1
   end
-  p.count, p.oldest = p.count - left, tonumber(first[2])
+  p.count, p.oldest = math.max(p.count - left, 1), oldest
   dues[page] = p.oldest + base_ms
   judge(page, keys, p)
   save(page, keys, p)
@@ -302,7 +358,8 @@ end
 -- Up to `limit` pages whose window has changed for everybody, or that are absurdly far ahead.
 local function due(limit)
   flush_pages()
-  local pages = index_due(DUE, now_ms + base_ms - kept_ms, limit)
+  local until_ms = int(now_ms + base_ms - kept_ms)
+  local pages = on_index('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', 0, limit)
   if #pages < limit then
     local from = '(' .. int(ahead_ms + base_ms)
     for _, page in ipairs(call('ZRANGEBYSCORE', DUE, from, '+inf', 'LIMIT', 0, limit - #pages)) do
@@ -312,35 +369,40 @@ local function due(limit)
   return pages
 end
 
--- Looks after a page of an index, whose keys may be lost; 1 if it is not hot any more.
-local function settle_or_drop(page, keys, p)
+-- Looks after a page of the index of what is due, whose keys may be lost: as `settle`.
+local function settle_or_drop(page, keys)
+  local p = load(keys.meta)
   if not p then
     drop(page, keys)
-    return 1
+    return nil, 1
   end
-  local _, gone = settle(page, keys, p)
-  return gone
+  if p.oldest + kept_ms <= now_ms or p.last > ahead_ms then return settle(page, keys, p) end
+  -- It was put down by another window.
+  dues[page] = p.oldest + base_ms
+  return p, 0
 end
 
--- Looks after up to `limit` of them; how many are not hot any more.
+-- Looks after up to `limit` of them; how many are not hot any more. One that cannot be read goes, or
+-- it would stay the first that is due.
 local function settle_due(limit)
   local expired = 0
   for _, page in ipairs(due(limit)) do
     local keys = keys_of(page)
-    local p = load(keys.meta)
-    if p and p.oldest + kept_ms > now_ms and p.last <= ahead_ms then
-      -- It was put down by another window.
-      dues[page] = p.oldest + base_ms
-    else
-      expired = expired + settle_or_drop(page, keys, p)
+    local is_read, failure, gone = pcall(settle_or_drop, page, keys)
+    if not is_read then
+      if not is_corrupt(failure) then error(failure, 0) end
+      note_mended(keys.meta)
+      drop_and_tell(page, keys, nil, 'cooled', 0)
+      gone = 1
     end
+    expired = expired + gone
   end
   return expired
 end
 
 -- Says what `due` goes by, who comes first: every write does before it writes there.
 local function pin_due()
-  if not state[4] then call('HSET', STATE, 'due_base', base_ms) end
+  if not is_pinned then call('HSET', STATE, 'due_base', base_ms) end
 end
 
 -- Whether what is remembered since then is over.
@@ -352,5 +414,5 @@ end
 local function forget(page, key)
   flush(ACTIVITIES, activities)
   call('UNLINK', key)
-  call('ZREM', ACTIVITIES, page)
+  on_index('ZREM', ACTIVITIES, page)
 end

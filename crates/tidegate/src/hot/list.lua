@@ -1,7 +1,7 @@
 -- list: the hottest pages. What is known of a rank is never too low, since counts fall by
 -- the passing of time alone: it goes down from the highest, counts anew those whose edits
 -- have left our window in part, and ends where none that follow can be among the hottest.
--- Changes nothing.
+-- A page that cannot be read is left out. Changes nothing.
 --
 -- Own   how many are wanted; how many may be counted anew; the rank and the page that those
 --       told are behind, or two empty texts; from which place on (-1: at the beginning); the
@@ -11,18 +11,25 @@
 
 -- How many pages come before those behind a rank and a page.
 local function place(rank, page)
-  local stored = call('ZSCORE', RANK, page)
+  local stored = read_index('ZSCORE', RANK, page)
   if stored and tonumber(stored) == tonumber(rank) then return call('ZREVRANK', RANK, page) + 1 end
-  local from = call('ZCOUNT', RANK, '(' .. rank, '+inf')
+  local from = read_index('ZCOUNT', RANK, '(' .. rank, '+inf')
   while true do
     -- Those of the same rank, the last name first.
-    local alike = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
+    local alike = read_index('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
     for i = 1, #alike, 2 do
       if tonumber(alike[i + 1]) ~= tonumber(rank) or is_before(alike[i], page) then return from end
       from = from + 1
     end
     if not alike[1] then return from end
   end
+end
+
+-- What `read` says of a page, or nothing if it cannot be read.
+local function try(read, ...)
+  local is_read, found = pcall(read, ...)
+  if is_read then return found end
+  if not is_corrupt(found) then error(found, 0) end
 end
 
 return finish(each(function(_, at)
@@ -46,15 +53,15 @@ return finish(each(function(_, at)
   -- Tells a page as it stands, if it is behind; false if no more may be counted anew.
   local function consider(page, rank)
     local keys = keys_of(page)
-    local p = load(keys.meta)
+    local p = try(load, keys.meta)
     local is_exact = p and p.oldest + window_ms > now_ms
     if p and not is_exact then
       if most == 0 then return false end
       most = most - 1
     end
-    p = p and filtered(keys, p)
-    if p then
-      if not is_exact then rank = rank_of(p.count, p.last) end
+    if p and not is_exact then p = try(filtered, keys, p) end
+    if p and p.last <= ahead_ms then
+      rank = rank_of(p.count, p.last)
       if is_behind(rank, page) then
         put(rank)
         answer[#answer + 1], answer[#answer + 2] = page, int(rank)
@@ -66,15 +73,16 @@ return finish(each(function(_, at)
     from = 0
     if after_rank then
       -- What is ranked higher and has lost edits since may be behind by now.
-      for _, page in ipairs(index_due(DUE, now_ms + base_ms - window_ms, most)) do
-        local rank = tonumber(call('ZSCORE', RANK, page))
+      local until_ms = int(now_ms + base_ms - window_ms)
+      for _, page in ipairs(read_index('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', 0, most)) do
+        local rank = tonumber(read_index('ZSCORE', RANK, page))
         if rank and not is_behind(rank, page) then consider(page, rank) end
       end
       from = place(ARGV[at + 3], after_page)
     end
   end
   while true do
-    local ranked = call('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
+    local ranked = read_index('ZREVRANGE', RANK, from, from + 99, 'WITHSCORES')
     if not ranked[1] then return answer end
     for i = 1, #ranked, 2 do
       local page, rank = ranked[i], tonumber(ranked[i + 1])

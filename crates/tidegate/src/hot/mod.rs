@@ -55,7 +55,7 @@ use self::redis::{Cleaned, MAX_EDITS, OnRedis};
 pub use self::watch::Watch;
 use crate::Background;
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
 use crate::metrics::HotMetrics;
 use crate::reaper::Progress;
@@ -161,17 +161,19 @@ impl Hot {
                 let now_ms = clock.now().as_millis();
                 let (recorded, effects) = partitions[number].lock().record(now_ms, edit);
                 self.note(&effects, || now_ms);
+                self.feed_with(number, &effects);
                 Ok(recorded)
             }
             Backend::Redis { .. } => {
-                let recorded = self.recorded(self.record_on(number, &[*edit], None).await, 1)?;
-                Ok(recorded.into_iter().next().unwrap_or(Recorded::Unknown))
+                let recorded = self.recorded(self.record_on(number, &[*edit], None).await, 1);
+                recorded.into_iter().next().unwrap_or(Ok(Recorded::Unknown))
             }
         }
     }
 
     /// Records many, in one round trip per hundred and partition; what became of
-    /// each, in order.
+    /// each, in order. A page that cannot be read stops no other: its edits are
+    /// [corrupt](Recorded::Corrupt), and the log has the key.
     pub async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         self.record_all(edits, None).await
     }
@@ -216,10 +218,22 @@ impl Hot {
         let mut done = Vec::with_capacity(edits.len());
         for chunk in edits.chunks(MAX_EDITS) {
             let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
-            let recorded = self.recorded(self.record_on(number, &chunk, deadline).await, chunk.len())?;
-            done.extend(indices.into_iter().zip(recorded));
+            let recorded = self.recorded(self.record_on(number, &chunk, deadline).await, chunk.len());
+            for (index, recorded) in indices.into_iter().zip(recorded) {
+                done.push((index, recorded.or_else(|error| self.corrupt(error))?));
+            }
         }
         Ok(done)
+    }
+
+    /// What one of many is told of a page that cannot be read.
+    fn corrupt(&self, error: Error) -> Result<Recorded> {
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        let space = self.core.space.as_str();
+        tracing::error!(space, %error, "an edit was not recorded");
+        Ok(Recorded::Corrupt)
     }
 
     async fn record_on(
@@ -258,7 +272,7 @@ impl Hot {
         &self,
         answer: Result<Vec<Result<(Recorded, Effects)>>>,
         count: usize,
-    ) -> Result<Vec<Recorded>> {
+    ) -> Vec<Result<Recorded>> {
         let each = answer.unwrap_or_else(|error| vec![Err(error); count]);
         let one = |answer| match answer {
             Ok((recorded, effects)) => {
@@ -274,6 +288,9 @@ impl Hot {
     fn lost(&self, error: Error) -> Result<Recorded> {
         let metrics = &self.core.metrics;
         if !error.is_transient() {
+            if error.kind() == ErrorKind::Corrupt {
+                metrics.corrupt.inc();
+            }
             return Err(error);
         }
         match error.is_in_doubt() {
@@ -323,6 +340,7 @@ impl Hot {
             Backend::Redis { .. } => self.on_redis(number).await?.remove(page).await?,
         };
         self.note(&effects, || self.core.now_ms());
+        self.feed_with(number, &effects);
         Ok(removed)
     }
 
@@ -469,6 +487,7 @@ impl Hot {
             Backend::Redis { .. } => self.on_redis(number).await?.cleanup(limit).await?,
         };
         self.note(&cleaned.effects, || self.core.now_ms());
+        self.feed_with(number, &cleaned.effects);
         Ok(cleaned)
     }
 
@@ -507,11 +526,35 @@ impl Hot {
 
     /// What happened in a partition after a position, or the latest position.
     async fn events(&self, number: usize, after: Option<Position>, limit: usize) -> Result<News> {
+        match self.events_in_process(number, after, limit) {
+            Some(news) => Ok(news),
+            None => self.on_redis(number).await?.events(after, limit).await,
+        }
+    }
+
+    /// The same of a space in this process, and nothing of another.
+    fn events_in_process(&self, number: usize, after: Option<Position>, limit: usize) -> Option<News> {
         match &self.core.backend {
             Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().events(clock.now().as_millis(), after, limit))
+                Some(partitions[number].lock().events(clock.now().as_millis(), after, limit))
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.events(after, limit).await,
+            Backend::Redis { .. } => None,
+        }
+    }
+
+    fn is_in_process(&self) -> bool {
+        matches!(self.core.backend, Backend::Memory { .. })
+    }
+
+    /// Gives those who watch what has just happened in a partition in this process.
+    #[inline]
+    fn feed_with(&self, number: usize, effects: &Effects) {
+        if effects.events.is_none() || !self.is_in_process() {
+            return;
+        }
+        let feed = self.core.feed.lock().upgrade();
+        if let Some(feed) = feed {
+            feed.take_from(self, number);
         }
     }
 

@@ -7,5 +7,9 @@ return each(function(_, at)
   local field, partitions = ARGV[at + 1], ARGV[at + 2]
   if redis.call('EXISTS', KEYS[1]) == 0 then return tonumber(partitions) end
   redis.call('HSETNX', KEYS[1], field, partitions)
-  return tonumber(redis.call('HGET', KEYS[1], field))
+  local stored = tonumber(redis.call('HGET', KEYS[1], field))
+  if stored and stored >= 1 and stored <= 64 then return stored end
+  -- Nobody has said that.
+  redis.call('HSET', KEYS[1], field, partitions)
+  return tonumber(partitions)
 end, 1, 2)

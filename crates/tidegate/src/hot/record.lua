@@ -15,7 +15,8 @@ local function make_room(keys, p)
     call('ZREMRANGEBYRANK', keys.window, '0', '0')
     call('LTRIM', keys.editors, '1', '-1')
   else
-    p.cut = math.max(p.cut, tonumber(call('ZPOPMIN', keys.window, over)[2 * over]))
+    local left = call('ZPOPMIN', keys.window, over)
+    p.cut = math.max(p.cut, tonumber(left[#left]) or 0)
     call('LTRIM', keys.editors, over, '-1')
   end
   p.count = max_members - 1
@@ -32,12 +33,21 @@ local function add(page, keys, p, edit, at_ms)
   end
   if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return 4 end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
-  if at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id) then
+  local is_last = at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id)
+  local later = not is_last and call('ZREVRANK', keys.window, id)
+  local answer = is_last and redis.pcall('RPUSH', keys.editors, made) or redis.pcall('RPOP', keys.editors, later)
+  if type(answer) == 'table' and answer.err then
+    -- The editors are no list: nothing has happened.
+    call('ZREM', keys.window, id)
+    error(answer, 0)
+  end
+  -- A list that is new has no end yet.
+  if answer == 1 then p.renewed = -RENEWED_MS end
+  if is_last then
     p.last, p.byte_change, p.last_id = at_ms, byte_change, id
-    call('RPUSH', keys.editors, made)
   else
     -- To its place, before those that were made later.
-    local later = call('RPOP', keys.editors, call('ZREVRANK', keys.window, id)) or {}
+    later = answer or {}
     local back = { made }
     -- A list that was empty for a moment has no end any more.
     if #later >= p.count then p.renewed = -RENEWED_MS end
@@ -46,7 +56,14 @@ local function add(page, keys, p, edit, at_ms)
   end
   if is_full then
     make_room(keys, p)
-    oldest = tonumber(call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')[2])
+    oldest = number_of(call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')[2], 0, p.last)
+    if not oldest then
+      -- What was counted had been lost: it begins anew with this one.
+      call('UNLINK', keys.window, keys.editors)
+      call('ZADD', keys.window, at_ms, id)
+      call('RPUSH', keys.editors, made)
+      p.count, p.renewed, oldest = 0, -RENEWED_MS, at_ms
+    end
   end
   if oldest ~= p.oldest then
     p.oldest = oldest
@@ -70,7 +87,7 @@ local function promote(page, key, edits)
   end)
   local last, expired, replaced = live[#live], 0, ''
   flush_pages()
-  local tracked = call('ZCARD', RANK)
+  local tracked = on_index('ZCARD', RANK)
   if tracked >= max_tracked then
     expired = settle_due(64)
     flush_pages()
@@ -82,11 +99,15 @@ local function promote(page, key, edits)
     if not replaces or rank >= rank_of(#live, last.at) then return 3, expired, '' end
     replaced = coldest[1]
     local keys = keys_of(replaced)
-    drop_and_tell(replaced, keys, load(keys.meta), 'replaced', math.floor(rank / RANKED))
+    local is_read, cold = pcall(load, keys.meta)
+    drop_and_tell(replaced, keys, is_read and cold, 'replaced',
+      math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
   end
   is_made = is_made or tracked <= 1
   forget(page, key)
   local keys = keys_of(page)
+  -- What may be left of its last time, or is not ours.
+  call('UNLINK', keys.window, keys.meta, keys.editors)
   local p = { count = #live, oldest = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
     first = live[1].at, last = last.at, byte_change = last.byte_change, last_id = last.id }
   local scores, made = {}, {}
@@ -110,7 +131,7 @@ local remembered
 local function begin(page)
   if not remembered then
     flush(ACTIVITIES, activities)
-    remembered = call('ZCARD', ACTIVITIES)
+    remembered = on_index('ZCARD', ACTIVITIES)
   end
   if remembered >= max_activity then
     flush(ACTIVITIES, activities)
@@ -130,7 +151,7 @@ local function remember(page, key, edit, at_ms)
   local _, byte_change, id, editor = struct.unpack('ssss', edit)
   local first_ms, at
   if stored then first_ms, at = struct.unpack('s', stored) end
-  if stored and is_over(tonumber(first_ms)) then
+  if stored and is_over(number_of(first_ms, 0, MAX_WHOLE) or error('activity cannot be read', 0)) then
     forget(page, key)
     stored, remembered = false, nil
   end
@@ -139,7 +160,8 @@ local function remember(page, key, edit, at_ms)
     from[#from + 1] = at
     past.at, past.byte_change, past.id, past.editor, at = struct.unpack('ssss', stored, at)
     if past.id == id then return 4, 0, 0, '' end
-    past.at = tonumber(past.at)
+    past.at = number_of(past.at, 0, MAX_WHOLE)
+    if not past.at or not number_of(past.byte_change, -MAX_WHOLE, MAX_WHOLE) then error('an edit cannot be read', 0) end
     edits[#edits + 1] = past
   end
   if not stored then

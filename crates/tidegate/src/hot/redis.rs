@@ -13,7 +13,7 @@ use super::memory::Effects;
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
 use super::position::{Happened, News, Position, Standing};
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
@@ -48,16 +48,19 @@ fn scripts(numbers: String) -> &'static Scripts {
         return scripts;
     }
     let script = |operation: &str| Script::new(&[CHECKED, &numbers, HOT, operation]);
+    let with = |more: &str, operation: &str| Script::new(&[CHECKED, &numbers, HOT, more, operation]);
+    let reading = |operation: &str| with(include_str!("read.lua"), operation);
+    let mending = |operation: &str| with(include_str!("mend.lua"), operation);
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record: script(include_str!("record.lua")),
-        stats: script(include_str!("stats.lua")),
-        window: script(include_str!("window.lua")),
-        cleanup: script(include_str!("cleanup.lua")),
-        count: script(include_str!("count.lua")),
-        list: script(include_str!("list.lua")),
+        stats: reading(include_str!("stats.lua")),
+        window: reading(include_str!("window.lua")),
+        cleanup: mending(include_str!("cleanup.lua")),
+        count: reading(include_str!("count.lua")),
+        list: reading(include_str!("list.lua")),
         is_hot: script(include_str!("is_hot.lua")),
         events: script(include_str!("events.lua")),
-        remove: script(include_str!("remove.lua")),
+        remove: mending(include_str!("remove.lua")),
     }));
     all.insert(numbers, scripts);
     scripts
@@ -100,6 +103,7 @@ pub(super) struct OnRedis {
     partition: u32,
     /// What keys of activity start with.
     family: String,
+    space: Name,
     common: Arc<[String]>,
     shared: Arc<[CompactString]>,
     bounds: Bounds,
@@ -124,6 +128,7 @@ impl OnRedis {
             store,
             partition: place.partition,
             family: families[0].clone(),
+            space: space.clone(),
             common,
             shared: Arc::new([]),
             bounds,
@@ -175,9 +180,29 @@ impl OnRedis {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        match deadline {
+        let answer = match deadline {
             None => self.store.call(self.partition, call).await,
             Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
+        };
+        answer.map_err(|error| self.named(error))
+    }
+
+    /// An error that is about a key says in which space.
+    fn named(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Corrupt => Error::corrupt(format!("{error}, in the space {}", self.space.as_str())),
+            _ => error,
+        }
+    }
+
+    /// The same of one page.
+    fn of_page(&self, error: Error, page: Key<'_>) -> Error {
+        match error.kind() {
+            ErrorKind::Corrupt => {
+                let key = format!("{}{}", self.family, page.as_str());
+                self.named(Error::corrupt(format!("{error} (of the call on {key:?})")))
+            }
+            _ => error,
         }
     }
 
@@ -221,10 +246,16 @@ impl OnRedis {
         });
         let (keys, own) = (keys.collect(), own.collect());
         let value = self.send(&self.scripts().record, edits.len(), key, keys, own, deadline).await?;
+        let one = |(value, edit): (&Value, &Edit<'_>)| match value {
+            Value::BulkString(text) => {
+                Err(self.of_page(server_failure(&String::from_utf8_lossy(text)), edit.page))
+            }
+            value => recorded(value),
+        };
         match (value, edits.len()) {
             (value, 1) => Ok(vec![recorded(&value)]),
             (Value::Array(values), count) if values.len() == count => {
-                Ok(values.iter().map(recorded).collect())
+                Ok(values.iter().zip(edits).map(one).collect())
             }
             (value, _) => Err(unexpected(&value)),
         }
@@ -254,22 +285,38 @@ impl OnRedis {
     pub(super) async fn window(&self, page: Key<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<EditRef>> {
         let own = vec![from_ms.to_compact_string(), to_ms.to_compact_string()];
         let value = self.call(&self.scripts().window, page.as_str(), own).await?;
-        let texts = texts(&value)?;
+        let texts = texts(&value).map_err(|error| self.of_page(error, page))?;
         let edit = |fields: &[String]| match fields {
             [id, at, editor, change] => Ok(EditRef {
                 id: id.clone(),
                 at: Timestamp::from_millis(number(at, &value)?),
                 editor: editor.clone(),
-                byte_change: change.parse().map_err(|_| unexpected(&value))?,
+                byte_change: change.parse().map_err(|_| unreadable(change))?,
             }),
             _ => Err(unexpected(&value)),
         };
-        texts.chunks(4).map(edit).collect()
+        let edits: Result<_> = texts.chunks(4).map(edit).collect();
+        edits.map_err(|error| self.of_page(error, page))
     }
 
     /// Looks after up to `limit` pages.
     pub(super) async fn cleanup(&self, limit: usize) -> Result<Cleaned> {
-        let value = self.call(&self.scripts().cleanup, "", vec![limit.to_compact_string()]).await?;
+        let mut value = self.call(&self.scripts().cleanup, "", vec![limit.to_compact_string()]).await?;
+        let mended = match &mut value {
+            Value::Array(items) => items.pop(),
+            _ => None,
+        };
+        if let Some(Value::BulkString(keys)) = &mended {
+            for key in String::from_utf8_lossy(keys).lines() {
+                let space = self.space.as_str();
+                tracing::warn!(
+                    space,
+                    key,
+                    "a key of hot pages was of another type or could not be read, and was mended: somebody else \
+                     has written there"
+                );
+            }
+        }
         let integers = integers(&value)?;
         let [expired, more, more_activity, tracked, activities, ref counts @ ..] = integers[..] else {
             return Err(unexpected(&value));
@@ -344,10 +391,9 @@ impl OnRedis {
                 let [Value::BulkString(page), Value::BulkString(rank)] = page else {
                     return Err(unexpected(&value));
                 };
-                let text = |bytes: &[u8]| {
-                    std::str::from_utf8(bytes).map_err(|_| unexpected(&value)).map(str::to_owned)
-                };
-                pages.insert(text(page)?, number(&text(rank)?, &value)?);
+                // A page of ours has a name.
+                let Ok(page) = std::str::from_utf8(page) else { continue };
+                pages.insert(page.to_owned(), number(&String::from_utf8_lossy(rank), &value)?);
             }
             if *next < 0 {
                 break;
@@ -391,13 +437,17 @@ impl OnRedis {
             _ => return Err(unexpected(&value)),
         };
         let happened = |fields: &[String]| match fields {
-            [id, kind, page, edits, at] => Ok(Happened {
-                position: position(id)?,
-                kind: EventKind::named(kind).ok_or_else(|| unexpected(&value))?,
-                page: page.clone(),
-                edits: number(edits, &value)?,
-                at: Timestamp::from_millis(number(at, &value)?),
-            }),
+            [id, kind, page, edits, at] => {
+                let (position, at) = (position(id)?, at.parse().ok().map(Timestamp::from_millis));
+                let (kind, edits) = (EventKind::named(kind), edits.parse().ok());
+                Ok(match (kind, edits, at) {
+                    (Some(kind), Some(edits), Some(at)) => {
+                        Happened { position, kind, page: page.clone(), edits, at }
+                    }
+                    // Not ours, or of a program that knows more than this: who reads on misses it.
+                    _ => Happened::missed(position, 1, at.unwrap_or_default()),
+                })
+            }
             _ => Err(unexpected(&value)),
         };
         let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
@@ -428,8 +478,6 @@ fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
             }
             _ => return Err(unexpected(value)),
         },
-        // One of several that failed.
-        Value::BulkString(text) => return Err(server_failure(&String::from_utf8_lossy(text))),
         _ => return Err(unexpected(value)),
     };
     let (code, is_activity, expired) = (answer & 7, answer & 8 != 0, answer >> 4);
@@ -473,7 +521,9 @@ fn integer(item: &Value, value: &Value) -> Result<i64> {
 fn texts(value: &Value) -> Result<Vec<String>> {
     let Value::Array(items) = value else { return Err(unexpected(value)) };
     let text = |item: &Value| match item {
-        Value::BulkString(text) => String::from_utf8(text.clone()).map_err(|_| unexpected(value)),
+        Value::BulkString(text) => std::str::from_utf8(text)
+            .map(str::to_owned)
+            .map_err(|_| unreadable(&String::from_utf8_lossy(text))),
         Value::SimpleString(text) => Ok(text.clone()),
         _ => Err(unexpected(value)),
     };
@@ -482,6 +532,12 @@ fn texts(value: &Value) -> Result<Vec<String>> {
 
 fn number(text: &str, value: &Value) -> Result<u64> {
     text.parse().map_err(|_| unexpected(value))
+}
+
+/// Of something that nobody of ours has written.
+fn unreadable(text: &str) -> Error {
+    let shown: String = text.chars().take(60).collect();
+    Error::corrupt(format!("{shown:?} cannot be read"))
 }
 
 fn unexpected(reply: &(impl std::fmt::Debug + ?Sized)) -> Error {

@@ -1,27 +1,40 @@
--- remove: forgets all that is known of a page, and of one whose keys are not what they should
--- be.
+-- remove: forgets all that is known of a page, whatever its keys are, and mends what the partition
+-- shares.
 --
 -- Answers  what it was (0 not known, 1 remembered, 2 hot), pages that are not hot any more, how
 --          many events of each kind
+pin_due()
+
+-- Whether something is remembered that is not over, or cannot be read.
+local function is_remembered(key)
+  local edits = redis.pcall('GET', key)
+  if not edits then return false end
+  local is_read, first_ms = pcall(struct.unpack, 's', edits)
+  first_ms = is_read and number_of(first_ms, 0, MAX_WHOLE)
+  return not first_ms or not is_over(first_ms)
+end
+
 return finish(each(function(k)
-  local page, was, expired = page_at(k), 0, 0
+  mend_shared()
+  local page, was, expired = string.sub(KEYS[k], PAGE_AT), 0, 0
   local keys = keys_of(page)
-  local is_read, p = pcall(load, keys.meta)
-  if is_read and p then
-    local is_settled, left, gone = pcall(settle, page, keys, p)
-    if is_settled then p, expired = left, gone else is_read = false end
-  end
-  if p then
-    drop_and_tell(page, keys, is_read and p, 'removed', is_read and p.count or 0)
+  local is_settled, p, gone = pcall(function()
+    local p = load(keys.meta)
+    if p then return settle(page, keys, p) end
+  end)
+  if is_settled and p then
+    drop_and_tell(page, keys, p, 'removed', p.count)
+    was = 2
+  elseif is_settled then
+    -- Without a page there is nothing to tell of what may be left of it.
+    drop(page, keys)
+    expired = gone or 0
+  else
+    if not is_corrupt(p) then error(p, 0) end
+    drop_and_tell(page, keys, nil, 'removed', 0)
     was = 2
   end
-  local is_text, edits = pcall(call, 'GET', KEYS[k])
-  if not is_text or type(edits) == 'table' then
-    was = math.max(was, 1)
-  elseif edits then
-    local is_whole, ends_at = pcall(struct.unpack, 's', edits)
-    if not is_whole or not is_over(tonumber(ends_at) or 0) then was = math.max(was, 1) end
-  end
+  if is_remembered(KEYS[k]) then was = math.max(was, 1) end
   forget(page, KEYS[k])
   return with_counts({ was, expired })
 end, KEYS_OF_ITEM, 0, COMMON))

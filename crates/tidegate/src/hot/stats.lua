@@ -4,7 +4,7 @@
 --          hour, of five minutes, how much of the hour is covered (ms), editors, last byte
 --          change, total, first and last (ms)
 return finish(each(function(k)
-  local keys = keys_of(page_at(k))
+  local keys = keys_of(string.sub(KEYS[k], PAGE_AT))
   local p = load(keys.meta)
   p = p and filtered(keys, p)
   if not p then return { 0 } end

@@ -12,18 +12,6 @@ local rule = rule_at(algorithm, 4)
 local pending, overrides = KEYS[2], KEYS[3]
 local AT_A_TIME = 1000
 
--- Whether an error is of a key that is not what it should be, and not of a server that
--- cannot write. In Redis 6 it is a text, since 7 a table. Rust goes by the same words.
-local function is_corrupt(failure)
-  local text = type(failure) == 'table' and failure.err or tostring(failure)
-  local marks = { 'WRONGTYPE', 'attempt to ', 'bad argument', 'data string too short', 'unfinished string', 'not an integer',
-    'not a valid float' }
-  for _, mark in ipairs(marks) do
-    if string.find(text, mark, 1, true) then return true end
-  end
-  return false
-end
-
 -- What `operation` answers; if it cannot read the `count` keys from KEYS[first] on, they go.
 local function or_forget(first, count, operation, ...)
   local ok, answer = pcall(operation, ...)

@@ -33,6 +33,18 @@ local function is_before(one, other)
   return #one < #other
 end
 
+-- Whether an error is of a key that is not what it should be, and not of a server that
+-- cannot write. In Redis 6 it is a text, since 7 a table. Rust goes by the same words.
+local function is_corrupt(failure)
+  local text = type(failure) == 'table' and failure.err or tostring(failure)
+  local marks = { 'WRONGTYPE', 'attempt to ', 'bad argument', 'data string too short', 'unfinished string', 'not an integer',
+    'not a valid float', 'cannot be read' }
+  for _, mark in ipairs(marks) do
+    if string.find(text, mark, 1, true) then return true end
+  end
+  return false
+end
+
 -- Runs `operation(k, at)` for each item, whose `keys` keys are KEYS[k] and on,
 -- and whose own `arguments` texts are ARGV[at + 1] and on; returns one reply per
 -- item. An item that fails answers its error as text and leaves the others alone.

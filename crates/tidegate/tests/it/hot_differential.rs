@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::hot::{Edit, HotOptions, HotPage, WhenFull};
+use tidegate::hot::{Edit, EventKind, HotOptions, HotPage, WhenFull};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::hot::HotModel;
 use tidegate::{Key, Tidegate};
@@ -29,6 +29,17 @@ enum Op {
 }
 
 const START_MS: u64 = 1_700_000_000_123;
+
+const KINDS: [EventKind; 8] = [
+    EventKind::Promoted,
+    EventKind::Replaced,
+    EventKind::Trending,
+    EventKind::TrendingEnded,
+    EventKind::Spiking,
+    EventKind::SpikingEnded,
+    EventKind::Cooled,
+    EventKind::Removed,
+];
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let page = prop_oneof![4 => 0..4_u8, 2 => 0..12_u8];
@@ -156,6 +167,14 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
             }
             Op::Move { by_ms } => clock.set(Timestamp::from_millis(now.strict_add_signed(*by_ms))),
         }
+    }
+    // What is counted is what has happened, whoever came upon it.
+    let metrics = gate.metrics();
+    for kind in KINDS {
+        let line = format!("tidegate_hot_events_total{{space=\"pages\",kind=\"{}\"}} ", kind.as_str());
+        let counted = metrics.lines().find_map(|found| found.strip_prefix(&line)).unwrap().parse::<usize>();
+        let told = model.events.iter().filter(|event| event.0 == kind).count();
+        prop_assert_eq!(counted.unwrap(), told, "{}", kind.as_str());
     }
     for (number, expected) in model.events.iter().enumerate() {
         let event = watch.next().await.unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate::clock::{Clock, monotonic};
-use tidegate::hot::{Event, EventKind, Hot, Recorded, Watch};
+use tidegate::hot::{Event, EventKind, Hot, HotOptions, Recorded, Watch};
 use tidegate::testkit::RedisServer;
 use tidegate::{ErrorKind, Tidegate};
 
@@ -134,6 +134,37 @@ async fn who_is_too_slow_is_told_how_many_it_missed_and_goes_on() {
         let mut again = space.hot.watch(Some(&told[0].cursor)).await.unwrap();
         assert_eq!(events(&mut again, 1).await[0].page, "p00502", "{on}");
     }
+}
+
+/// Whoever takes what is there whenever it gets to run misses only what the buffer had no room for,
+/// at whatever rate it comes.
+#[tokio::test]
+async fn in_process_nothing_is_missed_that_the_buffer_held() {
+    let set = |it: &mut HotOptions| (it.max_tracked, it.hot_threshold) = (100_000, 1);
+    let space = Space::memory(set).await;
+    let mut watch = space.hot.watch(None).await.unwrap();
+    let reader = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|last: &Event| last.page != "p17999") {
+            seen.push(watch.next().await.unwrap());
+        }
+        (watch, seen)
+    });
+    for burst in 0..20 {
+        space.fill(&pages("p", burst * 900, (burst + 1) * 900), 1).await;
+        // Nobody else runs before.
+        tokio::task::yield_now().await;
+    }
+    let (mut watch, seen) = tokio::time::timeout(Duration::from_secs(20), reader).await.unwrap().unwrap();
+    let missed = seen.iter().find(|it| it.kind == EventKind::Missed);
+    assert_eq!((missed, seen.len()), (None, 18_000));
+    assert!(seen.is_sorted_by_key(|it| it.page.clone()), "in order");
+
+    // What it had no room for is told, exactly.
+    space.fill(&pages("q", 0, 1500), 1).await;
+    let seen = up_to(&mut watch, "q01499").await;
+    assert_eq!((seen[0].kind, seen[0].edits, seen.len()), (EventKind::Missed, 500, 1001));
+    assert_eq!(seen[1].page, "q00500");
 }
 
 /// As fast as they come: more than one per millisecond.

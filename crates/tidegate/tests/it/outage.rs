@@ -396,3 +396,19 @@ async fn a_deadline_longer_than_connecting_is_kept() {
     proxy.set(Fault::Delay(Duration::from_millis(400)));
     assert_eq!(take(&limit, "k", 1).await.source(), Source::Store, "800 ms there and back");
 }
+
+/// However many partitions a cluster has, and however silent it is, opening it takes no longer
+/// than reaching one server may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_cluster_is_open_after_the_time_of_one_partition() {
+    // They are connected to, and say nothing.
+    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let nodes: Vec<_> = listeners.iter().map(|it| it.local_addr().unwrap().to_string()).collect();
+    let mut options = StoreOptions::default();
+    options.connect_timeout = Duration::from_millis(500);
+    let started = monotonic();
+    let gate = Tidegate::open_with(&format!("redis-cluster://{}", nodes.join(",")), options).await.unwrap();
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(5), "64 partitions, 600 ms each: {took:?}");
+    assert_eq!(gate.store().status().partitions_away(), 64);
+}

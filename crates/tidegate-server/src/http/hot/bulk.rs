@@ -213,9 +213,14 @@ impl Tally {
         let read = format!("after {} good and {} bad lines", self.good, self.bad);
         match self.outcomes.lost() {
             0 => format!("{read}, which count: an edit that is sent again counts once"),
-            lost => format!(
-                "{read}, of which {lost} may not count since the store was away: an edit that is sent again counts once"
-            ),
+            lost => {
+                let corrupt =
+                    if self.outcomes.corrupt() > 0 { ", or has keys that cannot be read" } else { "" };
+                format!(
+                    "{read}, of which {lost} may not count since the store was away{corrupt}: an edit that is sent \
+                     again counts once"
+                )
+            }
         }
     }
 

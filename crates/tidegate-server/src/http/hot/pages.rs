@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::hot::HotPage;
+use tidegate::{ErrorKind, Key};
 
 use super::told;
 use crate::http::extract::{Call, Sent};
@@ -74,8 +74,18 @@ pub(super) async fn list(call: Call<String, ListQuery>) -> Answered {
     if *with_stats {
         // Asked at once, they travel together.
         let asked = hottest.iter().map(|page| async { hot.stats(Key::new(&page.page)?).await });
-        let stats = futures_util::future::try_join_all(asked).await?;
-        pages.extend(hottest.into_iter().zip(&stats).map(|(page, it)| told::Ranked::new(page, Some(it))));
+        let stats = futures_util::future::join_all(asked).await;
+        for (page, stats) in hottest.into_iter().zip(stats) {
+            // One that cannot be read stops no other.
+            let stats = match stats {
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::error!(%error, "a page is listed without its stats");
+                    None
+                }
+                stats => Some(stats?),
+            };
+            pages.push(told::Ranked::new(page, stats.as_ref()));
+        }
     } else {
         pages.extend(hottest.into_iter().map(|page| told::Ranked::new(page, None)));
     }

@@ -6,6 +6,9 @@
 //! that was not can be sent again on the next connection; one that was may have been
 //! carried out, whoever closed the connection and why.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};

@@ -121,7 +121,7 @@ impl Dial {
         Ok(connection)
     }
 
-    async fn stream(&self, to: &Address) -> std::io::Result<Stream> {
+    pub(super) async fn stream(&self, to: &Address) -> std::io::Result<Stream> {
         let addresses = tokio::net::lookup_host((to.host.as_str(), to.port)).await?;
         let attempts: Vec<_> = addresses.map(|address| Box::pin(TcpStream::connect(address))).collect();
         if attempts.is_empty() {

@@ -113,9 +113,9 @@ pub(crate) fn server_failure(text: &str) -> Error {
     }
 }
 
-/// What Redis and Lua say of a key that is not what a script takes it for. `is_corrupt` in
-/// `limit/reset.lua` goes by the same words.
-const CORRUPT: [&str; 7] = [
+/// What Redis, Lua and our scripts say of a key that is not what a script takes it for.
+/// `is_corrupt` in `prelude.lua` goes by the same words.
+const CORRUPT: [&str; 8] = [
     "WRONGTYPE",
     "attempt to ",
     "bad argument",
@@ -123,4 +123,5 @@ const CORRUPT: [&str; 7] = [
     "unfinished string",
     "not an integer",
     "not a valid float",
+    "cannot be read",
 ];

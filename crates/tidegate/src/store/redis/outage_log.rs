@@ -216,3 +216,35 @@ impl OutageLog {
 fn whole(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::RedisStore;
+    use super::*;
+    use crate::metrics::StoreMetrics;
+    use crate::store::StoreOptions;
+
+    /// At once, after 10 s, 20 s more, 40 s more, … and then every ten minutes.
+    #[tokio::test]
+    async fn an_outage_is_told_at_growing_intervals() {
+        let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("redis://{nowhere}");
+        let store = RedisStore::open(&url, &StoreOptions::default(), StoreMetrics::default()).await.unwrap();
+        let breakers = store.lanes.iter().map(|lane| lane.breaker.clone()).collect();
+        let mut log = OutageLog::new(store.shared.clone(), breakers);
+        let start = clock::monotonic();
+        let mut told_after = Vec::new();
+        for second in 0..4000 {
+            let now = start + Duration::from_secs(second);
+            let due = log.told.values().next().is_none_or(|told| told.next <= now);
+            let before = log.told.values().next().map(|told| told.next);
+            log.tell_of_outages(now);
+            let after = log.told.values().next().map(|told| told.next);
+            assert_eq!(before != after, due, "told when it is due, and not else");
+            if due {
+                told_after.push(second);
+            }
+        }
+        assert_eq!(told_after, [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030, 3630]);
+    }
+}
