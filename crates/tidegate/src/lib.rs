@@ -26,6 +26,7 @@ pub mod limit;
 mod metrics;
 pub mod outage;
 pub mod random;
+mod ranges;
 mod reaper;
 pub mod session;
 pub mod store;

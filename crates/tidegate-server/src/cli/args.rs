@@ -84,7 +84,7 @@ Exit codes: 0 done, 1 the answer is no (refused, something is off), 2 wrong usag
 Examples:
   tidegate sessions counts
   tidegate sessions list --state orphan
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run
   tidegate sessions compare --store redis://127.0.0.1:6379";
 
 const DECLARE_EXAMPLES: &str = "\

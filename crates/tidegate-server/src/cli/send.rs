@@ -21,6 +21,16 @@ pub(super) async fn send(
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
     let target = Target::open(args, &part.into_iter().collect::<Vec<_>>()).await?;
+    send_to(target, args, request, render).await
+}
+
+/// The same to a target that is open.
+pub(super) async fn send_to(
+    target: Target,
+    args: &TargetArgs,
+    request: Request,
+    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+) -> Result<ExitCode, String> {
     let answered = target.send(request).await;
     target.close().await;
     let (status, answer) = answered?;

@@ -35,18 +35,39 @@ impl Target {
         }
     }
 
+    /// The same for questions that change nothing: to a store that is asked nothing is written,
+    /// not even that somebody was there.
+    pub(super) async fn open_read_only(args: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
+        match args.direct() {
+            Some(sources) => Self::store_for(&sources, parts, true).await,
+            None => Self::server(&args.server),
+        }
+    }
+
     pub(super) fn server(url: &str) -> Result<Self, String> {
         Server::parse(url).map(Self::Server)
     }
 
     /// A store, by its declarations: what is written down here goes before them.
     pub(super) async fn store(sources: &Sources, parts: &[(PartKind, &str)]) -> Result<Self, String> {
+        Self::store_for(sources, parts, false).await
+    }
+
+    async fn store_for(
+        sources: &Sources,
+        parts: &[(PartKind, &str)],
+        is_read_only: bool,
+    ) -> Result<Self, String> {
         let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
         // One question is not worth a block of permits.
         settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
         // Whoever has a question changes nothing for the servers.
         settings.store.declarations = Declarations::ReadOnly;
-        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
+        let gate = match is_read_only {
+            true => settings.store.open_read_only().await,
+            false => settings.store.open().await,
+        };
+        let gate = gate.map_err(|error| error.to_string())?;
         // Who asks a store wants its answer, not that of an outage policy.
         gate.store().check().map_err(|error| error.to_string())?;
         let is_shared = settings.store.url.scheme() != "memory";
@@ -66,6 +87,15 @@ impl Target {
                     return Err(undeclared(*kind, name));
                 }
             }
+        }
+        if is_read_only {
+            // What is open looks after itself in the background, and writes.
+            let is_asked = |kind: PartKind, name: &str| {
+                parts.iter().any(|(asked, other)| kind == *asked && kind.is_same(name, other))
+            };
+            settings.limits.retain(|it| is_asked(PartKind::Limit, it.name.as_str()));
+            settings.hot.retain(|it| is_asked(PartKind::Hot, it.name.as_str()));
+            settings.sessions.retain(|it| is_asked(PartKind::Sessions, it.name.as_str()));
         }
         let limits = settings.limits.iter().map(|limit| limit.open(&gate));
         let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
@@ -129,7 +159,7 @@ impl Target {
 }
 
 /// Nobody has said what it is.
-fn undeclared(kind: PartKind, name: &str) -> String {
+pub(super) fn undeclared(kind: PartKind, name: &str) -> String {
     let (what, example) = match kind {
         PartKind::Limit => ("limit", "rate=5/s"),
         PartKind::Hot => ("space of hot pages", "window_duration=1h"),

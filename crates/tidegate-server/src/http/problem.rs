@@ -308,8 +308,8 @@ impl From<Error> for Problem {
             ErrorKind::Corrupt => {
                 tracing::error!(%error, "a key in the store is not what it should be");
                 let detail = "what the store has for this is of another type than ours, or cannot be read: somebody \
-                              else has written there; a reset of the key, or the deletion of what it is about, \
-                              mends it";
+                              else has written there; a reset of the key, the deletion of what it is about, or \
+                              `tidegate sessions reconcile` mends it, if it is ours";
                 let problem = Self::new(Kind::CORRUPT, detail.to_owned());
                 Self { reason: Some(Box::new(Reason(error.to_string()))), ..problem }
             }

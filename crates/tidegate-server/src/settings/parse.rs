@@ -44,23 +44,23 @@ fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-fn whole<T: std::str::FromStr>(text: &str, most: &dyn std::fmt::Display) -> Result<T, String> {
-    text.parse().map_err(|_| not_whole(text, most))
-}
-
-fn not_whole(text: &str, most: &dyn std::fmt::Display) -> String {
-    format!("{text:?} is not allowed: whole numbers from 1 to {most} are")
+/// Up to what depends on the setting: that is said by whoever checks it.
+fn from_one<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| match !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()) {
+        true if text.bytes().any(|it| it != b'0') => format!("{text:?} is not allowed: it is too large"),
+        _ => format!("{text:?} is not allowed: whole numbers from 1 on are"),
+    })
 }
 
 impl Parse for NonZeroU32 {
     fn parse(text: &str) -> Result<Self, String> {
-        whole(text, &u32::MAX)
+        from_one(text)
     }
 }
 
 impl Parse for NonZeroUsize {
     fn parse(text: &str) -> Result<Self, String> {
-        whole(text, &usize::MAX)
+        from_one(text)
     }
 }
 
@@ -68,7 +68,7 @@ impl Parse for NonZeroUsize {
 impl Parse for Cost {
     fn parse(text: &str) -> Result<Self, String> {
         let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
-        permits.ok_or_else(|| not_whole(text, &MAX_COUNT))
+        permits.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
     }
 }
 

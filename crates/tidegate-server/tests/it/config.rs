@@ -376,7 +376,7 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ("listen", "::1:80", "is not an address to listen on"),
         ("listen", "localhost:65536", "is not an address to listen on"),
         ("store.deadline", "5", "\"5\" is not a length of time: a number with a unit is"),
-        ("store.partitions", "0", "\"0\" is not allowed: whole numbers from 1 to 4294967295 are"),
+        ("store.partitions", "0", "\"0\" is not allowed: whole numbers from 1 on are"),
         ("store.nodelay", "yes", "\"yes\" is not allowed: true and false are"),
         ("store.namespace", "A", "the name \"A\" is not allowed"),
         ("limits.api.rate", "5/y", "\"5/y\" is not a rate"),
@@ -404,14 +404,14 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ("limits.api.period", "week", "\"week\" is not allowed: minute, hour and day are (did you mean"),
         ("limits.api.counter_ttl", "2", "\"2\" is not a length of time"),
         ("limits.api.on_lapse", "keep", "\"keep\" is not allowed: spend and give_back are"),
-        ("limits.api.max_reservations", "0", "\"0\" is not allowed: whole numbers from 1 to"),
+        ("limits.api.max_reservations", "0", "\"0\" is not allowed: whole numbers from 1 on"),
         ("limits.api.lease", "yes", "\"yes\" is not allowed: true and false are"),
         ("limits.api.prefix", "", "a prefix must not be empty"),
         ("http.trusted_network", "yes", "\"yes\" is not allowed: true and false are"),
-        ("http.backlog", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("limits.api.max_keys", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("hot.main.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("hot.main.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 to"),
+        ("http.backlog", "0", "\"0\" is not allowed: whole numbers from 1 on"),
+        ("limits.api.max_keys", "0", "\"0\" is not allowed: whole numbers from 1 on"),
+        ("hot.main.max_tracked", "0", "\"0\" is not allowed: whole numbers from 1 on"),
+        ("hot.main.hot_threshold", "-1", "\"-1\" is not allowed: whole numbers from 1 on"),
         ("hot.main.window_duration", "15", "\"15\" is not a length of time"),
         (
             "hot.main.when_full",
@@ -420,8 +420,8 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ),
         ("hot.main.spike_ratio", "0.5", "\"0.5\" is not allowed: numbers from 1 to 1000 are"),
         ("sessions.main.grace", "30", "\"30\" is not a length of time"),
-        ("sessions.main.batch", "0", "\"0\" is not allowed: whole numbers from 1 to"),
-        ("sessions.main.max_attempts", "x", "\"x\" is not allowed: whole numbers from 1 to 4294967295 are"),
+        ("sessions.main.batch", "0", "\"0\" is not allowed: whole numbers from 1 on"),
+        ("sessions.main.max_attempts", "x", "\"x\" is not allowed: whole numbers from 1 on are"),
         (
             "sessions.main.reap",
             "claim",
@@ -506,7 +506,7 @@ fn values_that_do_not_fit_together_are_told_why() {
         ),
         (
             vec![("hot.main.max_members_per_page", "2"), ("hot.main.hot_threshold", "3")],
-            "`hot.main`: max_members_per_page of 2 is below hot_threshold, 3",
+            "`hot.main`: a max_members_per_page of 2 is not allowed: 5 to 4000 are",
         ),
         (
             vec![("hot.main.max_bytes", "1000")],
@@ -514,7 +514,7 @@ fn values_that_do_not_fit_together_are_told_why() {
         ),
         (
             vec![("hot.main.partitions", "2"), ("hot.main.max_tracked", "1")],
-            "`hot.main`: each partition needs at least one page of max_tracked and max_activity",
+            "`hot.main`: a max_tracked of 1 is not allowed: 2 to 1000000 are",
         ),
         (
             vec![("sessions.Chats.batch", "1")],
@@ -526,11 +526,11 @@ fn values_that_do_not_fit_together_are_told_why() {
         ),
         (
             vec![("sessions.main.retention", "1h")],
-            "`sessions.main`: a session_ttl of 86400s is not allowed: 1s to 3600s are",
+            "`sessions.main`: a retention of 3600s is not allowed: 86400s to 5184000s are",
         ),
         (
             vec![("sessions.main.session_ttl", "1h"), ("sessions.main.grace", "59m 30s")],
-            "`sessions.main`: a session_ttl of 3600s is not allowed: at least grace and holder_lease, 3615s, are",
+            "`sessions.main`: a grace of 3570s is not allowed: 0ns to 3555s are",
         ),
         (vec![("http.bulk_timeout", "25h")], "`http.bulk_timeout`: 1day 1h is not allowed: 1ms to 1day are"),
         (vec![("http.request_timeout", "0s")], "`http.request_timeout`: 0s is not allowed: 1ms to 1h are"),

@@ -37,6 +37,7 @@ mod session_chaos;
 mod session_checked;
 mod session_cli;
 mod session_conformance;
+mod session_corrupt;
 mod session_history;
 mod session_redis;
 mod session_stall;

@@ -49,7 +49,7 @@ fn everything(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
 }
 
 /// All that is there.
-fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
+pub(crate) fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)> {
     let mut connection = redis.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let mut seen = BTreeMap::new();
@@ -161,6 +161,7 @@ fn an_interrupted_migration_goes_on() {
     let redis = RedisServer::start();
     write_old(&redis, 0..4000);
     let mut command = tidegate(&["sessions", "migrate", "--verbose", "--store", &redis.url()]);
+    command.args(["--set", "sessions.sessions.grace=30s"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
@@ -242,7 +243,7 @@ fn only_one_partition_of_a_redis_is_migrated() {
     let redis = RedisServer::start();
     let (code, _, err) = store(&redis.url(), &["--space", "nope"]);
     assert_eq!(code, 2);
-    assert!(err.contains("there is no space \"nope\"; known are: main"), "{err}");
+    assert!(err.contains("the store declares no space of sessions \"nope\""), "{err}");
     let (code, _, err) = run(tidegate(&["sessions", "compare", "--store", "memory:"]));
     assert_eq!(code, 2);
     assert!(err.contains("memory: has nothing to walk through"), "{err}");
@@ -314,6 +315,8 @@ fn a_cluster_is_reconciled_and_compared() {
             &cluster.url(),
             "--set",
             "store.partitions=4",
+            "--set",
+            "sessions.sessions.grace=30s",
         ]));
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
     }
@@ -351,6 +354,114 @@ fn a_dry_run_foretells_all_that_is_done() {
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!(done["done"], dry["found"]);
     let expected = json!({"looked_at": 364, "sessions": 120, "adopted_active": 22, "adopted_disconnected": 40,
-        "indexed": 4, "unindexed": 4, "ended": 7, "invalid": 1, "unrecognised": 3});
+        "indexed": 4, "unindexed": 4, "ended": 7, "invalid": 1, "unrecognised": 3, "replaced": 0});
     assert_eq!(done["done"], expected);
+}
+
+/// Nobody guesses what sessions are: defaults would reap what others keep, or end keys early. The
+/// error has what to say instead, and that works.
+#[test]
+fn nothing_goes_by_defaults_on_a_store_that_declares_nothing() {
+    let redis = RedisServer::start();
+    write_old(&redis, 0..3);
+    let before = all_of_it(&redis);
+    let commands: [&[&str]; 6] = [
+        &["migrate", "--dry-run"],
+        &["compare", "--max-age", "2d"],
+        &["cleanup", "--dry-run"],
+        &["migrate"],
+        &["reconcile"],
+        &["cleanup"],
+    ];
+    let ask = |command: &[&str], more: &[&str]| {
+        let mut asked = tidegate(&["sessions"]);
+        asked.args(command).args(["--store", &redis.url()]).args(more);
+        run(asked)
+    };
+    let mut examples = Vec::new();
+    for command in commands {
+        let (code, out, err) = ask(command, &[]);
+        assert_eq!((code, out.as_str()), (2, ""), "{command:?}: {err}");
+        assert!(err.contains("the store declares no space of sessions \"main\""), "{command:?}: {err}");
+        assert!(err.contains("--config FILE"), "{command:?}: {err}");
+        let (_, example) = err.trim_end().rsplit_once("--set ").unwrap();
+        examples.push(example.to_owned());
+        // A marker may be there now: whoever may write looks for what is declared with it.
+        let mut after = all_of_it(&redis);
+        after.remove("tidegate:marker");
+        assert!(after == before, "{command:?}");
+    }
+    for (command, example) in commands.into_iter().zip(&examples) {
+        let (code, out, err) = ask(command, &["--set", example]);
+        let expected = if command[0] == "compare" { [0, 1] } else { [0, 0] };
+        assert!(expected.contains(&code), "{command:?} --set {example}: {code} {out}{err}");
+    }
+}
+
+/// As a cron job would run it: what was declared once is enough.
+#[test]
+fn what_a_server_declared_is_enough_for_all_of_them() {
+    let redis = RedisServer::start();
+    let server = crate::cli::Server::start(&["--store", &redis.url(), "--set", "sessions.sessions.grace=0s"]);
+    assert!(
+        server
+            .ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{}}"#)
+            .starts_with("HTTP/1.1 201")
+    );
+    assert_eq!(server.signal("TERM").0, Some(0));
+    let commands: [&[&str]; 5] =
+        [&["migrate", "--dry-run"], &["compare"], &["cleanup", "--dry-run"], &["migrate"], &["reconcile"]];
+    for command in commands {
+        let mut asked = tidegate(&["sessions"]);
+        asked.args(command).args(["--store", &redis.url()]);
+        let (code, out, err) = run(asked);
+        assert_eq!((code, err.as_str()), (0, ""), "{command:?}: {out}");
+    }
+}
+
+/// A dry run that leaves a stamp would say that somebody looks after the space.
+#[test]
+fn a_dry_cleanup_writes_nothing_at_all() {
+    let redis = RedisServer::start();
+    let dry = |more: &[&str]| {
+        let mut asked = tidegate(&["sessions", "cleanup", "--dry-run", "--json", "--store", &redis.url()]);
+        asked.args(more);
+        run(asked)
+    };
+    // Not even a marker on a store that has none.
+    let (code, out, err) = dry(&["--set", "sessions.sessions.grace=0s"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(all_of_it(&redis).is_empty(), "{:?}", all_of_it(&redis).keys());
+
+    let settings = [
+        "--set",
+        "sessions.sessions.grace=0s",
+        "--set",
+        "sessions.sessions.cleanup_interval=1d",
+        "--set",
+        "hot.pages.hot_threshold=2",
+        "--set",
+        "limits.api.rate=5/s",
+    ];
+    let store = redis.url();
+    let server = crate::cli::Server::start(&[&["--store", &store][..], &settings].concat());
+    let made = server.ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{},"holder":"h"}"#);
+    let (_, made) = made.split_once("\r\n\r\n").unwrap();
+    let id = serde_json::from_str::<Value>(made).unwrap()["id"].as_str().unwrap().to_owned();
+    let left = server.ask("DELETE", &format!("/v1/sessions/sessions/{id}/holders/h"), "");
+    assert!(left.starts_with("HTTP/1.1 200"), "{left}");
+    server.ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"c","config":{}}"#);
+    assert_eq!(server.signal("TERM").0, Some(0));
+    let before = all_of_it(&redis);
+    assert!(before.len() >= 6, "{:?}", before.keys());
+    for more in [&[][..], &settings] {
+        let (code, out, err) = dry(more);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["deleted"], 1, "{out}");
+        let after = all_of_it(&redis);
+        for (key, value) in &after {
+            assert!(before.get(key) == Some(value), "{key} has changed");
+        }
+        assert_eq!(after.len(), before.len());
+    }
 }

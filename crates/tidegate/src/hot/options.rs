@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::key::Name;
+use crate::ranges::{self, Ranged};
 use crate::store::{DeclaredSettings, Part, PartKind, duration_of, duration_text};
 
 /// What happens to a page that becomes hot when as many are tracked as may be.
@@ -81,15 +82,71 @@ const MIN_BYTES: usize = 1 << 20;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
+/// How many there may be of each, beside the others.
+const COUNTS: [Ranged<HotOptions, u64>; 8] = [
+    Ranged {
+        name: "a hot_threshold",
+        get: |it| it.hot_threshold.into(),
+        set: |it, count| it.hot_threshold = count as u32,
+        range: |it| [1, 100.min(it.max_members_per_page as u64)],
+        widest: [1, 100],
+    },
+    // One that is above could never be reached.
+    Ranged {
+        name: "a promotion_threshold",
+        get: |it| it.promotion_threshold.into(),
+        set: |it, count| it.promotion_threshold = count as u32,
+        range: |it| [1, MAX_MEMBERS.min(it.max_members_per_page) as u64],
+        widest: [1, MAX_MEMBERS as u64],
+    },
+    Ranged {
+        name: "a max_members_per_page",
+        get: |it| it.max_members_per_page as u64,
+        set: |it, count| it.max_members_per_page = count as usize,
+        range: |it| [1.max(it.hot_threshold.max(it.promotion_threshold).into()), MAX_MEMBERS as u64],
+        widest: [1, MAX_MEMBERS as u64],
+    },
+    // Each partition needs at least one page of both.
+    Ranged {
+        name: "a max_tracked",
+        get: |it| it.max_tracked as u64,
+        set: |it, count| it.max_tracked = count as usize,
+        range: |it| [1.max(it.partitions.into()), MAX_TRACKED as u64],
+        widest: [1, MAX_TRACKED as u64],
+    },
+    Ranged {
+        name: "a max_activity",
+        get: |it| it.max_activity as u64,
+        set: |it, count| it.max_activity = count as usize,
+        range: |it| [1.max(it.partitions.into()), 100_000_000],
+        widest: [1, 100_000_000],
+    },
+    Ranged {
+        name: "a max_bytes",
+        get: |it| it.max_bytes as u64,
+        set: |it, count| it.max_bytes = count as usize,
+        range: |it| [u64::from(it.partitions) * MIN_BYTES as u64, u64::MAX],
+        widest: [MIN_BYTES as u64, u64::MAX],
+    },
+    Ranged {
+        name: "a number of partitions",
+        get: |it| it.partitions.into(),
+        set: |it, count| it.partitions = count as u32,
+        range: |it| [1, it.max_tracked.min(it.max_activity).min(it.max_bytes / MIN_BYTES).min(64) as u64],
+        widest: [1, 64],
+    },
+    Ranged {
+        name: "a spike_minimum",
+        get: |it| it.spike_minimum.into(),
+        set: |it, count| it.spike_minimum = count as u32,
+        range: |_| [1, MAX_MEMBERS as u64],
+        widest: [1, MAX_MEMBERS as u64],
+    },
+];
+
 impl HotOptions {
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
-        let between = |what: &str, value: u64, least: u64, most: u64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::invalid(format!("{what} of {value} is not allowed: {least} to {most} are")))
-        };
         let lasting = |what: &str, value: Duration, days: u32| {
             if (Duration::from_secs(1)..=DAY * days).contains(&value) {
                 return Ok(());
@@ -97,39 +154,12 @@ impl HotOptions {
             let most = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
             Err(Error::invalid(format!("{what} of {value:?} is not allowed: 1s to {most} are")))
         };
-        between("a hot_threshold", self.hot_threshold.into(), 1, 100)?;
-        between("a promotion_threshold", self.promotion_threshold.into(), 1, MAX_MEMBERS as u64)?;
         lasting("a window_duration", self.window_duration, 7)?;
-        between("a max_tracked", self.max_tracked as u64, 1, MAX_TRACKED as u64)?;
-        between("a max_members_per_page", self.max_members_per_page as u64, 1, MAX_MEMBERS as u64)?;
         lasting("a cleanup_interval", self.cleanup_interval, 1)?;
-        between("a spike_minimum", self.spike_minimum.into(), 1, MAX_MEMBERS as u64)?;
-        between("a max_activity", self.max_activity as u64, 1, 100_000_000)?;
-        between("a number of partitions", self.partitions.into(), 1, 64)?;
-        let least_bytes = self.partitions as usize * MIN_BYTES;
-        if self.max_bytes < least_bytes {
-            return Err(Error::invalid(format!(
-                "a max_bytes of {} is not allowed: at least {least_bytes} is, {MIN_BYTES} for each partition",
-                self.max_bytes
-            )));
-        }
-        if self.max_tracked < self.partitions as usize || self.max_activity < self.partitions as usize {
-            return Err(Error::invalid(
-                "each partition needs at least one page of max_tracked and max_activity",
-            ));
-        }
-        if self.max_members_per_page < self.hot_threshold as usize {
-            return Err(Error::invalid(format!(
-                "max_members_per_page of {} is below hot_threshold, {}",
-                self.max_members_per_page, self.hot_threshold
-            )));
-        }
-        if self.max_members_per_page < self.promotion_threshold as usize {
-            return Err(Error::invalid(format!(
-                "promotion_threshold of {} can never be reached: max_members_per_page is {}",
-                self.promotion_threshold, self.max_members_per_page
-            )));
-        }
+        ranges::check(self, &COUNTS, |[least, most]| match most {
+            u64::MAX => format!("at least {least} is, {MIN_BYTES} for each partition"),
+            _ => format!("{least} to {most} are"),
+        })?;
         if !(1.0..=1000.0).contains(&self.spike_ratio) {
             return Err(Error::invalid(format!(
                 "a spike_ratio of {} is not allowed: 1 to 1000 are",

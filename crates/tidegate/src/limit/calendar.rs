@@ -10,7 +10,7 @@ use super::algorithm::{Ask, Terms};
 use super::receipt::Receipt;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
-use crate::bounds::{Cost, Rate, Window};
+use crate::bounds::{Cost, MAX_COUNT, Rate, Window};
 use crate::error::{Error, Result};
 use crate::store::memory::Entry;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl Calendar {
     /// `limit` per `period`, all of it usable; counters are kept for 2 hours.
     pub fn new(limit: u64, period: Period) -> Result<Self> {
         let limit = Cost::new(limit).map_err(|_| {
-            Error::invalid(format!("{limit} per {} is not allowed: at least 1 is", period.as_str()))
+            Error::invalid(format!("{limit} per {} is not allowed: 1 to {MAX_COUNT} are", period.as_str()))
         })?;
         let counter_ttl = Duration::from_secs(2 * 3600);
         Ok(Self { limit: limit.get(), safety_buffer: 0, period, counter_ttl })
@@ -108,8 +108,9 @@ impl Calendar {
     pub fn with_safety_buffer(self, safety_buffer: u64) -> Result<Self> {
         if safety_buffer >= self.limit {
             return Err(Error::invalid(format!(
-                "a safety buffer of {safety_buffer} leaves nothing of a limit of {}",
-                self.limit
+                "a safety buffer of {safety_buffer} leaves nothing of a limit of {}: 0 to {} are allowed",
+                self.limit,
+                self.limit - 1
             )));
         }
         Ok(Self { safety_buffer, ..self })

@@ -6,8 +6,8 @@
 --          its generation, until when it is held; or why not
 return finish(each(function(k, at)
   local id, broadcaster, config, holder = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local known = call('GET', KEYS[k])
-  local s = known and is_id(known) and living(known, nil, '')
+  local known = mapped(KEYS[k])
+  local s = known and living(known, nil, '')
   if s and s.broadcaster == broadcaster then
     if holder ~= '' and is_crowded(s, holder) then return CROWDED end
     local found = s.disconnected > 0 and 2 or 3

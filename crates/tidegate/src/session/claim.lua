@@ -13,9 +13,9 @@ return finish(plain_each(function(_, at)
   take(tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), true, function(s)
     local from = s.claimed > 0 and CLAIMED or DISCONNECTED
     s.attempts, s.claimed = s.attempts + 1, now_ms + claim_ms
-    save(s)
     put(CLAIMED, s.claimed, s.id)
     if from ~= CLAIMED then call('ZREM', from, s.id) end
+    save(s)
     local texts = call('HMGET', s.key, 'config_json', 'value')
     for _, field in ipairs({ s.id, s.generation, s.broadcaster, s.disconnected, s.attempts, s.claimed, texts[1] or '',
       texts[2] or '' }) do

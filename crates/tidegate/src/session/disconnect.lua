@@ -8,8 +8,8 @@ return finish(each(function(k, at)
   if not s then return refusal end
   if s.disconnected > 0 then return { 0 } end
   local field = 'h:' .. ARGV[at + 2]
-  local until_ms = tonumber(call('HGET', s.key, field))
-  if not until_ms or ends(until_ms) <= now_ms then return { 1 } end
+  local until_ms = lease_end(call('HGET', s.key, field))
+  if ends(until_ms) <= now_ms then return { 1 } end
   call('HDEL', s.key, field)
   s.seen = now_ms
   if until_ms >= s.deadline then s.deadline = latest(s) end
@@ -22,7 +22,7 @@ return finish(each(function(k, at)
     leave(s, now_ms)
     return { 0 }
   end
-  save(s)
   put(ACTIVE, s.deadline, s.id)
+  save(s)
   return { 1 }
 end, 1, 3, COMMON))

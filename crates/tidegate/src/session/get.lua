@@ -9,12 +9,13 @@
 return finish(each(function(k, at)
   local id, key = ARGV[at + 1], KEYS[k]
   if id == '' then
-    id, key = call('GET', KEYS[k]), nil
-    if not id or not is_id(id) then return GONE end
+    id, key = mapped(KEYS[k]), nil
+    if not id then return GONE end
   end
-  local s = read(id, key)
+  local s, why = read(id, key)
   -- A mapping that others have written may name anybody's.
-  if not s or ARGV[at + 1] == '' and s.broadcaster ~= ARGV[at + 2] then return GONE end
+  if ARGV[at + 1] == '' and (not s or s.broadcaster ~= ARGV[at + 2]) then return GONE end
+  if not s then return why end
   settle(s)
   local holders, fields = {}, call('HGETALL', s.key)
   local texts = {}
@@ -22,9 +23,9 @@ return finish(each(function(k, at)
     local field, text = fields[i], fields[i + 1]
     if string.sub(field, 1, 2) ~= 'h:' then
       texts[field] = text
-    elseif #field > 2 and ends(tonumber(text)) > now_ms then
+    elseif #field > 2 and ends(lease_end(text)) > now_ms then
       holders[#holders + 1] = string.sub(field, 3)
-      holders[#holders + 1] = ends(tonumber(text))
+      holders[#holders + 1] = ends(lease_end(text))
     end
   end
   local is_orphan = s.disconnected > 0 and s.disconnected + grace_ms <= now_ms

@@ -8,11 +8,11 @@ return finish(each(function(k, at)
   if not s then return refusal end
   if s.disconnected > 0 then return IS_DISCONNECTED end
   local field = 'h:' .. ARGV[at + 2]
-  local until_ms = tonumber(call('HGET', s.key, field))
-  if not until_ms or ends(until_ms) <= now_ms then return LAPSED end
+  local until_ms = lease_end(call('HGET', s.key, field))
+  if ends(until_ms) <= now_ms then return LAPSED end
   until_ms = math.max(until_ms, now_ms + lease_ms)
   s.seen, s.deadline = now_ms, math.max(s.deadline, until_ms)
-  save(s, field, until_ms)
   put(ACTIVE, s.deadline, s.id)
+  save(s, field, until_ms)
   return { s.generation, until_ms }
 end, 1, 3, COMMON))

@@ -5,7 +5,7 @@
 --       (ms), how many at most, 1 to write nothing; then of each of the two sets that may
 --       be in it where to go on: behind a score and an entry, in hexadecimal; an empty score
 --       for the beginning, `-` for not at all
--- Answers  entries that are no session ids; of each of the two sets where to go on, as
+-- Answers  entries that are no session ids, or at no time; of each of the two sets where to go on, as
 --          above; then id and time in ms of each. Sessions that have fallen silent are among
 --          the disconnected; the two lists are in one. Their time is the end of the last lease as it
 --          was given: what a hold makes of it, `get` tells.
@@ -52,10 +52,12 @@ local replies = plain_each(function(_, at)
       local page = call('ZRANGE', set, rank, math.min(rank + PAGE - 1, last), 'WITHSCORES')
       for i = 1, #page, 2 do
         if count == limit then break end
-        if is_id(page[i]) then
+        -- A score that is no time is nobody's of ours: a list could not go on behind it.
+        local at_ms = is_id(page[i]) and moment(tonumber(page[i + 1]) * unit + 0.5)
+        if at_ms then
           count = count + 1
           found[#found + 1] = page[i]
-          found[#found + 1] = math.max(0, math.floor(tonumber(page[i + 1]) * unit + 0.5))
+          found[#found + 1] = at_ms
         else
           skipped = skipped + 1
         end

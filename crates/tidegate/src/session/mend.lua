@@ -9,11 +9,9 @@
 -- Answers  where to go on, empty at the end; keys in the database; keys and entries gone
 --          through; keys under our names looked at, sessions, taken over active, taken over
 --          disconnected, put into a set, taken out of one, given an end, entries that are no
---          ids, keys that are not recognised; then, in turn, a word and a key or an entry
+--          ids, keys that are not recognised, sets and states of another type; then, in turn, a word and a key or an entry
 --          of whatever was not as it should be; `orphan` and an id, and when it was left,
 --          of each orphan
-local SETS = { ACTIVE, DISCONNECTED, CLAIMED, DEAD }
-
 -- The set that a session belongs to, and its place in it.
 local function home(s)
   if s.disconnected == 0 then return ACTIVE, s.deadline end
@@ -24,9 +22,7 @@ end
 
 -- The session of an id, if there is one that we know.
 local function known(id, key)
-  if not is_id(id) then return end
-  local is_whole, s = read_any(id, key)
-  return is_whole and s or nil
+  return is_id(id) and read(id, key, true) or nil
 end
 
 local is_changed = false
@@ -34,12 +30,8 @@ local replies = plain_each(function(_, at)
   local is_mending, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
   local pause_ms, age_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local through, looked, sessions, active, disconnected = 0, 0, 0, 0, 0
-  local put_in, taken_out, ended, bad, unrecognised = 0, 0, 0, 0, 0
-  local told = {}
-  if is_mending then
-    is_changed = true
-    stamp()
-  end
+  local put_in, taken_out, ended, bad, unrecognised, replaced = 0, 0, 0, 0, 0, 0
+  local told, misused = {}, {}
 
   local function tell(what, subject, when)
     told[#told + 1] = what
@@ -68,14 +60,14 @@ local replies = plain_each(function(_, at)
     local left = to_take_over(s)
     if left then
       if left == 0 then active = active + 1 else disconnected = disconnected + 1 end
-      tell(left == 0 and 'active' or 'disconnected', key)
+      tell(s.is_unreadable and 'unreadable' or left == 0 and 'active' or 'disconnected', key)
       s.claimed = 0
       if is_mending then settle(s) end
     else
       left = s.disconnected
       if left == 0 and ends(s.deadline) <= now_ms then left = ends(s.deadline) end
       local set, score = home(s)
-      local there = call('ZSCORE', set, s.id)
+      local there = not misused[set] and call('ZSCORE', set, s.id)
       if not there or score and tonumber(there) ~= score then
         put_in = put_in + 1
         tell('unindexed', key)
@@ -113,23 +105,45 @@ local replies = plain_each(function(_, at)
     if is_mending then call('ZREM', set, id) end
   end
 
+  -- What all sessions share and is of another type: what was in it is in the sessions too, and
+  -- whoever was told to mend begins anew without it. Nobody else goes on.
+  for _, key in ipairs({ STATE, ACTIVE, DISCONNECTED, CLAIMED, DEAD }) do
+    if is_misused(key) then
+      if is_mending and pause_ms > 0 then error(corrupt(key, 'is of another type'), 0) end
+      misused[key] = not is_mending
+      if is_mending then call('UNLINK', key) end
+      if is_mending or from == '0 0' then
+        replaced = replaced + 1
+        tell('another-type', key)
+      end
+      if is_mending then from = '0 0' end
+    end
+  end
+  if is_mending then
+    is_changed = true
+    stamp()
+  end
   if from == '' then
     from = call('HGET', STATE, 'mending') or ''
     if from == '' and pause_ms > 0 then
       -- Whatever is new is taken to be in order.
-      local mended = tonumber(call('HGET', STATE, 'mended'))
+      local mended = moment(call('HGET', STATE, 'mended'))
       -- So is what a clock that was far ahead has dated.
       if mended and mended > now_ms then mended = nil end
       if not mended then call('HSET', STATE, 'mended', now_ms) end
-      if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+      if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
     end
     if from == '' then from = '0 0' end
   end
-  local phase, cursor = string.match(from, '^(%d) (%d+)$')
+  local phase, cursor = string.match(from, '^([0-4]) (%d+)$')
+  -- Anybody may have written there.
+  if not phase or #cursor > 19 then phase, cursor = '0', '0' end
   phase = tonumber(phase)
   if phase == 0 then
     if cursor == '0' then
-      for _, set in ipairs(SETS) do must_end(set) end
+      for _, set in ipairs(SETS) do
+        if not misused[set] then must_end(set) end
+      end
     end
     local page = call('SCAN', cursor, 'COUNT', count)
     cursor = page[1]
@@ -149,11 +163,12 @@ local replies = plain_each(function(_, at)
       end
     end
   else
-    local page = call('ZSCAN', SETS[phase], cursor, 'COUNT', count)
+    local set = SETS[phase]
+    local page = misused[set] and { '0', {} } or call('ZSCAN', set, cursor, 'COUNT', count)
     cursor = page[1]
     for i = 1, #page[2], 2 do
       through = through + 1
-      look_at_entry(SETS[phase], page[2][i])
+      look_at_entry(set, page[2][i])
     end
   end
   local next_one = phase .. ' ' .. cursor
@@ -163,7 +178,7 @@ local replies = plain_each(function(_, at)
     if next_one == '' then call('HSET', STATE, 'mended', now_ms) end
   end
   local answer = { next_one, call('DBSIZE'), through, looked, sessions, active, disconnected, put_in, taken_out, ended,
-    bad, unrecognised }
+    bad, unrecognised, replaced }
   for _, word in ipairs(told) do answer[#answer + 1] = word end
   return answer
 end, 1, 5, COMMON)

@@ -47,12 +47,19 @@ pub struct Mended {
     pub invalid: u64,
     /// Keys under the names of sessions that are nothing we know: left alone.
     pub unrecognised: u64,
+    /// Keys that all sessions share, of another type: replaced.
+    pub replaced: u64,
 }
 
 impl Mended {
     /// Whatever was not as it should be, what is left alone excepted.
     pub fn faults(&self) -> u64 {
-        self.adopted_active + self.adopted_disconnected + self.indexed + self.unindexed + self.ended
+        self.adopted_active
+            + self.adopted_disconnected
+            + self.indexed
+            + self.unindexed
+            + self.ended
+            + self.replaced
     }
 }
 
@@ -67,6 +74,7 @@ impl std::ops::AddAssign for Mended {
         self.ended += other.ended;
         self.invalid += other.invalid;
         self.unrecognised += other.unrecognised;
+        self.replaced += other.replaced;
     }
 }
 
@@ -107,6 +115,7 @@ impl Step {
             ended: count(6),
             invalid: count(7),
             unrecognised: count(8),
+            replaced: count(9),
         };
         Self { mended, told, orphans, keys, scanned, next }
     }

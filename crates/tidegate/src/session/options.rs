@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::key::Name;
+use crate::ranges::{self, Ranged};
 use crate::store::{Part, PartKind, duration_text};
 
 /// Who deletes orphans.
@@ -78,6 +79,73 @@ impl Default for SessionOptions {
 /// The longest time that anything of a session is kept.
 const MAX_RETENTION: Duration = Duration::from_secs(60 * 24 * 3600);
 
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long each may last, beside the others.
+const LASTING: [Ranged<SessionOptions, Duration>; 8] = [
+    Ranged {
+        name: "a holder_lease",
+        get: |it| it.holder_lease,
+        set: |it, lasting| it.holder_lease = lasting,
+        range: |it| [SECOND, it.session_ttl.saturating_sub(it.grace)],
+        widest: [SECOND, MAX_RETENTION],
+    },
+    Ranged {
+        name: "a grace",
+        get: |it| it.grace,
+        set: |it, lasting| it.grace = lasting,
+        range: |it| [Duration::ZERO, it.session_ttl.saturating_sub(it.holder_lease)],
+        widest: [Duration::ZERO, MAX_RETENTION],
+    },
+    Ranged {
+        name: "a migration_lease",
+        get: |it| it.migration_lease,
+        set: |it, lasting| it.migration_lease = lasting,
+        range: |it| [SECOND, it.session_ttl],
+        widest: [SECOND, MAX_RETENTION],
+    },
+    // A claim that ends later than anything is kept would be taken for one of a clock
+    // that was wrong.
+    Ranged {
+        name: "a claim_lease",
+        get: |it| it.claim_lease,
+        set: |it, lasting| it.claim_lease = lasting,
+        range: |it| [SECOND, DAY.min(it.retention)],
+        widest: [SECOND, DAY],
+    },
+    Ranged {
+        name: "a session_ttl",
+        get: |it| it.session_ttl,
+        set: |it, lasting| it.session_ttl = lasting,
+        range: |it| {
+            [SECOND.max(it.grace.saturating_add(it.holder_lease)).max(it.migration_lease), it.retention]
+        },
+        widest: [SECOND, MAX_RETENTION],
+    },
+    Ranged {
+        name: "a retention",
+        get: |it| it.retention,
+        set: |it, lasting| it.retention = lasting,
+        range: |it| [SECOND.max(it.session_ttl).max(it.claim_lease), MAX_RETENTION],
+        widest: [SECOND, MAX_RETENTION],
+    },
+    Ranged {
+        name: "a cleanup_interval",
+        get: |it| it.cleanup_interval,
+        set: |it, lasting| it.cleanup_interval = lasting,
+        range: |_| [Duration::from_millis(100), DAY],
+        widest: [Duration::from_millis(100), DAY],
+    },
+    Ranged {
+        name: "a reconcile_interval",
+        get: |it| it.reconcile_interval,
+        set: |it, lasting| it.reconcile_interval = lasting,
+        range: |_| [Duration::from_secs(60), MAX_RETENTION],
+        widest: [Duration::from_secs(60), MAX_RETENTION],
+    },
+];
+
 /// The most that is looked at in one step.
 pub(super) const MAX_BATCH: usize = 1000;
 
@@ -107,30 +175,7 @@ impl SessionOptions {
 
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
-        let (second, day) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
-        let lasts = |what: &str, value: Duration, least: Duration, most: Duration| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::invalid(format!("{what} of {value:?} is not allowed: {least:?} to {most:?} are")))
-        };
-        lasts("a retention", self.retention, second, MAX_RETENTION)?;
-        lasts("a session_ttl", self.session_ttl, second, self.retention)?;
-        lasts("a grace", self.grace, Duration::ZERO, self.session_ttl)?;
-        lasts("a holder_lease", self.holder_lease, second, self.session_ttl)?;
-        lasts("a migration_lease", self.migration_lease, second, self.session_ttl)?;
-        // A claim that ends later than anything is kept would be taken for one of a clock
-        // that was wrong.
-        lasts("a claim_lease", self.claim_lease, second, day.min(self.retention))?;
-        lasts("a cleanup_interval", self.cleanup_interval, Duration::from_millis(100), day)?;
-        lasts("a reconcile_interval", self.reconcile_interval, Duration::from_secs(60), MAX_RETENTION)?;
-        if self.grace + self.holder_lease > self.session_ttl {
-            return Err(Error::invalid(format!(
-                "a session_ttl of {:?} is not allowed: at least grace and holder_lease, {:?}, are",
-                self.session_ttl,
-                self.grace + self.holder_lease
-            )));
-        }
+        ranges::check(self, &LASTING, |[least, most]| format!("{least:?} to {most:?} are"))?;
         let between = |what: &str, value: usize, most: usize| {
             if (1..=most).contains(&value) {
                 return Ok(());

@@ -3,10 +3,15 @@
 -- What was found: silent sessions, deleted, put aside, entries without a session,
 -- entries that are no ids.
 local lapsed, deleted, buried, missing, invalid
+-- Some of the latter, for people.
+local NAMED, named = 10, {}
 
 -- Each of several calls that travel together counts its own.
 local function start_counting()
   lapsed, deleted, buried, missing, invalid = 0, 0, 0, 0, 0
+  named = {}
+  -- If one is of another type nothing is begun that could not be ended.
+  for _, set in ipairs(SETS) do call('ZCARD', set) end
 end
 
 -- Whether a call that is only good until then has come too late. One that has waited in a
@@ -18,9 +23,11 @@ local function is_over(valid_until)
 end
 
 -- How calls that reap answer: what was found, for how long the first had been due, 1 if more
--- is due, until when a hold runs (0: none does), and the store's time.
+-- is due, until when a hold runs (0: none does), the store's time, and some of the entries
+-- that are no sessions.
 local function answer(lag_ms, more)
-  return { lapsed, deleted, buried, missing, invalid, lag_ms, more and 1 or 0, is_held and hold_ms or 0, clock_ms }
+  return { lapsed, deleted, buried, missing, invalid, lag_ms, more and 1 or 0, is_held and hold_ms or 0, clock_ms,
+    named }
 end
 
 -- For how long the first orphan has been due.
@@ -58,18 +65,18 @@ local function file(s, set)
 end
 
 -- The session of an entry, if there is one; entries without are removed. A key that
--- somebody else has written must not keep the others from being reaped.
+-- somebody else has written, or written to, must not keep the others from being reaped.
 local function entry(set, id)
-  local is_whole, s = false, nil
-  if is_id(id) then is_whole, s = read_any(id) end
-  if not is_whole then
-    call('ZREM', set, id)
-    invalid = invalid + 1
-    return
-  end
+  local s, why = nil, FOREIGN
+  if is_id(id) then s, why = read(id, nil, true) end
   if s then return settle(s) end
   call('ZREM', set, id)
-  missing = missing + 1
+  if why == GONE then
+    missing = missing + 1
+    return
+  end
+  invalid = invalid + 1
+  if #named < NAMED then named[#named + 1] = set .. ' ' .. string.sub(id, 1, 100) end
 end
 
 -- Finds out up to `limit` sessions whose holders have fallen silent.
@@ -96,9 +103,9 @@ local function take(limit, silent, is_claiming, reap)
       buried = buried + 1
       -- It may have to wait for as long again.
       s.renewed = -RENEWED_MS
-      save(s)
-      call('ZREM', CLAIMED, s.id)
       put(DEAD, now_ms, s.id)
+      call('ZREM', CLAIMED, s.id)
+      save(s)
     elseif s then
       taken = taken + 1
       reap(s)

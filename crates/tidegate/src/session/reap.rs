@@ -207,10 +207,6 @@ impl Sessions {
         metrics.missing.inc_by(swept.missing);
         metrics.invalid.inc_by(swept.invalid);
         metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
-        if swept.invalid > 0 {
-            let (count, space) = (swept.invalid, self.space().as_str());
-            tracing::warn!(count, space, "entries of the index that are no session ids were removed");
-        }
     }
 
     /// One run of the background loop.

@@ -1,55 +1,38 @@
 //! Sessions on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
-use std::sync::{Arc, LazyLock};
+mod place;
+mod replies;
+mod scripts;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
 
+use self::place::Place;
+use self::replies::{items, lease, number, session, session_id, session_id_of, string, time, unexpected};
+use self::scripts::{
+    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST, MEND,
+    RENEW, RESUME, RETRY, STAMP, UPDATE,
+};
 use super::hold::HoldWatch;
 use super::memory::Set;
 use super::mend::{Ask, Step};
 use super::options::Bounds;
 use super::store_time::{StoreTime, reading_ms};
 use super::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal,
-    Session, SessionId, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
+    SessionId, Swept,
 };
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
 use crate::store::PartKind;
-use crate::store::redis::{Call, RedisStore, Script};
+use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
-const SESSION: &str = include_str!("session.lua");
-const REAP: &str = include_str!("reap.lua");
-
-static ACTIVATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("activate.lua")));
-static CONNECT: LazyLock<Script> = LazyLock::new(|| script(include_str!("connect.lua")));
-static RESUME: LazyLock<Script> = LazyLock::new(|| script(include_str!("resume.lua")));
-static HEARTBEAT: LazyLock<Script> = LazyLock::new(|| script(include_str!("heartbeat.lua")));
-static DISCONNECT: LazyLock<Script> = LazyLock::new(|| script(include_str!("disconnect.lua")));
-static GET: LazyLock<Script> = LazyLock::new(|| script(include_str!("get.lua")));
-static UPDATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("update.lua")));
-static DELETE: LazyLock<Script> = LazyLock::new(|| script(include_str!("delete.lua")));
-static LIST: LazyLock<Script> = LazyLock::new(|| script(include_str!("list.lua")));
-static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("ack.lua")));
-static RENEW: LazyLock<Script> = LazyLock::new(|| script(include_str!("renew.lua")));
-static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("retry.lua")));
-static MEND: LazyLock<Script> = LazyLock::new(|| script(include_str!("mend.lua")));
-static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("stamp.lua")));
-static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("counts.lua")));
-static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("claim.lua")));
-static CLEANUP: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("cleanup.lua")));
-static LAPSE: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("lapse.lua")));
-
-fn script(operation: &str) -> Script {
-    Script::new(&[SESSION, operation])
-}
-
-fn reaping(operation: &str) -> Script {
-    Script::new(&[SESSION, REAP, operation])
-}
+/// What scripts answer of a key that is no session: whoever wrote it, it is left alone.
+const FOREIGN: i64 = 10;
 
 /// Sessions acknowledged in one call, at most.
 pub(super) const MAX_ACKS: usize = 100;
@@ -58,6 +41,7 @@ pub(super) const MAX_ACKS: usize = 100;
 #[derive(Debug)]
 pub(super) struct OnRedis {
     store: RedisStore,
+    space: Name,
     partition: u32,
     sessions: String,
     broadcasters: String,
@@ -101,7 +85,7 @@ impl OnRedis {
         let shared = shared.chain(families.iter().map(|it| it.to_compact_string())).collect();
         let [sessions, broadcasters, _] = families;
         let time = StoreTime::default();
-        Self { store, partition, sessions, broadcasters, common, shared, time, holds }
+        Self { store, space: space.clone(), partition, sessions, broadcasters, common, shared, time, holds }
     }
 
     /// The partition of a session or a broadcaster.
@@ -127,11 +111,62 @@ impl OnRedis {
             own,
             now_ms: self.store.set_time_ms(),
         };
-        self.store.call(self.partition, call).await
+        self.store.call(self.partition, call).await.map_err(|error| match error.kind() {
+            ErrorKind::Corrupt => {
+                Error::corrupt(format!("{error}, in the space of sessions {:?}", self.space.as_str()))
+            }
+            _ => error,
+        })
+    }
+
+    /// A refusal is a number, anything else a list.
+    fn answer<T>(
+        &self,
+        key: &str,
+        value: &Value,
+        read: impl FnOnce(&[Value]) -> Result<T>,
+    ) -> Result<Answer<T>> {
+        match value {
+            Value::Int(FOREIGN) => {
+                let space = self.space.as_str();
+                tracing::warn!(space, key, "what is under the name of a session is none, and is left alone");
+                Ok(Err(Refusal::Gone))
+            }
+            Value::Int(refusal) => {
+                Refusal::numbered(*refusal).map(|it| Ok(Err(it))).unwrap_or_else(|| Err(unexpected(value)))
+            }
+            // One of several that failed.
+            Value::BulkString(text) => Err(server_failure(&String::from_utf8_lossy(text))),
+            value => Ok(Ok(read(items(value)?)?)),
+        }
+    }
+
+    /// What a call on one session was answered.
+    fn answer_of<T>(
+        &self,
+        id: SessionId,
+        value: &Value,
+        read: impl FnOnce(&[Value]) -> Result<T>,
+    ) -> Result<Answer<T>> {
+        self.answer(&self.key(id), value, read)
+    }
+
+    /// A session, if there is one.
+    fn session(&self, key: &str, value: &Value) -> Result<Option<Session>> {
+        match self.answer(key, value, session)? {
+            Ok(session) => Ok(Some(session)),
+            Err(Refusal::Gone) => Ok(None),
+            Err(_) => Err(unexpected(value)),
+        }
     }
 
     fn key(&self, id: SessionId) -> String {
         format!("{}{id}", self.sessions)
+    }
+
+    /// Whether a script is to write nothing.
+    fn only_read(&self) -> CompactString {
+        u8::from(self.store.is_read_only()).to_compact_string()
     }
 
     /// A call on one session.
@@ -190,7 +225,7 @@ impl OnRedis {
         let keys = vec![format!("{}{}", self.broadcasters, broadcaster.as_str()), self.key(new)];
         let own = vec![new.to_compact_string(), broadcaster.as_str().into(), config.into(), holder.into()];
         let value = self.call(&ACTIVATE, 1, keys, own).await?;
-        answer(&value, |items| {
+        self.answer_of(new, &value, |items| {
             let [found, id, generation, until] = items else { return Err(unexpected(&value)) };
             let found = match number(found)? {
                 1 => Found::Nothing,
@@ -210,7 +245,7 @@ impl OnRedis {
         generation: Option<Generation>,
     ) -> Result<Answer<Lease>> {
         let value = self.on(script, id, vec![holder.into(), text(generation)]).await?;
-        answer(&value, |items| match items {
+        self.answer_of(id, &value, |items| match items {
             [generation, until] => lease(generation, until),
             _ => Err(unexpected(&value)),
         })
@@ -250,7 +285,7 @@ impl OnRedis {
         generation: Option<Generation>,
     ) -> Result<Answer<Left>> {
         let value = self.on(&DISCONNECT, id, vec![holder.into(), text(generation)]).await?;
-        answer(&value, |items| match items {
+        self.answer_of(id, &value, |items| match items {
             [Value::Int(0)] => Ok(Left::Disconnected),
             [Value::Int(1)] => Ok(Left::Held),
             _ => Err(unexpected(&value)),
@@ -258,13 +293,15 @@ impl OnRedis {
     }
 
     pub(super) async fn get(&self, id: SessionId) -> Result<Option<Session>> {
-        session(&self.on(&GET, id, vec![CompactString::default()]).await?)
+        let value = self.on(&GET, id, vec![CompactString::default()]).await?;
+        self.session(&self.key(id), &value)
     }
 
     pub(super) async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
         let key = format!("{}{}", self.broadcasters, broadcaster.as_str());
         let own = vec![CompactString::default(), broadcaster.as_str().into()];
-        session(&self.call(&GET, 1, vec![key], own).await?)
+        let value = self.call(&GET, 1, vec![key.clone()], own).await?;
+        self.session(&key, &value)
     }
 
     pub(super) async fn update(
@@ -274,14 +311,14 @@ impl OnRedis {
         generation: Option<Generation>,
     ) -> Result<Answer<Generation>> {
         let value = self.on(&UPDATE, id, vec![new.into(), text(generation)]).await?;
-        answer(&value, |items| match items {
+        self.answer_of(id, &value, |items| match items {
             [generation] => Ok(Generation(number(generation)?)),
             _ => Err(unexpected(&value)),
         })
     }
 
     pub(super) async fn delete(&self, id: SessionId) -> Result<Answer<()>> {
-        answer(&self.on(&DELETE, id, Vec::new()).await?, |_| Ok(()))
+        self.answer_of(id, &self.on(&DELETE, id, Vec::new()).await?, |_| Ok(()))
     }
 
     pub(super) async fn list(
@@ -296,8 +333,7 @@ impl OnRedis {
         // What is no session is skipped, some at a time: no call takes long for it.
         loop {
             let [which, age, most] = [set as u64, age_ms, limit as u64].map(|n| n.to_compact_string());
-            let only_read = u8::from(self.store.is_read_only()).to_compact_string();
-            let mut own = vec![which, age, most, only_read];
+            let mut own = vec![which, age, most, self.only_read()];
             own.extend(places.into_iter().flat_map(|it| [it.score, it.entry]));
             let value = self.on_all(&LIST, own).await?;
             let [invalid, one, one_entry, other, other_entry, entries @ ..] = items(&value)? else {
@@ -320,7 +356,7 @@ impl OnRedis {
 
     pub(super) async fn counts(&self) -> Result<Counts> {
         let asked_ms = reading_ms();
-        let value = self.on_all(&COUNTS, Vec::new()).await?;
+        let value = self.on_all(&COUNTS, vec![self.only_read()]).await?;
         let [active, disconnected, orphans, claimed, dead, lag_ms, held, store] = items(&value)? else {
             return Err(unexpected(&value));
         };
@@ -339,7 +375,9 @@ impl OnRedis {
     /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
     pub(super) async fn claim(&self, limit: usize, silent: usize) -> Result<Claims> {
         let (value, asked_ms) = self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
-        let Some((head, claims)) = items(&value)?.split_at_checked(9) else { return Err(unexpected(&value)) };
+        let Some((head, claims)) = items(&value)?.split_at_checked(10) else {
+            return Err(unexpected(&value));
+        };
         let claim = |fields: &[Value]| match fields {
             [id, generation, broadcaster, since, attempt, until, config, value] => Ok(Claim {
                 id: session_id(id)?,
@@ -364,10 +402,8 @@ impl OnRedis {
         let keys = claims.iter().map(|(id, _)| self.key(*id)).collect();
         let own = claims.iter().flat_map(|(id, it)| [id.to_compact_string(), it.0.to_compact_string()]);
         let value = self.call(&ACK, claims.len(), keys, own.collect()).await?;
-        if claims.len() == 1 {
-            return Ok(vec![answer(&value, |_| Ok(()))?]);
-        }
-        items(&value)?.iter().map(|item| answer(item, |_| Ok(()))).collect()
+        let answers = if claims.len() == 1 { std::slice::from_ref(&value) } else { items(&value)? };
+        claims.iter().zip(answers).map(|((id, _), item)| self.answer_of(*id, item, |_| Ok(()))).collect()
     }
 
     pub(super) async fn renew(
@@ -378,7 +414,7 @@ impl OnRedis {
     ) -> Result<Answer<Timestamp>> {
         let own = vec![generation.0.to_compact_string(), attempt.to_compact_string()];
         let value = self.on(&RENEW, id, own).await?;
-        answer(&value, |items| match items {
+        self.answer_of(id, &value, |items| match items {
             [until] => time(until),
             _ => Err(unexpected(&value)),
         })
@@ -397,9 +433,14 @@ impl OnRedis {
 
     /// What a call that reaps has done.
     fn swept(&self, head: &[Value], asked_ms: u64) -> Result<Swept> {
-        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store] = head else {
+        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store, named] = head else {
             return Err(unexpected(head));
         };
+        if number(invalid)? > 0 {
+            let (space, count) = (self.space.as_str(), number(invalid)?);
+            let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
+            tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
+        }
         let (held_until_ms, store_ms) = self.told(held, store, asked_ms)?;
         Ok(Swept {
             lapsed: number(lapsed)?,
@@ -415,7 +456,7 @@ impl OnRedis {
     }
 
     pub(super) async fn retry(&self, id: SessionId) -> Result<Answer<()>> {
-        answer(&self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
+        self.answer_of(id, &self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
     }
 
     pub(super) async fn mend(&self, ask: &Ask<'_>) -> Result<Step> {
@@ -427,7 +468,7 @@ impl OnRedis {
             ask.age_ms.to_compact_string(),
         ];
         let value = self.on_all(&MEND, own).await?;
-        let Some((head, told)) = items(&value)?.split_at_checked(12) else { return Err(unexpected(&value)) };
+        let Some((head, told)) = items(&value)?.split_at_checked(13) else { return Err(unexpected(&value)) };
         let [next, keys, scanned, counts @ ..] = head else { return Err(unexpected(&value)) };
         let counts: Vec<u64> = counts.iter().map(number).collect::<Result<_>>()?;
         let mut told = told.iter();
@@ -447,150 +488,6 @@ impl OnRedis {
     }
 }
 
-/// Where a list goes on in one of the sets that it is made of.
-#[derive(Debug, Default)]
-struct Place {
-    /// As the set has it; empty for the beginning.
-    score: CompactString,
-    /// In hexadecimal: an entry may be any bytes.
-    entry: CompactString,
-}
-
-impl Place {
-    /// Behind a session that a list told: in the set itself, and among those that have
-    /// fallen silent, which are by milliseconds.
-    fn behind(set: Set, after: Option<Listed>) -> [Self; 2] {
-        let Some(after) = after else { return [Self::default(), Self::default()] };
-        let ms = after.at.as_millis() as f64;
-        let entry: CompactString = after.id.to_string().bytes().map(|it| format!("{it:02x}")).collect();
-        let own = if set == Set::Disconnected { ms / 1000.0 } else { ms };
-        [own, ms].map(|score| Self { score: score.to_compact_string(), entry: entry.clone() })
-    }
-
-    fn read(score: &Value, entry: &Value) -> Result<Self> {
-        Ok(Self { score: string(score)?.into(), entry: string(entry)?.into() })
-    }
-
-    /// Whether there is nothing behind it.
-    fn is_end(&self) -> bool {
-        self.score == "-"
-    }
-}
-
 fn text(generation: Option<Generation>) -> CompactString {
     generation.map(|it| it.0.to_compact_string()).unwrap_or_default()
-}
-
-/// A refusal is a number, anything else a list.
-fn answer<T>(value: &Value, read: impl FnOnce(&[Value]) -> Result<T>) -> Result<Answer<T>> {
-    match value {
-        Value::Int(refusal) => {
-            Refusal::numbered(*refusal).map(|it| Ok(Err(it))).unwrap_or_else(|| Err(unexpected(value)))
-        }
-        // One of several that failed.
-        Value::BulkString(text) => Err(crate::store::redis::server_failure(&String::from_utf8_lossy(text))),
-        value => Ok(Ok(read(items(value)?)?)),
-    }
-}
-
-fn session(value: &Value) -> Result<Option<Session>> {
-    let read = |items: &[Value]| {
-        let [
-            id,
-            generation,
-            seen,
-            left,
-            attempts,
-            claimed,
-            orphan,
-            deadline,
-            broadcaster,
-            config,
-            new,
-            updated,
-            holders @ ..,
-        ] = items
-        else {
-            return Err(unexpected(value));
-        };
-        let Value::Int(claimed) = claimed else { return Err(unexpected(value)) };
-        let left_ms = number(left)?;
-        let hold = |it: &[Value]| match it {
-            [holder, until] => Ok(HeldBy { holder: string(holder)?, until: time(until)? }),
-            _ => Err(unexpected(value)),
-        };
-        let mut holders: Vec<_> = holders.chunks(2).map(hold).collect::<Result<_>>()?;
-        holders.sort_unstable();
-        // An older program may have written anything there.
-        let updated_s = string(updated)?.parse::<f64>().unwrap_or(0.0) as u64;
-        Ok(Session {
-            id: session_id(id)?,
-            broadcaster: string(broadcaster)?,
-            config: string(config)?,
-            value: string(new)?,
-            state: match (left_ms, claimed.signum()) {
-                (0, _) => State::Active,
-                (_, 1) => State::Claimed,
-                (_, -1) => State::Dead,
-                _ if number(orphan)? == 1 => State::Orphan,
-                _ => State::Disconnected,
-            },
-            generation: Generation(number(generation)?),
-            ref_count: holders.len() as u64,
-            holders,
-            held_until: (left_ms == 0).then(|| time(deadline)).transpose()?,
-            last_disconnect: (left_ms > 0).then(|| Timestamp::from_millis(left_ms)),
-            last_update: Timestamp::from_millis(updated_s.saturating_mul(1000)),
-            last_seen: time(seen)?,
-            attempts: number(attempts)?,
-        })
-    };
-    match answer(value, read)? {
-        Ok(session) => Ok(Some(session)),
-        Err(Refusal::Gone) => Ok(None),
-        Err(_) => Err(unexpected(value)),
-    }
-}
-
-fn lease(generation: &Value, until: &Value) -> Result<Lease> {
-    Ok(Lease { generation: Generation(number(generation)?), until: time(until)? })
-}
-
-fn items(value: &Value) -> Result<&[Value]> {
-    match value {
-        Value::Array(items) => Ok(items),
-        _ => Err(unexpected(value)),
-    }
-}
-
-fn number(value: &Value) -> Result<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected(value)),
-        _ => Err(unexpected(value)),
-    }
-}
-
-fn time(value: &Value) -> Result<Timestamp> {
-    number(value).map(Timestamp::from_millis)
-}
-
-fn string(value: &Value) -> Result<String> {
-    match value {
-        // What an older program wrote need not be text.
-        Value::BulkString(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-        Value::SimpleString(text) => Ok(text.clone()),
-        _ => Err(unexpected(value)),
-    }
-}
-
-fn session_id(value: &Value) -> Result<SessionId> {
-    session_id_of(&string(value)?)
-}
-
-fn session_id_of(text: &str) -> Result<SessionId> {
-    SessionId::listed(text).ok_or_else(|| unexpected(text))
-}
-
-fn unexpected(reply: &(impl std::fmt::Debug + ?Sized)) -> Error {
-    Error::internal(format!("a script of sessions answered {reply:?}"))
 }

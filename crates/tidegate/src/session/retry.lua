@@ -4,16 +4,16 @@
 -- Own   its id
 -- Answers  an empty list; or why not
 return finish(each(function(k, at)
-  local s = load(ARGV[at + 1], KEYS[k])
+  local s, why = load(ARGV[at + 1], KEYS[k])
   if not s then
     -- Its key has ended before it.
     call('ZREM', DEAD, ARGV[at + 1])
-    return GONE
+    return why
   end
   if s.claimed >= 0 then return s.claimed > 0 and REAPING or UNCLAIMED end
   s.attempts, s.claimed = 0, now_ms
-  save(s)
-  call('ZREM', DEAD, s.id)
   put(CLAIMED, s.claimed, s.id)
+  call('ZREM', DEAD, s.id)
+  save(s)
   return {}
 end, 1, 1, COMMON))

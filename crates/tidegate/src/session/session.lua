@@ -36,6 +36,9 @@ local retention_ms, claim_ms, max_attempts = tonumber(ARGV[6]), tonumber(ARGV[7]
 local max_holders, max_sessions, migration_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local SESSION, BROADCASTER, REF_COUNT = ARGV[12], ARGV[13], ARGV[14]
 local GONE, REAPING, IS_ACTIVE, IS_DISCONNECTED, LAPSED, STALE, CROWDED, FULL, UNCLAIMED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- There is something under the name of a session, and it is none.
+local FOREIGN = 10
+local SETS = { ACTIVE, DISCONNECTED, CLAIMED, DEAD }
 local STAMP_MS = math.min(retention_ms, 600000)
 local PACKED, PACKED_BYTES, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 29, 281474976710655, 3600000
 -- What the older program writes into a session.
@@ -44,10 +47,37 @@ local SOURCE_FIELDS = 5
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
 
+local function is_wrong_type(text)
+  return string.find(text, 'WRONGTYPE', 1, true)
+end
+
+-- What a call fails with that meets a key which is not what it should be.
+local function corrupt(key, why)
+  return 'CORRUPT "' .. key .. '" ' .. why
+end
+
+-- A moment as anybody may have written it, in whole ms; what is none is nothing.
+local function moment(text)
+  local at_ms = tonumber(text)
+  return at_ms and at_ms >= 0 and at_ms < 2 ^ 53 and math.floor(at_ms) or nil
+end
+
+-- One of the keys that all sessions of the partition share, if it is of another type.
+local function is_misused(key)
+  local answer = key == STATE and redis.pcall('HMGET', key, 'now') or key ~= STATE and redis.pcall('ZCARD', key)
+  return type(answer) == 'table' and answer.err and is_wrong_type(answer.err)
+end
+
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
-local state = call('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost', 'hold_lease')
-local stamp_ms, clock_ms = tonumber(state[1]), now()
+local state = redis.pcall('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost', 'hold_lease')
+if state.err then
+  if not is_wrong_type(state.err) then return state end
+  -- Whoever walks through everything goes on, and may put it right.
+  if not is_walk then return redis.error_reply(corrupt(STATE, 'is no hash')) end
+  state = {}
+end
+local stamp_ms, clock_ms = moment(state[1]), now()
 local is_absurd = stamp_ms and stamp_ms > clock_ms + STAMP_MS
 local now_ms = not is_absurd and stamp_ms and math.max(clock_ms, stamp_ms) or clock_ms
 
@@ -56,7 +86,9 @@ local now_ms = not is_absurd and stamp_ms and math.max(clock_ms, stamp_ms) or cl
 -- away, and nobody could say that they are still there: so they have the length of a lease
 -- to do so, in which no lease ends and nothing is reaped. The same after a loss, which may
 -- have taken what they said.
-local hold_ms, from_ms, past_ms = tonumber(state[2]) or 0, tonumber(state[3]) or 0, tonumber(state[4]) or 0
+local hold_ms = moment(state[2]) or 0
+-- Neither is ever written ahead of the time.
+local from_ms, past_ms = math.min(moment(state[3]) or 0, now_ms), math.min(moment(state[4]) or 0, now_ms)
 local lost, is_lost = state[5] or '0', false
 -- Within the same millisecond nothing has ended that had not before.
 if clock_ms ~= stamp_ms then
@@ -64,7 +96,7 @@ if clock_ms ~= stamp_ms then
   lost, is_lost = latest, latest ~= lost
 end
 -- It lasts for the lease of whoever found it: another with a shorter one does not end it.
-local hold_lease_ms = math.max(lease_ms, tonumber(state[6]) or 0)
+local hold_lease_ms = math.max(lease_ms, math.min(moment(state[6]) or 0, retention_ms))
 local is_written = not is_lost and hold_ms <= now_ms + hold_lease_ms
 hold_ms = math.min(hold_ms, now_ms + hold_lease_ms)
 local is_unseen = is_lost or is_absurd or not stamp_ms or clock_ms - stamp_ms > lease_ms / 2
@@ -124,6 +156,13 @@ local behind_ms = now_ms - clock_ms
 -- What is dated later was dated by a clock that was absurdly ahead.
 local far_ms = now_ms + retention_ms
 
+-- The end of a lease as anybody may have written it; what is no time that a lease may end at
+-- has ended.
+local function lease_end(text)
+  local until_ms = moment(text)
+  return until_ms and until_ms <= far_ms and until_ms or 0
+end
+
 -- Sets that were written to: they live longer than what they list.
 local touched = {}
 
@@ -139,6 +178,14 @@ local function finish(replies)
   if not is_written then stamp() end
   if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
   for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+  for i, reply in ipairs(replies) do
+    -- The server does not say which key it was.
+    if type(reply) == 'string' and is_wrong_type(reply) then
+      for _, set in ipairs(SETS) do
+        if is_misused(set) then replies[i] = corrupt(set, 'is no sorted set') end
+      end
+    end
+  end
   return replies
 end
 
@@ -162,7 +209,8 @@ local function is_mapped(s)
   return redis.pcall('GET', BROADCASTER .. s.broadcaster) == s.id
 end
 
--- Writes a session down, with other fields.
+-- Writes a session down, with other fields. What is done to the sets is done before: if one
+-- of them is of another type, nothing is.
 local function save(s, ...)
   local is_renewed = clock_ms - s.renewed >= RENEWED_MS or s.renewed > clock_ms
   if is_renewed then s.renewed = clock_ms end
@@ -198,7 +246,7 @@ local function latest(s)
   local fields, last, count, over = call('HGETALL', s.key), 0, 0, {}
   for i = 1, #fields, 2 do
     if is_holder(fields[i]) then
-      local until_ms = tonumber(fields[i + 1])
+      local until_ms = lease_end(fields[i + 1])
       if ends(until_ms) <= now_ms then
         over[#over + 1] = fields[i]
       else
@@ -213,13 +261,13 @@ end
 
 -- Nobody holds it any more, since then.
 local function leave(s, at_ms)
+  put(DISCONNECTED, at_ms / 1000, s.id)
+  call('ZREM', ACTIVE, s.id)
   s.disconnected, s.deadline, s.hand = at_ms, 0, ''
   drop_holders(s)
   -- What an older program has counted would keep it from ever deleting the session.
   if s.is_counted then call('UNLINK', REF_COUNT .. s.id) end
   save(s, 'last_disconnect', seconds(at_ms))
-  call('ZREM', ACTIVE, s.id)
-  put(DISCONNECTED, at_ms / 1000, s.id)
 end
 
 -- What a clock that was absurdly ahead has left begins anew, now.
@@ -228,15 +276,15 @@ local function reset(s)
   if s.disconnected == 0 then
     local is_migrated = drop_holders(s)
     s.deadline = now_ms + (is_migrated and migration_ms or lease_ms)
-    save(s, is_migrated and 'm' or 'h:', s.deadline)
     put(ACTIVE, s.deadline, s.id)
+    save(s, is_migrated and 'm' or 'h:', s.deadline)
     return
   end
   s.disconnected = math.min(s.disconnected, now_ms)
   if s.claimed > far_ms then s.claimed = now_ms + claim_ms end
-  save(s, 'last_disconnect', seconds(s.disconnected))
   if s.claimed == 0 then put(DISCONNECTED, s.disconnected / 1000, s.id) end
   if s.claimed > 0 then put(CLAIMED, s.claimed, s.id) end
+  save(s, 'last_disconnect', seconds(s.disconnected))
 end
 
 -- When an older program says that a session was left; what is no time is none.
@@ -257,36 +305,49 @@ local function is_session(key, broadcaster, left)
   return true
 end
 
--- A session as it was last written, or nothing. One that only an older program has
--- written, or changed since, has `last_disconnect` alone to go by: `is_foreign`.
-local function read(id, key)
+-- What is packed into `s`; nothing if it cannot be what we have packed.
+local function unpacked(packed)
+  if #packed < PACKED_BYTES then return end
+  local generation, seen, at_ms, attempts, claimed, renewed_s, is_left = struct.unpack(PACKED, packed)
+  if is_left > 1 or at_ms == 0 or is_left == 0 and claimed ~= 0 then return end
+  return generation, seen, at_ms, attempts, claimed, renewed_s, is_left == 1
+end
+
+-- A session as it was last written; or nothing, and whether that is because there is no
+-- such key or because it is somebody else's. One that only an older program has written, or
+-- changed since, has `last_disconnect` alone to go by: `is_foreign`. One whose `s` somebody
+-- has overwritten, all else being there, is an error; or, if `is_mending`, read as if there
+-- were no `s`: `is_unreadable`.
+local function read(id, key, is_mending)
   key = key or SESSION .. id
-  local fields = call('HMGET', key, 's', 'broadcaster_user_id', 'last_disconnect')
-  if not is_session(key, fields[2], fields[3]) then return end
+  local fields = redis.pcall('HMGET', key, 's', 'broadcaster_user_id', 'last_disconnect')
+  if fields.err then
+    if is_wrong_type(fields.err) then return nil, FOREIGN end
+    error(fields, 0)
+  end
+  if not is_session(key, fields[2], fields[3]) then return nil, call('EXISTS', key) == 1 and FOREIGN or GONE end
   local s = { id = id, key = key, broadcaster = fields[2] or '', left = left_of(fields[3]), hand = '',
     is_whole = fields[2] and true }
   if fields[1] then
-    local moment, renewed_s, is_left
-    s.generation, s.seen, moment, s.attempts, s.claimed, renewed_s, is_left = struct.unpack(PACKED, fields[1])
-    s.deadline, s.disconnected = is_left == 0 and moment or 0, is_left == 1 and moment or 0
-    s.renewed, s.hand = renewed_s * 1000, string.sub(fields[1], PACKED_BYTES + 1)
-    if s.claimed == IS_DEAD then s.claimed = -1 end
-    s.is_foreign = s.left ~= (s.disconnected > 0 and seconds(s.disconnected) or 0)
-  else
-    s.generation, s.attempts, s.claimed, s.seen, s.deadline, s.disconnected = 0, 0, 0, 0, 0, 0
-    s.renewed, s.is_foreign = -RENEWED_MS, true
+    local at_ms, renewed_s, is_left
+    s.generation, s.seen, at_ms, s.attempts, s.claimed, renewed_s, is_left = unpacked(fields[1])
+    if s.generation then
+      s.deadline, s.disconnected = is_left and 0 or at_ms, is_left and at_ms or 0
+      s.renewed, s.hand = renewed_s * 1000, string.sub(fields[1], PACKED_BYTES + 1)
+      if s.claimed == IS_DEAD then s.claimed = -1 end
+      s.is_foreign = s.left ~= (is_left and seconds(s.disconnected) or 0)
+      return s
+    end
+    local others = call('HMGET', key, 'value', 'config_json', 'last_update')
+    if not (others[1] and others[2] and others[3]) then return nil, FOREIGN end
+    if not is_mending then error(corrupt(key, 'has a field "s" that cannot be read'), 0) end
+    s.is_unreadable = true
   end
+  -- No life that it may have had was as late as this.
+  s.generation = s.is_unreadable and seconds(now_ms) or 0
+  s.attempts, s.claimed, s.seen, s.deadline, s.disconnected = 0, 0, 0, 0, 0
+  s.renewed, s.is_foreign = -RENEWED_MS, true
   return s
-end
-
--- The same of a key that anybody may have written: false if it is nothing that we know.
--- Any other failure is one of the store, and says nothing about the key.
-local function read_any(id, key)
-  local is_whole, s = pcall(read, id, key)
-  if is_whole then return true, s end
-  local text = type(s) == 'table' and s.err or tostring(s)
-  if string.find(text, 'WRONGTYPE', 1, true) or string.find(text, 'data string', 1, true) then return false end
-  error(s, 0)
 end
 
 -- When an older program says that a session was left: it wrote seconds here, and
@@ -327,24 +388,24 @@ end
 -- Takes a session over, in a new generation. Who holds it cannot be known: they have
 -- `migration_ms` to come back.
 local function take_over(s, left, seen)
+  local home, score = ACTIVE, now_ms + migration_ms
+  left = math.min(left, now_ms)
+  if left > 0 then home, score = DISCONNECTED, left / 1000 end
+  put(home, score, s.id)
+  for _, set in ipairs(SETS) do
+    if set ~= home then call('ZREM', set, s.id) end
+  end
   drop_holders(s)
   if not s.is_whole then call('HSET', s.key, 'broadcaster_user_id', '') end
   s.generation, s.renewed, s.hand = s.generation + 1, -RENEWED_MS, seen
   s.attempts, s.claimed, s.is_foreign = 0, 0, false
-  local home, score = ACTIVE, now_ms + migration_ms
   if left == 0 then
     s.seen, s.deadline, s.disconnected = now_ms, score, 0
     save(s, 'm', s.deadline, 'last_disconnect', 0)
   else
-    left = math.min(left, now_ms)
-    home, score = DISCONNECTED, left / 1000
     s.seen, s.deadline, s.disconnected = left, 0, left
     save(s, 'last_disconnect', seconds(left))
   end
-  for _, set in ipairs({ ACTIVE, DISCONNECTED, CLAIMED, DEAD }) do
-    if set ~= home then call('ZREM', set, s.id) end
-  end
-  put(home, score, s.id)
   if s.is_counted then call('PEXPIRE', REF_COUNT .. s.id, life_ms) end
 end
 
@@ -356,8 +417,8 @@ local function written(s)
     local seen = hand(s)
     if seen ~= '' and seen ~= s.hand and s.disconnected == 0 then
       s.deadline = math.max(s.deadline, now_ms + migration_ms)
-      call('HSET', s.key, 'm', now_ms + migration_ms)
       put(ACTIVE, s.deadline, s.id)
+      call('HSET', s.key, 'm', now_ms + migration_ms)
     end
     s.hand = seen ~= '' and string.match(seen, '^%d+ ') .. int(at_s) or ''
   end
@@ -380,10 +441,11 @@ local function settle(s)
   return s, is_silent
 end
 
--- The same of a session by its id, or nothing.
+-- The same of a session by its id; or why there is none.
 local function load(id, key)
-  local s = read(id, key)
+  local s, why = read(id, key)
   if s then return settle(s) end
+  return nil, why
 end
 
 -- Whether it was left too long ago to be resumed. One that was left at the end of a hold
@@ -394,8 +456,9 @@ end
 
 -- One that can still be held, or why it cannot.
 local function living(id, key, generation)
-  local s = load(id, key)
-  if not s or s.claimed == 0 and is_expired(s) then return nil, GONE end
+  local s, why = load(id, key)
+  if not s then return nil, why end
+  if s.claimed == 0 and is_expired(s) then return nil, GONE end
   if s.claimed ~= 0 then return nil, REAPING end
   if generation ~= '' and tonumber(generation) ~= s.generation then return nil, STALE end
   return s
@@ -406,17 +469,18 @@ end
 local function hold(s, holder, ...)
   local field = 'h:' .. holder
   local held = call('HMGET', s.key, field, 'h:')
-  local until_ms, expected = math.max(now_ms + lease_ms, tonumber(held[1]) or 0), tonumber(held[2])
-  if s.disconnected > 0 then
+  local until_ms, expected = math.max(now_ms + lease_ms, lease_end(held[1])), held[2] and lease_end(held[2])
+  local was_left = s.disconnected > 0
+  if was_left then
     s.generation, s.disconnected = s.generation + 1, 0
-    call('ZREM', DISCONNECTED, s.id)
   elseif expected and holder ~= '' then
     call('HDEL', s.key, 'h:')
     if expected > until_ms and expected >= s.deadline then s.deadline = latest(s) end
   end
   s.seen, s.deadline = now_ms, math.max(s.deadline, until_ms)
-  save(s, field, until_ms, 'last_disconnect', 0, ...)
   put(ACTIVE, s.deadline, s.id)
+  if was_left then call('ZREM', DISCONNECTED, s.id) end
+  save(s, field, until_ms, 'last_disconnect', 0, ...)
   return { s.generation, until_ms }
 end
 
@@ -424,15 +488,33 @@ end
 -- of holders, so few have to be counted.
 local function is_crowded(s, holder)
   if call('HLEN', s.key) < max_holders then return false end
-  if ends(tonumber(call('HGET', s.key, 'h:' .. holder)) or 0) > now_ms then return false end
+  if ends(lease_end(call('HGET', s.key, 'h:' .. holder))) > now_ms then return false end
   local _, count = latest(s)
   return count >= max_holders
 end
 
+-- Takes an id out of all sets.
+local function unindex(id)
+  for _, set in ipairs(SETS) do call('ZREM', set, id) end
+end
+
 -- The end of a session. Its broadcaster may have a newer one by now.
 local function erase(s)
+  if s.is_unreadable then
+    unindex(s.id)
+  else
+    call('ZREM', s.claimed < 0 and DEAD or s.claimed > 0 and CLAIMED or DISCONNECTED, s.id)
+  end
   if is_mapped(s) then call('UNLINK', BROADCASTER .. s.broadcaster) end
   call('UNLINK', s.key)
   if s.is_counted then call('UNLINK', REF_COUNT .. s.id) end
-  call('ZREM', s.claimed < 0 and DEAD or s.claimed > 0 and CLAIMED or DISCONNECTED, s.id)
+end
+
+-- The session that the key of a broadcaster names. What is no id is somebody else's: it is
+-- neither read as one nor written to.
+local function mapped(key)
+  local id = redis.pcall('GET', key)
+  if type(id) == 'table' and not is_wrong_type(id.err) then error(id, 0) end
+  if not id or type(id) == 'string' and is_id(id) then return id or nil end
+  error(corrupt(key, 'is not the id of a session, and not ours'), 0)
 end

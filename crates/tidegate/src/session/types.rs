@@ -349,7 +349,7 @@ pub struct Swept {
     pub buried: u64,
     /// Entries of the index without a session, removed.
     pub missing: u64,
-    /// Entries of the index that are no session ids, removed.
+    /// Entries of the index that are no session ids, or whose key is somebody else's, removed.
     pub invalid: u64,
     /// For how long the first had been due before.
     pub lag_ms: u64,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidegate::ErrorKind;
 use tidegate::session::{Found, Left, Mended, Refusal, SessionId, State};
 use tidegate::testkit::RedisServer;
 
@@ -303,7 +304,7 @@ async fn junk_is_told_and_left_alone() {
     assert_eq!((found.faults(), found.invalid, found.unrecognised), (0, 0, 4), "{found:?}");
     assert_eq!(space.get(id(3000)).await.last_disconnect, Some(ms(1_600_000_000_500)));
     assert_eq!(space.get(id(3001)).await.state, State::Active);
-    assert!(sessions.get(wrong).await.unwrap_err().to_string().contains("WRONGTYPE"));
+    assert_eq!(sessions.get(wrong).await.unwrap(), None);
     // All that was left is deleted, that of the strange broadcaster too.
     space.pass(60_000).await;
     let disconnected = (0..60).filter(|number| left_ms(*number).is_some()).count() as u64;
@@ -449,9 +450,9 @@ async fn what_a_late_write_has_left_gets_an_end() {
     assert_eq!(old.space.sessions.cleanup().await.unwrap().deleted, 2);
 }
 
-/// A mapping that names no session must not keep a broadcaster from a new one.
+/// Only what could be an id of ours is replaced by a new one.
 #[tokio::test]
-async fn a_mapping_to_something_else_is_replaced() {
+async fn a_mapping_to_something_else_is_left_alone() {
     let old = Old::with(0).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
     for (number, id) in ["user-session-1", "67E55044-10B1-426F-9247-BB680E5FE0C8"].iter().enumerate() {
@@ -460,8 +461,15 @@ async fn a_mapping_to_something_else_is_replaced() {
             format!("HSET session:{id} broadcaster_user_id {name} value 1 last_disconnect 0"),
             format!("SET broadcaster:{name} {id}"),
         ]);
-        assert_eq!(sessions.find(key(&name)).await.unwrap(), None);
-        let made = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
-        assert_eq!(space.get(made.id).await.broadcaster, name);
+        let found = sessions.find(key(&name)).await.unwrap_err();
+        let made = sessions.activate(key(&name), "{}", None).await.unwrap_err();
+        assert_eq!([found, made].map(|it| it.kind()), [ErrorKind::Corrupt; 2], "{id}");
+        let kept: String =
+            raw(&mut old.server.connection(), &format!("GET {}:broadcaster:{name}", space.namespace));
+        assert_eq!(kept, *id);
     }
+    old.old_program(&[format!("SET broadcaster:b {}", id(7))]);
+    assert_eq!(sessions.find(key("b")).await.unwrap(), None);
+    let made = sessions.activate(key("b"), "{}", None).await.unwrap().unwrap();
+    assert_eq!(space.get(made.id).await.broadcaster, "b");
 }

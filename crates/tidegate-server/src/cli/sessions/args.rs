@@ -194,12 +194,15 @@ const MIGRATE_EXAMPLES: &str = "\
 Safe beside live traffic and to run again; if interrupted, the next run goes on from there.
 Exit codes: 0 all is where it belongs, 1 something is off, 2 wrong usage or no answer.
 
+It goes by what servers have declared, or what --config or --set says; defaults would be a guess.
+
 Examples:
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --dry-run --verbose
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run --verbose
   tidegate sessions migrate --store redis://127.0.0.1:6379 --set sessions.main.migration_lease=2h";
 
 const RECONCILE_EXAMPLES: &str = "\
-Servers do the same by themselves, every sessions.NAME.reconcile_interval.
+Servers do the same by themselves, every sessions.NAME.reconcile_interval; but an index that is of
+another type is made anew only by this. It goes by what servers have declared, or --config or --set.
 
 Example:
   tidegate sessions reconcile --store redis://127.0.0.1:6379 --verbose";
@@ -213,11 +216,13 @@ Example:
 
 const CLEANUP_EXAMPLES: &str = "\
 If nobody has looked after the space for half a holder_lease, holders could not renew: they get
-the length of one to do so before anything is deleted, and this waits for it.
+the length of one to do so before anything is deleted, and this waits for it. With --store it goes
+by what servers have declared, or what --config or --set says. --dry-run writes nothing.
 Exit codes: 0 done, 1 not all of it since a hold runs (--no-wait), 2 wrong usage or no answer.
 
 Examples:
   tidegate sessions cleanup --store redis://127.0.0.1:6379
+  tidegate sessions cleanup --store redis://127.0.0.1:6379 --set sessions.main.grace=30s
   tidegate sessions cleanup --dry-run";
 
 const CLAIM_EXAMPLES: &str = "\

@@ -15,6 +15,7 @@ use self::args::{SessionSpace, SessionsCommand};
 use super::render::Rendered;
 use super::request::{Request, encoded};
 use super::send;
+use super::target::Target;
 use crate::api::session::{Ack, Acks, ClaimRequest};
 
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
@@ -25,7 +26,8 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Compare { max_age, walk } => reconcile::compare(walk, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
-                one(of, request, render::foreseen).await
+                let target = Target::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
+                send::send_to(target, &of.target, request, render::foreseen).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
                 cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await

@@ -101,6 +101,11 @@ pub(crate) fn server_failure(text: &str) -> Error {
         // What comes before a login may not be long.
         _ if told.contains("Protocol error: unauthenticated") => refused(OutageReason::Auth),
         _ if told.contains("max number of clients") => away(OutageReason::TooManyClients),
+        // What our scripts say of it themselves, with its key.
+        "CORRUPT" => Error::corrupt(format!(
+            "a key in the store is of another type than ours, or cannot be read: {}",
+            told.trim_start_matches("CORRUPT ")
+        )),
         _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
             "a key in the store is of another type than ours, or cannot be read: {told}"
         )),

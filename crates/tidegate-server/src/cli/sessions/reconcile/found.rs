@@ -10,7 +10,7 @@ pub(super) fn for_machines(found: &Mended) -> Value {
         "looked_at": found.looked_at, "sessions": found.sessions, "adopted_active": found.adopted_active,
         "adopted_disconnected": found.adopted_disconnected, "indexed": found.indexed,
         "unindexed": found.unindexed, "ended": found.ended, "invalid": found.invalid,
-        "unrecognised": found.unrecognised,
+        "unrecognised": found.unrecognised, "replaced": found.replaced,
     })
 }
 
@@ -31,6 +31,11 @@ pub(super) fn for_people(found: &Mended, is_done: bool) -> String {
         (found.indexed, "missing where they belong", verb("indexed", "would be indexed")),
         (found.unindexed, "in the index without a session there", verb("dropped", "would be dropped")),
         (found.ended, "keys without an end", verb("given one", "would be given one")),
+        (
+            found.replaced,
+            "indices of another type",
+            verb("removed and made anew", "would be removed and made anew"),
+        ),
         (
             found.unrecognised,
             "under these names that are nothing we know",

@@ -18,6 +18,7 @@ pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 pub(super) use self::run::reconcile;
 use super::args::WalkArgs;
+use crate::cli::target::undeclared;
 use crate::settings::{Settings, StoreSettings};
 
 /// Nobody waits for a single step: rather late than never.
@@ -63,19 +64,13 @@ impl<'a> Walk<'a> {
         };
         let gate = gate.map_err(told)?;
         gate.store().check().map_err(|error| error.to_string())?;
-        let declared = gate.declarations().await.map_err(|error| error.to_string())?;
+        let mut declared = gate.declarations().await.map_err(|error| error.to_string())?;
         let is_asked = |name: &Name| PartKind::Sessions.is_same(name.as_str(), &args.space);
-        // What nobody has declared goes by the defaults: the store may be an older program's.
-        if let Some(found) =
-            declared.into_iter().find(|it| it.kind == PartKind::Sessions && is_asked(&it.name))
-        {
-            settings.only_declared(&[found]).map_err(told)?;
-        }
-        let known: Vec<_> = settings.sessions.iter().map(|space| space.name.as_str()).collect();
+        declared.retain(|it| it.kind == PartKind::Sessions && is_asked(&it.name));
+        settings.only_declared(&declared).map_err(told)?;
+        // Defaults would be a guess: at what is an orphan, and at when whose keys end.
         let space = settings.sessions.iter().find(|space| is_asked(&space.name));
-        let mut space = space
-            .cloned()
-            .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
+        let mut space = space.cloned().ok_or_else(|| undeclared(PartKind::Sessions, &args.space))?;
         // Whoever walks through a store was not asked to reap what is on it.
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
