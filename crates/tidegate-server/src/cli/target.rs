@@ -37,7 +37,10 @@ impl Target {
 
     /// The same for questions that change nothing: to a store that is asked nothing is written,
     /// not even that somebody was there.
-    pub(super) async fn open_read_only(args: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
+    pub(super) async fn open_read_only(
+        args: &TargetArgs,
+        parts: &[(PartKind, &str)],
+    ) -> Result<Self, String> {
         match args.direct() {
             Some(sources) => Self::store_for(&sources, parts, true).await,
             None => Self::server(&args.server),
