@@ -141,3 +141,27 @@ fn the_log_and_the_command_line_say_which_key_it_is() {
     );
     assert_eq!(server.hot(&["list"]).0, 0);
 }
+
+/// A look at a store leaves what is not ours there as it is.
+#[test]
+fn looking_at_a_store_leaves_a_state_that_is_not_ours() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let hot = |arguments: &[&str]| {
+        let mut command = crate::cli::tidegate(&[&["hot"], arguments].concat());
+        command.args(["--store", &url]);
+        crate::cli::run(command)
+    };
+    let server = Server::start(&["--store", &url]);
+    for id in ["1", "2"] {
+        assert_eq!(server.hot(&["record", "en:Tide", "--id", id]).0, 0);
+    }
+    drop(server);
+    run(&redis, &["SET", "hot:state", "precious"]);
+    let (code, out, err) = hot(&["list"]);
+    assert!(code == 0 && out.contains("en:Tide"), "{code} {out} {err}");
+    let (code, _, err) = hot(&["stats", "en:Tide"]);
+    assert_eq!(code, 0, "{err}");
+    let value: String = redis::cmd("GET").arg("hot:state").query(&mut redis.connection()).unwrap();
+    assert_eq!(value, "precious");
+}

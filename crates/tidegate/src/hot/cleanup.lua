@@ -1,10 +1,11 @@
 -- cleanup: looks after pages whose window has changed for everybody, forgets activity that is over,
 -- and mends what it finds that is not ours.
 --
--- Own   how many pages to look after at most, and how much activity
--- Answers  pages that are not hot any more, 1 if there are more to look after, 1 if more
+-- Own   how many pages to look after at most, and how much activity; which note of keys that were
+--       mended was received before, or empty
+-- Answers  pages that are not hot any more, 1 if there is more to do, 1 if more
 --          activity may be over, hot pages, activities, how many events of each kind; then keys
---          that were mended since the last one, a line each
+--          that were mended, a line each, and which note that is. It stays until it was received
 pin_due()
 
 -- What is over, and what cannot be read: it would stay the first for ever.
@@ -19,9 +20,9 @@ local function is_to_forget(key)
   return true
 end
 
+local is_more = mend_shared()
 return finish(each(function(_, at)
-  mend_shared()
-  local limit = tonumber(ARGV[at + 1])
+  local limit, received = tonumber(ARGV[at + 1]), ARGV[at + 2]
   local expired, is_more_activity = settle_due(limit), 1
   local oldest = call('ZRANGE', ACTIVITIES, 0, limit - 1)
   if #oldest < limit then is_more_activity = 0 end
@@ -33,10 +34,18 @@ return finish(each(function(_, at)
     end
     forget(page, key)
   end
-  local left = #due(1)
-  local answer = with_counts({ expired, left, is_more_activity, call('ZCARD', RANK), call('ZCARD', ACTIVITIES) })
-  local mended = call('HGET', STATE, 'mended')
-  if mended then call('HDEL', STATE, 'mended') end
-  answer[#answer + 1] = mended or ''
+  local note = call('HMGET', STATE, 'mended', 'mended_at')
+  local mended, note_id = note[1] or '', ''
+  if mended ~= '' then
+    note_id = (string.match(note[2] or '', '^%d+$') or '') .. ':' .. #mended
+    if note_id == received then
+      call('HDEL', STATE, 'mended', 'mended_at')
+      mended, note_id = '', ''
+    end
+  end
+  is_more = is_more or note_id ~= '' or #due(1) > 0
+  local answer = with_counts({ expired, is_more and 1 or 0, is_more_activity, call('ZCARD', RANK),
+    call('ZCARD', ACTIVITIES) })
+  answer[#answer + 1], answer[#answer + 2] = mended, note_id
   return answer
-end, KEYS_OF_ITEM, 1, COMMON))
+end, KEYS_OF_ITEM, 2, COMMON))

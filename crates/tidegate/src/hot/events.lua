@@ -19,6 +19,12 @@ end
 
 return each(function(_, at)
   local position, of_life, limit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  if is_foreign then
+    -- Without a state there is no life; another begins with the next edit. Who knows one is told
+    -- once that it is over, and everybody goes on from the beginning of the next.
+    local is_new = position == '' or position == '0-0' and of_life == '0'
+    return { '0', is_new and '0' or '1', '0-0' }
+  end
   life_of_events()
   local last = on_events('XREVRANGE', '+', '-', 'COUNT', 1)[1]
   last = last and last[1] or '0-0'

@@ -6,8 +6,9 @@
 --               a counter, `renewed` when these five were last given their time to live,
 --               `forgotten` the last event that is not kept any more, `life` which events
 --               these are: it ends when the store forgets; `due_base` what the scores of `due`
---               are ahead of the oldest edits (ms); `mended`, until a cleanup tells it, keys that
---               were not ours and were mended
+--               are ahead of the oldest edits (ms); `mended` keys that were not ours and were mended,
+--               until who was told of them says so, and `mended_at` since when (µs);
+--               `matching` how far the indices of hot pages have been compared, while they are
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
@@ -30,11 +31,12 @@
 --
 -- Any of them may be of another type, or unreadable: somebody else has written there. Of a page,
 -- that is an error of the item before anything is written. What the partition shares gives way to
--- who comes upon it in writing, and is made whole by a cleanup or a removal: see mend.lua. Reads of
--- an index are errors until then. Every function here is made anew by every call of a script, so
--- there are few.
+-- who comes upon it in writing, and is made whole by cleanups and removals: see mend.lua. Until then
+-- reads of an index are errors, and reads go by the clock alone without a state, and leave what is in
+-- its place. Every function here is made anew by every call of a script, so there are few.
 --
--- In front of it stand the numbers of the space, which never change while a process has
+-- In front of it stand READS and MENDS, whether the operation only reads, and whether it has
+-- mend.lua; and the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
 -- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
 -- has for this space: what is in it is not deleted; what is read is within our own), max_tracked, max_members, replaces,
@@ -51,7 +53,7 @@ local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
 
-local MAX_WINDOW_MS, MAX_MEMBERS, MAX_WHOLE = 604800000, 4000, 9007199254740992
+local MAX_WINDOW_MS, MAX_MEMBERS, MAX_WHOLE, MAX_SEQUENCE = 604800000, 4000, 9007199254740992, 4503599627370496
 
 -- A number from `least` to `most` that was written as text, or nothing.
 local function number_of(text, least, most)
@@ -64,6 +66,10 @@ local is_made, is_mended = false, false
 local function note_mended(key)
   is_made, is_mended = true, true
   local before = call('HGET', STATE, 'mended')
+  if not before then
+    local time = call('TIME')
+    call('HSET', STATE, 'mended_at', time[1] .. string.format('%06d', time[2]))
+  end
   if not before or #before < 4000 then call('HSET', STATE, 'mended', (before or '') .. key .. '\n') end
   if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, kept_ms + 2 * buffer_ms) end
 end
@@ -71,14 +77,24 @@ end
 -- The time that decides: the clock's, or the latest that was, if the clock is behind
 -- it and not by an absurd amount.
 local state = redis.pcall('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
-if state.err then
+local is_foreign = state.err and true
+if is_foreign then
   if not is_corrupt(state) then error(state, 0) end
-  call('UNLINK', STATE)
-  note_mended(STATE)
   state = {}
+  if not READS then
+    call('UNLINK', STATE)
+    note_mended(STATE)
+  end
 end
 local clock_ms, stamp_ms = now(), number_of(state[1], 0, MAX_WHOLE) or 0
-local sequence, is_pinned = number_of(state[2], 0, MAX_WHOLE - 1) or 0, true
+local sequence, is_pinned = number_of(state[2], 0, MAX_SEQUENCE), true
+-- Counted on from the latest activity that is listed if the counter is lost: from 0, what is new would
+-- be the oldest, and the first to be forgotten. A cleanup also finds one that is too low.
+if MENDS or not (READS or sequence) then
+  local beyond = redis.pcall('ZCOUNT', ACTIVITIES, '(' .. int(MAX_SEQUENCE), '+inf')
+  local latest = type(beyond) == 'number' and call('ZREVRANGE', ACTIVITIES, beyond, beyond, 'WITHSCORES')
+  sequence = math.max(sequence or 0, latest and tonumber(latest[2]) or 0)
+end
 local now_ms = clock_ms
 if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
@@ -96,11 +112,10 @@ if CHECKED then
     local cards = redis.pcall('ZCARD', index)
     return type(cards) == 'number' and cards or 0
   end
-  local was_tracked, was_active = size(RANK), size(ACTIVITIES)
+  local was_tracked, was_active = math.max(size(RANK), size(DUE)), size(ACTIVITIES)
   check_bounds = function()
-    local tracked, active = size(RANK), size(ACTIVITIES)
-    -- What was mended may be more again.
-    assert(tracked <= math.max(max_tracked, was_tracked) or is_mended, 'more pages are hot than may be: ' .. tracked)
+    local tracked, active = math.max(size(RANK), size(DUE)), size(ACTIVITIES)
+    assert(tracked <= math.max(max_tracked, was_tracked), 'more pages are hot than may be: ' .. tracked)
     assert(active <= math.max(max_activity, was_active), 'more activity is remembered than may be: ' .. active)
   end
 end
@@ -185,18 +200,23 @@ end
 -- Notes what this call has done. An index lives longer than what it lists: all are
 -- renewed once in a while, and at once when one was made anew.
 local function finish(replies)
+  if READS and is_foreign then return replies end
   flush_pages()
   flush(ACTIVITIES, activities)
   local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
   -- A server whose memory is full refuses this only if nothing was written before it: then
   -- there is nothing to be noted, and what was read is told.
-  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
-    redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence, 'renewed', clock_ms)
-    for i = 2, 6 do live_for(KEYS[i], ttl) end
+  if READS then
+    redis.pcall('HSET', STATE, 'now', now_ms)
   else
     redis.pcall('HSET', STATE, 'now', now_ms, 'seq', sequence)
-    if is_told then live_for(EVENTS, ttl) end
+  end
+  if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
+    redis.pcall('HSET', STATE, 'renewed', clock_ms)
+    for i = 2, 6 do live_for(KEYS[i], ttl) end
+  elseif is_told then
+    live_for(EVENTS, ttl)
   end
   if is_told then forget_events() end
   if CHECKED then check_bounds() end

@@ -87,23 +87,24 @@ local function promote(page, key, edits)
   end)
   local last, expired, replaced = live[#live], 0, ''
   flush_pages()
-  local tracked = on_index('ZCARD', RANK)
-  if tracked >= max_tracked then
+  -- An index that was begun anew does not list all that are hot; the other does.
+  local ranked, dated = on_index('ZCARD', RANK), on_index('ZCARD', DUE)
+  if math.max(ranked, dated) >= max_tracked then
     expired = settle_due(64)
     flush_pages()
-    tracked = call('ZCARD', RANK)
+    ranked, dated = call('ZCARD', RANK), call('ZCARD', DUE)
   end
-  if tracked >= max_tracked then
+  if math.max(ranked, dated) >= max_tracked then
     local coldest = call('ZRANGE', RANK, 0, 0, 'WITHSCORES')
     local rank = tonumber(coldest[2])
-    if not replaces or rank >= rank_of(#live, last.at) then return 3, expired, '' end
+    if not replaces or not rank or rank >= rank_of(#live, last.at) then return 3, expired, '' end
     replaced = coldest[1]
     local keys = keys_of(replaced)
     local is_read, cold = pcall(load, keys.meta)
     drop_and_tell(replaced, keys, is_read and cold, 'replaced',
       math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
   end
-  is_made = is_made or tracked <= 1
+  is_made = is_made or math.min(ranked, dated) <= 1
   forget(page, key)
   local keys = keys_of(page)
   -- What may be left of its last time, or is not ours.

@@ -47,19 +47,22 @@ fn scripts(numbers: String) -> &'static Scripts {
     if let Some(scripts) = all.get(&numbers) {
         return scripts;
     }
-    let script = |operation: &str| Script::new(&[CHECKED, &numbers, HOT, operation]);
-    let with = |more: &str, operation: &str| Script::new(&[CHECKED, &numbers, HOT, more, operation]);
-    let reading = |operation: &str| with(include_str!("read.lua"), operation);
-    let mending = |operation: &str| with(include_str!("mend.lua"), operation);
+    let with = |kind: &str, more: &str, operation: &str| {
+        Script::new(&[CHECKED, kind, &numbers, HOT, more, operation])
+    };
+    let (reads, writes) = ("local READS, MENDS = true, false", "local READS, MENDS = false, false");
+    let reading = |operation: &str| with(reads, include_str!("read.lua"), operation);
+    let mending =
+        |operation: &str| with("local READS, MENDS = false, true", include_str!("mend.lua"), operation);
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
-        record: script(include_str!("record.lua")),
+        record: with(writes, "", include_str!("record.lua")),
         stats: reading(include_str!("stats.lua")),
         window: reading(include_str!("window.lua")),
         cleanup: mending(include_str!("cleanup.lua")),
         count: reading(include_str!("count.lua")),
         list: reading(include_str!("list.lua")),
-        is_hot: script(include_str!("is_hot.lua")),
-        events: script(include_str!("events.lua")),
+        is_hot: with(reads, "", include_str!("is_hot.lua")),
+        events: with(reads, "", include_str!("events.lua")),
         remove: mending(include_str!("remove.lua")),
     }));
     all.insert(numbers, scripts);
@@ -110,6 +113,8 @@ pub(super) struct OnRedis {
     families: [String; 4],
     /// For the longest window that anybody has, and that.
     scripts: RwLock<(&'static Scripts, u64)>,
+    /// The last note of keys that were mended that was logged here, until the store knows.
+    logged_note: Mutex<CompactString>,
 }
 
 impl OnRedis {
@@ -134,6 +139,7 @@ impl OnRedis {
             bounds,
             families,
             scripts: RwLock::new((scripts, kept_ms)),
+            logged_note: Mutex::default(),
         }
     }
 
@@ -301,21 +307,12 @@ impl OnRedis {
 
     /// Looks after up to `limit` pages.
     pub(super) async fn cleanup(&self, limit: usize) -> Result<Cleaned> {
-        let mut value = self.call(&self.scripts().cleanup, "", vec![limit.to_compact_string()]).await?;
-        let mended = match &mut value {
-            Value::Array(items) => items.pop(),
-            _ => None,
-        };
-        if let Some(Value::BulkString(keys)) = &mended {
-            for key in String::from_utf8_lossy(keys).lines() {
-                let space = self.space.as_str();
-                tracing::warn!(
-                    space,
-                    key,
-                    "a key of hot pages was of another type or could not be read, and was mended: somebody else \
-                     has written there"
-                );
-            }
+        let own = vec![limit.to_compact_string(), self.logged_note.lock().clone()];
+        let mut value = self.call(&self.scripts().cleanup, "", own).await?;
+        if let Value::Array(items) = &mut value
+            && let (Some(Value::BulkString(note)), Some(Value::BulkString(keys))) = (items.pop(), items.pop())
+        {
+            self.log_mended(&String::from_utf8_lossy(&note), &String::from_utf8_lossy(&keys));
         }
         let integers = integers(&value)?;
         let [expired, more, more_activity, tracked, activities, ref counts @ ..] = integers[..] else {
@@ -329,6 +326,23 @@ impl OnRedis {
             tracked: tracked as u64,
             activities: activities as u64,
         })
+    }
+
+    /// Logs the keys of a note, once: it is answered until a later call says that it came.
+    fn log_mended(&self, note: &str, keys: &str) {
+        let before = std::mem::replace(&mut *self.logged_note.lock(), note.into());
+        if before == note {
+            return;
+        }
+        for key in keys.lines() {
+            let space = self.space.as_str();
+            tracing::warn!(
+                space,
+                key,
+                "a key of hot pages was of another type or could not be read, and was mended: somebody else \
+                 has written there"
+            );
+        }
     }
 
     pub(super) async fn remove(&self, page: Key<'_>) -> Result<(Removed, Effects)> {

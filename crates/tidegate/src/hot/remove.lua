@@ -14,8 +14,8 @@ local function is_remembered(key)
   return not first_ms or not is_over(first_ms)
 end
 
+mend_shared()
 return finish(each(function(k)
-  mend_shared()
   local page, was, expired = string.sub(KEYS[k], PAGE_AT), 0, 0
   local keys = keys_of(page)
   local is_settled, p, gone = pcall(function()

@@ -1,5 +1,6 @@
 //! What the log says of a space that is full.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -10,33 +11,27 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::hot::{MINUTE, PROMOTED, Space};
 
-/// Warnings with a number of pages refused: that number, and what was said.
+/// Warnings, each with its fields as they are printed.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<(u64, String)>>>);
+pub(crate) struct Warnings(Arc<Mutex<Vec<Fields>>>);
 
 impl Warnings {
-    fn take(&self) -> Vec<u64> {
-        self.0.lock().unwrap().drain(..).map(|(refused, _)| refused).collect()
+    /// What a field of those that have it said since this was last asked.
+    pub(crate) fn take(&self, field: &str) -> Vec<String> {
+        self.0.lock().unwrap().drain(..).filter_map(|mut fields| fields.0.remove(field)).collect()
     }
 }
 
 #[derive(Default)]
-struct Fields {
-    refused: Option<u64>,
-    message: String,
-}
+struct Fields(BTreeMap<&'static str, String>);
 
 impl Visit for Fields {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "refused" {
-            self.refused = Some(value);
-        }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
-        }
+        self.0.insert(field.name(), format!("{value:?}"));
     }
 }
 
@@ -48,9 +43,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        if let Some(refused) = fields.refused {
-            self.0.lock().unwrap().push((refused, fields.message));
-        }
+        self.0.lock().unwrap().push(fields);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -75,26 +68,26 @@ async fn a_full_space_warns_once_a_minute_with_how_many_were_refused() {
             // Two edits: none that comes with one is hotter.
             assert_eq!(space.record("p", "1").await, PROMOTED, "{on}");
             assert_eq!(space.record("p", "2").await, Recorded::Added, "{on}");
-            assert_eq!(warnings.take(), [0; 0], "{on}: there was room");
+            assert_eq!(warnings.take("refused"), [""; 0], "{on}: there was room");
             let refused = async |from: u32, to: u32| {
                 for page in from..to {
                     assert_eq!(space.record(&format!("q{page}"), "1").await, Recorded::Rejected, "{on}");
                 }
             };
             refused(0, 1).await;
-            assert_eq!(warnings.take(), [1], "{on}: the first is told at once");
+            assert_eq!(warnings.take("refused"), ["1"], "{on}: the first is told at once");
             refused(1, 8).await;
             space.clock.advance_ms(MINUTE - 1);
             refused(8, 9).await;
-            assert_eq!(warnings.take(), [0; 0], "{on}: not within a minute");
+            assert_eq!(warnings.take("refused"), [""; 0], "{on}: not within a minute");
             space.clock.advance_ms(1);
             refused(9, 10).await;
-            assert_eq!(warnings.take(), [9], "{on}: all since then");
+            assert_eq!(warnings.take("refused"), ["9"], "{on}: all since then");
             space.clock.advance_ms(MINUTE);
             refused(10, 11).await;
-            let told = warnings.0.lock().unwrap().pop().unwrap();
-            assert_eq!(told.0, 1, "{on}");
-            assert!(told.1.contains("raise max_tracked"), "{on}: {}", told.1);
+            let told = warnings.0.lock().unwrap().pop().unwrap().0;
+            assert_eq!(told["refused"], "1", "{on}");
+            assert!(told["message"].contains("raise max_tracked"), "{on}: {told:?}");
         }
     }
 }

@@ -19,6 +19,7 @@ mod hot_events;
 mod hot_flaws;
 mod hot_full;
 mod hot_memory;
+mod hot_mend;
 mod hot_outage;
 mod idle_connections;
 mod keeper;
