@@ -7,12 +7,13 @@ pub(crate) const NAME: &str = "^[a-z][a-z0-9_-]{0,63}$";
 /// A rate, like `10/s`. Which are too small or too large depends on the limit's window.
 pub(crate) const RATE: &str = r"^([0-9]{1,19}|[0-9]{1,10}\.[0-9]{1,9})(/[smhd])?$";
 
-/// A length of time, like `1h 30m`.
+/// A length of time, like `1h 30m`. The parser refuses fractions that it would have to round.
 pub(crate) const LENGTH_OF_TIME: &str = concat!(
-    r"^(0|(([0-9]{1,11} *(nanos|nsec|ns)",
-    r"|[0-9]{1,11}(\.[0-9]{1,3})? *",
-    "(usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h",
-    "|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)) *)+)$"
+    "^(0|((",
+    "[0-9]{1,10} *(nanos|nsec|ns|months?|M)",
+    r"|[0-9]{1,10}(\.[0-9]{1,3})? *(usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m)",
+    r"|[0-9]{1,10}(\.[0-9]{1,2})? *(hours?|hrs?|h|days?|d|weeks?|wks?|w|years?|yrs?|y)",
+    ") *)+)$"
 );
 
 /// A receipt. Which were ever made only the server knows.
