@@ -7,11 +7,12 @@ import http.client
 import json
 import time
 
-# Days and hours, so that nothing ends meanwhile; small bounds, so that refusals are reached.
+# Days and hours, so that nothing ends meanwhile; small bounds, so that refusals are reached; and so much time that
+# a busy machine answers too.
 CONFIG = """\
 listen: 127.0.0.1:0
-store: {url: "%(url)s"}
-http: {max_body_bytes: 1000000}
+store: {url: "%(url)s", deadline: 20s, connect_timeout: 20s}
+http: {max_body_bytes: 1000000, request_timeout: 1m}
 limits:
   api: {rate: 1000000/h, window: 1h}
   holding: {rate: 1000000/h, window: 1h, max_reservations: 1000}
