@@ -17,6 +17,8 @@ ROUTES = {
     "/": ["GET"],
     "/healthz": ["GET"],
     "/readyz": ["GET"],
+    "/docs": ["GET"],
+    "/openapi.json": ["GET"],
     "/metrics": ["GET"],
     "/v1/limits": ["GET"],
     "/v1/limits/take": ["POST"],

@@ -1,6 +1,6 @@
 //! One connection: who reads it, how long it may take, and how it ends.
 //!
-//! It begins on the express ([`crate::express`]), for as long as it asks nothing but
+//! It begins on the fast path ([`crate::fast_path`]), for as long as it asks nothing but
 //! takes in the plainest form. Anything else is hyper's from then on.
 
 use std::convert::Infallible;
@@ -24,12 +24,12 @@ use tokio::sync::watch;
 use tower_service::Service as _;
 
 use crate::access_log::{AccessLog, Asked};
-use crate::express::{self, Left};
+use crate::fast_path::{self, Rest};
 use crate::http::{App, Endless, router};
-use crate::patience::{Patience, Watched};
 use crate::request_head::MAX_HEAD_BYTES;
 use crate::request_stream::{Heads, RequestStream};
 use crate::settings::HttpSettings;
+use crate::timeouts::{TimedStream, Timeouts};
 
 /// A body: whole, or as a route makes it.
 type Answer = Either<Full<Bytes>, Body>;
@@ -60,11 +60,11 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let _counted = self.app.metrics().connected();
         let log = AccessLog::new(self.access_log, &stream);
-        let patience = Patience::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
-        let stream = patience.watch(stream);
-        let ended = match self.by_express(stream, &patience, &log, stopping.clone()).await {
-            Some(Left::Else(stream)) => self.by_hyper(stream, &patience, &log, stopping).await,
-            Some(Left::Ended(ended)) => ended.map_err(Into::into),
+        let timeouts = Timeouts::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
+        let stream = timeouts.watch(stream);
+        let ended = match self.by_fast_path(stream, &timeouts, &log, stopping.clone()).await {
+            Some(Rest::Other(stream)) => self.by_hyper(stream, &timeouts, &log, stopping).await,
+            Some(Rest::Ended(ended)) => ended.map_err(Into::into),
             None => Ok(()),
         };
         if let Err(error) = ended {
@@ -72,29 +72,29 @@ impl Connection {
         }
     }
 
-    async fn by_express(
+    async fn by_fast_path(
         &self,
-        stream: Watched,
-        patience: &Patience,
+        stream: TimedStream,
+        timeouts: &Timeouts,
         log: &AccessLog,
         stopping: watch::Receiver<()>,
-    ) -> Option<Left> {
+    ) -> Option<Rest> {
         let owing = AtomicBool::new(false);
-        let served = pin!(express::serve(self, stream, patience, log, stopping.clone(), &owing));
+        let served = pin!(fast_path::serve(self, stream, timeouts, log, stopping.clone(), &owing));
         // Who has asked is answered, and told that it was the last time.
         let stop = |_: Pin<&mut _>| owing.load(Ordering::Relaxed);
-        self.while_patient(served, patience, stopping, stop).await
+        self.within_timeouts(served, timeouts, stopping, stop).await
     }
 
     async fn by_hyper(
         &self,
-        stream: Watched,
-        patience: &Patience,
+        stream: TimedStream,
+        timeouts: &Timeouts,
         log: &AccessLog,
         stopping: watch::Receiver<()>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (stream, heads) = RequestStream::new(stream);
-        let service = service_fn(|request| self.answer(request, patience, log, &heads));
+        let service = service_fn(|request| self.answer(request, timeouts, log, &heads));
         let mut builder = http1::Builder::new();
         // Ours knows an idle connection from a slow one. An answer is small, so that to copy
         // it behind its head is cheaper than to have the system gather both.
@@ -104,22 +104,22 @@ impl Connection {
             served.graceful_shutdown();
             true
         };
-        self.while_patient(served, patience, stopping, stop).await.unwrap_or(Ok(())).map_err(Into::into)
+        self.within_timeouts(served, timeouts, stopping, stop).await.unwrap_or(Ok(())).map_err(Into::into)
     }
 
     /// `served`, unless the client keeps us waiting for too long. Once the server stops
     /// `stop` is called, and says whether to go on to the end.
-    async fn while_patient<F: Future>(
+    async fn within_timeouts<F: Future>(
         &self,
         mut served: Pin<&mut F>,
-        patience: &Patience,
+        timeouts: &Timeouts,
         mut stopping: watch::Receiver<()>,
         stop: impl Fn(Pin<&mut F>) -> bool,
     ) -> Option<F::Output> {
         let mut alarm = pin!(tokio::time::sleep(self.header_timeout));
         let mut told = false;
         loop {
-            let earlier = patience.until().map(Into::into).filter(|until| *until < alarm.deadline());
+            let earlier = timeouts.until().map(Into::into).filter(|until| *until < alarm.deadline());
             if let Some(until) = earlier {
                 alarm.as_mut().reset(until);
             }
@@ -127,10 +127,10 @@ impl Connection {
             tokio::select! {
                 biased;
                 ended = &mut served => return Some(ended),
-                // Whatever changed our patience did so while it was served: the
+                // Whatever changed the timeout did so while it was served: the
                 // alarm is set anew only if it would come too late, so a
                 // connection that is always on time costs no timer.
-                () = poll_fn(|_| match patience.until() {
+                () = poll_fn(|_| match timeouts.until() {
                     Some(until) if tokio::time::Instant::from(until) < set_for => Poll::Ready(()),
                     _ => Poll::Pending,
                 }) => {}
@@ -140,7 +140,7 @@ impl Connection {
                         return None;
                     }
                 }
-                () = &mut alarm => match patience.until() {
+                () = &mut alarm => match timeouts.until() {
                     Some(until) if until <= monotonic() => {
                         tracing::debug!("a connection kept us waiting");
                         return None;
@@ -155,11 +155,11 @@ impl Connection {
     async fn answer(
         &self,
         request: hyper::Request<Incoming>,
-        patience: &Patience,
+        timeouts: &Timeouts,
         log: &AccessLog,
         heads: &Heads,
     ) -> Result<Response<Answer>, Infallible> {
-        patience.asked();
+        timeouts.asked();
         let mut asked = log.asked(request.method(), request.uri());
         let response = match heads.refusal() {
             Some(refusal) => {
@@ -170,8 +170,8 @@ impl Connection {
         };
         // The client waits for us for as long as it likes, if it takes what comes.
         match response.extensions().get::<Endless>() {
-            Some(Endless) => patience.streaming(),
-            None => patience.answered(heads.is_begun()),
+            Some(Endless) => timeouts.streaming(),
+            None => timeouts.answered(heads.is_begun()),
         }
         self.app.metrics().responded(response.status());
         log.answered(asked, response.status());

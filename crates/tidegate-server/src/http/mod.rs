@@ -1,36 +1,4 @@
-//! What is asked over HTTP and what is answered.
-//!
-//! | | |
-//! |---|---|
-//! | `POST /v1/limits/{limit}/take` | `{"key":"user_123","cost":1}`: 200 admitted, 429 not |
-//! | `POST /v1/limits/take` | `{"key":"user_123","limits":[{"limit":"api"}]}`: all of them or none |
-//! | `GET /v1/limits/{limit}/keys/{key}` | where a key stands |
-//! | `POST /v1/limits/{limit}/refund` | `{"key":"user_123","receipt":"…"}`: `{"refunded":1}` |
-//! | `DELETE /v1/limits/{limit}/keys/{key}` | forgets what a key has used: 204 |
-//! | `PUT`, `GET`, `DELETE …/keys/{key}/override` | a key's own rate, for a while |
-//! | `PUT`, `GET …/keys/{key}/reservations/{id}` | `{"cost":3,"lasting_ms":30000}`: 201 held, 429 not |
-//! | `POST …/reservations/{id}/commit`, `DELETE …/{id}` | spends it, or gives it back |
-//! | `GET /v1/limits/{limit}/overrides`, `…/reservations` | those of all keys, page by page |
-//! | `GET /v1/limits`, `GET /v1/limits/{limit}` | the limits and their numbers, or one of them |
-//! | `POST /v1/hot/{space}/edits` | one edit as JSON, or one per line as NDJSON |
-//! | `GET /v1/hot/{space}?limit=20` | the hottest pages |
-//! | `GET /v1/hot/{space}/pages/{page}` | what is known of a page |
-//! | `DELETE /v1/hot/{space}/pages/{page}` | forgets it |
-//! | `GET …/pages/{page}/window?from=&to=` | the edits in its window |
-//! | `GET /v1/hot/{space}/events` | what happens, as server-sent events |
-//! | `POST /v1/hot/{space}/cleanup` | drops what is over |
-//! | `GET /v1/hot` | the spaces and what they are bounded by |
-//! | `POST /v1/sessions/{space}` | `{"broadcaster":"channel_7","config":{}}`: its session, active |
-//! | `GET /v1/sessions/{space}?state=`, `…/counts`, `…/dead` | the sessions, and how many there are |
-//! | `GET`, `DELETE …/{space}/{id}`, `PUT …/{id}/value` | one of them |
-//! | `GET …/{space}/broadcasters/{broadcaster}` | the one that it last activated |
-//! | `PUT`, `DELETE …/{id}/holders/{holder}`, `POST …/heartbeat` | who holds it |
-//! | `POST …/{space}/claims`, `PUT …/claims/{id}`, `POST …/acks`, `…/cleanup`, `…/dead/{id}/retry` | what becomes of orphans |
-//! | `GET /v1/sessions` | the spaces and how their sessions live |
-//! | `GET /metrics`, `/healthz`, `/readyz`, `/` | for machines and for the curious |
-//!
-//! `everyone` in place of `keys/{key}`, and a body without `key`, are about no
-//! subject: what everyone shares.
+//! The operations over HTTP: each is a row of [`table`], which the router is made of.
 //!
 //! This module knows nothing of sockets: a test calls the router without one.
 

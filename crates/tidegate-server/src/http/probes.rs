@@ -8,7 +8,7 @@ use schemars::SchemaGenerator;
 
 use super::answer::{Answer, Html, Json, Text};
 use super::call::Call;
-use super::operation::Operation;
+use super::operation::{Operation, TimeClass};
 use super::problem::{Kind, Problem};
 use super::response::json;
 use super::shape::AnswerShape;
@@ -34,7 +34,8 @@ pub(super) fn operations() -> Vec<Operation> {
 /// All operations, as text.
 async fn index(_: Call) -> Result<Text, Problem> {
     let mut text = "tidegate\n\n".to_owned();
-    for operation in table::operations() {
+    // What takes lines is at the address of what takes one.
+    for operation in table::operations().iter().filter(|it| it.time_class != TimeClass::Bulk) {
         let (method, example) = (operation.method.as_str(), operation.example);
         let line = match example.starts_with('?') {
             true => format!("{method:<6} {}{example}", operation.path),

@@ -12,7 +12,7 @@ mod config;
 mod conformance;
 mod corrupt;
 mod declarations;
-mod express;
+mod fast_path;
 mod hot;
 mod hot_bulk;
 mod hot_cli;

@@ -57,10 +57,10 @@ pub(crate) fn signal(pid: u32, signal: &str) {
 
 /// Status and body; nothing from one who does not answer within a second.
 pub(crate) fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
-    let patience = Some(Duration::from_secs(1));
+    let timeouts = Some(Duration::from_secs(1));
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(patience).ok()?;
-    stream.set_write_timeout(patience).ok()?;
+    stream.set_read_timeout(timeouts).ok()?;
+    stream.set_write_timeout(timeouts).ok()?;
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"

@@ -6,6 +6,8 @@
 //! to refuse before a body is read, goes to hyper with all that was read of it, and so
 //! does the rest of the connection. Both answer alike, byte by byte: a test compares.
 
+mod frame;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,16 +15,16 @@ use tidegate::clock::monotonic;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
+use self::frame::{Framed, MAX_REQUEST_BYTES, frame, is_last, write};
 use crate::access_log::AccessLog;
 use crate::connection::Connection;
 use crate::http::{Problem, in_time};
-use crate::patience::{Patience, Watched};
-use crate::wire::{Framed, MAX_REQUEST_BYTES, frame, is_last, write};
+use crate::timeouts::{TimedStream, Timeouts};
 
 /// What is left of a connection.
-pub(crate) enum Left {
+pub(crate) enum Rest {
     /// Something else is asked; what was read of it is read once more.
-    Else(Watched),
+    Other(TimedStream),
     Ended(io::Result<()>),
 }
 
@@ -30,24 +32,24 @@ pub(crate) enum Left {
 /// at any other time the connection may be dropped.
 pub(crate) async fn serve(
     connection: &Connection,
-    mut stream: Watched,
-    patience: &Patience,
+    mut stream: TimedStream,
+    timeouts: &Timeouts,
     log: &AccessLog,
     stopping: watch::Receiver<()>,
     owing: &AtomicBool,
-) -> Left {
-    match takes(connection, &mut stream, patience, log, stopping, owing).await {
-        Ok(Some(read)) => Left::Else(stream.behind(read)),
-        Ok(None) => Left::Ended(stream.shutdown().await),
-        Err(error) => Left::Ended(Err(error)),
+) -> Rest {
+    match takes(connection, &mut stream, timeouts, log, stopping, owing).await {
+        Ok(Some(read)) => Rest::Other(stream.behind(read)),
+        Ok(None) => Rest::Ended(stream.shutdown().await),
+        Err(error) => Rest::Ended(Err(error)),
     }
 }
 
 /// Returns what was read of something else, or nothing at the connection's end.
 async fn takes(
     connection: &Connection,
-    stream: &mut Watched,
-    patience: &Patience,
+    stream: &mut TimedStream,
+    timeouts: &Timeouts,
     log: &AccessLog,
     stopping: watch::Receiver<()>,
     owing: &AtomicBool,
@@ -62,9 +64,9 @@ async fn takes(
             Framed::Take(take) => take,
             Framed::Begun if stream.read_buf(&mut read).await? > 0 => continue,
             Framed::Begun if read.is_empty() => return Ok(None),
-            Framed::Begun | Framed::Else => return Ok(Some(read)),
+            Framed::Begun | Framed::Other => return Ok(Some(read)),
         };
-        patience.asked();
+        timeouts.asked();
         owing.store(true, Ordering::Relaxed);
         let since = monotonic();
         let asked = log.asked_to_take(take.served.name(), since);
@@ -83,7 +85,7 @@ async fn takes(
             Ok(Err(error)) => return Err(error),
             Err(late) => Problem::whole(late),
         };
-        patience.answered(read.len() > take.end);
+        timeouts.answered(read.len() > take.end);
         app.metrics().responded(response.status());
         log.answered(asked, response.status());
         written.clear();

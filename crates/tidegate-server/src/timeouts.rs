@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 /// What a connection is waited for, and since when. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     waiting: Arc<Mutex<Waiting>>,
     head: Duration,
     idle: Duration,
@@ -38,7 +38,7 @@ enum Waiting {
     ToTake { until: Option<Instant> },
 }
 
-impl Patience {
+impl Timeouts {
     /// With a new connection: its first head is due at once.
     pub(crate) fn new(head: Duration, idle: Duration, stall: Duration) -> Self {
         let waiting = Waiting::ForRequest { until: monotonic() + head };
@@ -88,29 +88,29 @@ impl Patience {
         }
     }
 
-    /// `stream`, watched.
-    pub(crate) fn watch(&self, stream: TcpStream) -> Watched {
-        Watched { stream, read: Vec::new(), patience: self.clone() }
+    /// `stream`, with its reads and writes noticed.
+    pub(crate) fn watch(&self, stream: TcpStream) -> TimedStream {
+        TimedStream { stream, read: Vec::new(), timeouts: self.clone() }
     }
 }
 
 /// A stream whose reads are noticed.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct TimedStream {
     stream: TcpStream,
     /// What comes before the stream.
     read: Vec<u8>,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
-impl Watched {
+impl TimedStream {
     /// The stream behind what has been read of it.
     pub(crate) fn behind(self, read: Vec<u8>) -> Self {
         Self { read, ..self }
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -120,22 +120,22 @@ impl AsyncRead for Watched {
             let length = self.read.len().min(buffer.remaining());
             buffer.put_slice(&self.read[..length]);
             self.read.drain(..length);
-            self.patience.received();
+            self.timeouts.received();
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.patience.received();
+            self.timeouts.received();
         }
         read
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TimedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.patience.wrote(wrote.is_ready());
+        self.timeouts.wrote(wrote.is_ready());
         wrote
     }
 
@@ -153,7 +153,7 @@ impl AsyncWrite for Watched {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.patience.wrote(wrote.is_ready());
+        self.timeouts.wrote(wrote.is_ready());
         wrote
     }
 
@@ -170,20 +170,20 @@ mod tests {
     #[test]
     fn a_stream_is_waited_for_only_while_nothing_of_it_is_taken() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
-        let patience = Patience::new(second, second, minute);
-        patience.wrote(false);
-        assert!(patience.until().is_some_and(|until| until <= monotonic() + second), "of the first head");
-        patience.streaming();
-        assert_eq!(patience.until(), None, "a quiet stream may be as long as it likes");
+        let timeouts = Timeouts::new(second, second, minute);
+        timeouts.wrote(false);
+        assert!(timeouts.until().is_some_and(|until| until <= monotonic() + second), "of the first head");
+        timeouts.streaming();
+        assert_eq!(timeouts.until(), None, "a quiet stream may be as long as it likes");
         let before = monotonic();
-        patience.wrote(false);
-        let until = patience.until();
+        timeouts.wrote(false);
+        let until = timeouts.until();
         assert!(until.is_some_and(|until| until >= before + minute && until <= monotonic() + minute));
-        patience.wrote(false);
-        assert_eq!(patience.until(), until, "since the first time");
-        patience.received();
-        assert_eq!(patience.until(), until, "what it sends does not count");
-        patience.wrote(true);
-        assert_eq!(patience.until(), None);
+        timeouts.wrote(false);
+        assert_eq!(timeouts.until(), until, "since the first time");
+        timeouts.received();
+        assert_eq!(timeouts.until(), until, "what it sends does not count");
+        timeouts.wrote(true);
+        assert_eq!(timeouts.until(), None);
     }
 }

@@ -70,6 +70,8 @@ fn requests() -> Vec<String> {
         "content-type: application/x-www-form-urlencoded\r\norigin: https://elsewhere.example\r\n",
         "content-type: application/json\r\norigin: https://elsewhere.example\r\n",
         "origin: https://elsewhere.example\r\n",
+        "authorization: Bearer token\r\n",
+        "cookie: a=b\r\n",
         "content-type: text/plain\r\n",
         "content-type:\r\n",
         "content-type: application/\u{e9}\r\n",

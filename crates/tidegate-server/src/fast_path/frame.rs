@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes, as far as the express knows it: where a take ends, and how an
+//! HTTP/1.1 as bytes, as far as the fast path knows it: where a take ends, and how an
 //! answer is written. Heads are read by what hyper reads them by, and answers are
 //! written as hyper writes them.
 
@@ -28,7 +28,7 @@ pub(crate) enum Framed<'a> {
     /// A take; at least its head is complete.
     Take(Take<'a>),
     /// Something else, or a take in another form.
-    Else,
+    Other,
 }
 
 /// A take from a limit, with where its body begins and ends.
@@ -44,10 +44,10 @@ pub(crate) fn frame<'a>(app: &'a App, bytes: &[u8]) -> Framed<'a> {
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(Status::Complete(head)) if !has_bare_lf(&bytes[..head]) => {
-            take(app, &request, head).map_or(Framed::Else, Framed::Take)
+            take(app, &request, head).map_or(Framed::Other, Framed::Take)
         }
         Ok(Status::Partial) if bytes.len() < MAX_REQUEST_BYTES => Framed::Begun,
-        _ => Framed::Else,
+        _ => Framed::Other,
     }
 }
 
@@ -83,6 +83,9 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
             || is(header::EXPECT)
             || is(header::UPGRADE)
             || is(header::ORIGIN)
+            // Who may do what is decided on the ordinary way.
+            || is(header::AUTHORIZATION)
+            || is(header::COOKIE)
             || is(header::CONTENT_ENCODING)
         {
             return None;
@@ -163,4 +166,29 @@ fn date(second: u64) -> Date {
     let date = Date::try_from(text.as_bytes()).unwrap_or(date);
     LAST.set((second, date));
     date
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::Tidegate;
+    use tidegate::limit::LimitOptions;
+    use tidegate::testkit::limit::sliding;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_shows_who_it_is_goes_the_ordinary_way() {
+        let gate = Tidegate::open("memory:").await.unwrap();
+        let limit = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
+        let app = App::new(gate, [limit]);
+        let take = |field: &str| {
+            format!("POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\n{field}content-length: 2\r\n\r\n{{}}")
+        };
+        let is_fast = |field: &str| matches!(frame(&app, take(field).as_bytes()), Framed::Take(_));
+        assert!(is_fast(""));
+        assert!(is_fast("x-request-id: 7\r\n"));
+        for field in ["authorization: Bearer x\r\n", "Cookie: a=b\r\n"] {
+            assert!(!is_fast(field), "{field}");
+        }
+    }
 }
