@@ -12,8 +12,8 @@ use tidegate::testkit::{Fault, FaultProxy, RedisServer};
 
 use crate::hot::{HOUR, MINUTE, PROMOTED, Space, key, options};
 use crate::hot_audit::audit;
-use crate::hot_full::Warnings;
 use crate::kit::{CLUSTER, REDIS};
+use crate::log_lines::LogLines;
 use crate::outage::until;
 
 /// A space, and the server with its shared keys.
@@ -209,11 +209,16 @@ async fn a_place_to_go_on_from_that_cannot_be_read_is_the_beginning() {
     }
 }
 
+/// The keys that were mended, by the log since the last look.
+fn mended_by(log: &LogLines) -> Vec<String> {
+    log.take("and was mended").into_iter().map(|line| line.fields["key"].clone()).collect()
+}
+
 /// An answer that does not come takes no warning with it.
 #[tokio::test]
 async fn what_was_mended_is_logged_though_an_answer_was_lost() {
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let log = LogLines::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
     let mut it = Reached::new(Space::redis(|_| {}).await, 3).await;
     let proxy = FaultProxy::start(REDIS.port()).await;
     let mut store = StoreOptions::default();
@@ -231,20 +236,20 @@ async fn what_was_mended_is_logged_though_an_answer_was_lost() {
         (it.run::<String>("TYPE", "hot:rank", &[]) == "zset").then_some(())
     })
     .await;
-    assert_eq!(warnings.take("key"), [""; 0], "nobody has been told");
+    assert_eq!(mended_by(&log), [""; 0], "nobody has been told");
     proxy.set(Fault::None);
     until("the store is reached", async || hot.cleanup().await.ok()).await;
     let rank = format!("{}hot:rank", it.prefix);
-    assert_eq!(warnings.take("key"), [&*rank]);
+    assert_eq!(mended_by(&log), [&*rank]);
     hot.cleanup().await.unwrap();
     it.space.hot.cleanup().await.unwrap();
-    assert_eq!(warnings.take("key"), [""; 0], "once");
+    assert_eq!(mended_by(&log), [""; 0], "once");
     // The same again is told again.
     it.plant("hot:rank");
     hot.cleanup().await.unwrap();
-    assert_eq!(warnings.take("key"), [&*rank]);
+    assert_eq!(mended_by(&log), [&*rank]);
     it.space.hot.cleanup().await.unwrap();
-    assert_eq!(warnings.take("key"), [""; 0]);
+    assert_eq!(mended_by(&log), [""; 0]);
 }
 
 /// Who only looks takes nothing away from whoever has written there; the next edit does.
