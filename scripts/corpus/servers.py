@@ -73,7 +73,7 @@ class Server:
         address = self.process.stdout.readline().decode().strip()
         if not address:
             self.stop()
-            raise SystemExit(f"answers: {binary} does not serve: {open(self.log.name).read().strip()}")
+            raise SystemExit(f"{binary} does not serve: {open(self.log.name).read().strip()}")
         self.address = address.removeprefix("http://")
         self.port = int(self.address.rsplit(":", 1)[1])
 
@@ -112,7 +112,7 @@ class Redis:
             except OSError:
                 pass
             if time.monotonic() > until or self.process.poll() is not None:
-                raise SystemExit(f"answers: {self.program} does not start on port {self.port}")
+                raise SystemExit(f"{self.program} does not start on port {self.port}")
             time.sleep(0.02)
 
     def command(self, *words):

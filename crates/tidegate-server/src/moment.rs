@@ -9,6 +9,8 @@ use serde::{Serialize, Serializer};
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 
+use crate::api::whole;
+
 /// What is allowed, for messages.
 const ALLOWED: &str = "milliseconds since 1970 are, and RFC 3339 like 2026-11-15T12:30:00Z";
 
@@ -130,11 +132,9 @@ impl Visitor<'_> for MomentVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, ms: f64) -> Result<Moment, E> {
-        // Up to here every whole number has a float of its own.
-        if ms.fract() != 0.0 || !(0.0..=MAX_COUNT as f64).contains(&ms) {
-            return Err(E::custom(format!("{ms} is not a moment: {ALLOWED}")));
-        }
-        Ok(Moment(Timestamp::from_millis(ms as u64)))
+        let whole = whole::from_float(ms).and_then(|whole| u64::try_from(whole).ok());
+        let at = whole.map(|whole| Moment(Timestamp::from_millis(whole)));
+        at.ok_or_else(|| E::custom(format!("{ms} is not a moment: {ALLOWED}")))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::hot::{self, EditRef, Hot, HotPage, Recorded, WhenFull};
+use tidegate::hot::{self, EditRef, Hot, HotPage, MAX_BYTE_CHANGE, Recorded, WhenFull};
 use tidegate::{Key, Result};
 
-use super::borrowing;
+use super::{borrowing, pattern, whole};
 use crate::moment::{self, Moment};
 use crate::outcomes::Outcomes;
 
@@ -22,12 +22,13 @@ pub(crate) struct Edit<'a> {
     pub(crate) page: Cow<'a, str>,
     /// Sent again it counts once.
     #[serde(borrow)]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), extend("pattern" = pattern::NO_NUL))]
     pub(crate) id: Cow<'a, str>,
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 255))]
+    #[schemars(length(max = 255), extend("pattern" = pattern::NO_NUL))]
     pub(crate) editor: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -MAX_BYTE_CHANGE, max = MAX_BYTE_CHANGE))]
     pub(crate) byte_change: Option<i64>,
     /// When it was made; now unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

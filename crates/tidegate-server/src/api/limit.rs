@@ -8,12 +8,13 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::key::MAX_KEY_BYTES;
-use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, Reservation as Held, Sliding};
+use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Reservation as Held, Sliding};
 use tidegate::{Cost, Key, Rate};
 
-use super::{Invalid, borrowing, subject};
+use super::{Invalid, borrowing, pattern, subject, whole};
 
 /// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
 /// which is what a program writes that has lost the key.
@@ -79,6 +80,7 @@ pub(crate) struct Take<'a> {
     pub(crate) cost: Option<WholeCost>,
     /// Judges by this rate instead of the limit's own, like 10/s.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::RATE))]
     pub(crate) rate: Option<Cow<'a, str>>,
 }
 
@@ -103,6 +105,7 @@ pub(crate) struct TakeAll<'a> {
     #[serde(default, borrow, skip_serializing_if = "Subject::is_everyone")]
     pub(crate) key: Subject<'a>,
     #[serde(borrow)]
+    #[schemars(length(min = 1, max = MAX_LIMITS))]
     pub(crate) limits: Vec<TakeOne<'a>>,
 }
 
@@ -117,6 +120,7 @@ impl TakeAll<'_> {
 #[serde(deny_unknown_fields, expecting = "an object with limit and cost")]
 pub(crate) struct TakeOne<'a> {
     #[serde(borrow)]
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(crate) limit: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<WholeCost>,
@@ -136,6 +140,7 @@ pub(crate) struct Refund<'a> {
     pub(crate) key: Subject<'a>,
     /// What the take answered.
     #[serde(borrow)]
+    #[schemars(extend("pattern" = pattern::RECEIPT))]
     pub(crate) receipt: Cow<'a, str>,
 }
 
@@ -152,14 +157,19 @@ impl Refund<'_> {
 /// The body of an override.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with rate and lasting_ms or lasting")]
+#[schemars(transform = one_length_of_time)]
 pub(crate) struct SetOverride<'a> {
     /// The key's own rate, like 50/s.
     #[serde(borrow)]
+    #[schemars(extend("pattern" = pattern::RATE))]
     pub(crate) rate: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// At most 90 days.
+    #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 7_776_000_000_u64))]
     pub(crate) lasting_ms: Option<u64>,
     /// The same in words, like 1h.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::LENGTH_OF_TIME))]
     pub(crate) lasting: Option<Cow<'a, str>>,
 }
 
@@ -176,13 +186,17 @@ impl SetOverride<'_> {
 /// The body of a reservation.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with cost and lasting_ms or lasting")]
+#[schemars(transform = one_length_of_time)]
 pub(crate) struct Reserve<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<WholeCost>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// At most the limit's window.
+    #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) lasting_ms: Option<u64>,
     /// The same in words, like 1h.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::LENGTH_OF_TIME))]
     pub(crate) lasting: Option<Cow<'a, str>>,
 }
 
@@ -214,6 +228,13 @@ fn lasting(ms: Option<u64>, text: Option<&str>) -> Result<Duration, Invalid> {
             Err(Invalid("`lasting_ms` and `lasting` are the same: name one of them".to_owned()))
         }
     }
+}
+
+/// Says of a schema that exactly one of the two is given; `null` is none.
+fn one_length_of_time(schema: &mut Schema) {
+    let given = |name: &str, kind: &str| json!({"required": [name], "properties": {name: {"type": kind}}});
+    let either = json!([given("lasting_ms", "integer"), given("lasting", "string")]);
+    schema.insert("oneOf".to_owned(), either);
 }
 
 /// A cost as JSON writes numbers: `2` and `2.0` are the same.
@@ -275,11 +296,8 @@ impl Visitor<'_> for CostVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, cost: f64) -> Result<WholeCost, E> {
-        // Up to here every whole number has a float of its own.
-        if cost.fract() != 0.0 || !(1.0..=MAX_COUNT as f64).contains(&cost) {
-            return Err(refused(cost));
-        }
-        self.visit_u64(cost as u64)
+        let whole = whole::from_float(cost).and_then(|whole| Cost::new(u64::try_from(whole).ok()?).ok());
+        whole.map(WholeCost).ok_or_else(|| refused(cost))
     }
 }
 

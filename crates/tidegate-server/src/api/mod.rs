@@ -7,8 +7,10 @@ pub(crate) mod decision;
 pub(crate) mod hot;
 pub(crate) mod json;
 pub(crate) mod limit;
+pub(crate) mod pattern;
 pub(crate) mod session;
 pub(crate) mod session_reap;
+pub(crate) mod whole;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use tidegate::session::{
 };
 
 use super::json::{from_text, to_text};
-use super::{Invalid, RequestBody, borrowing};
+use super::{Invalid, RequestBody, borrowing, whole};
 
 /// The most that are told, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;
@@ -56,7 +56,7 @@ impl Activate<'_> {
 pub(crate) struct Update<'a> {
     #[serde(borrow)]
     pub(crate) value: &'a RawValue,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) generation: Option<u64>,
 }
@@ -76,7 +76,7 @@ impl Update<'_> {
 #[serde(deny_unknown_fields, expecting = "an object with limit")]
 #[schemars(rename = "SessionClaim")]
 pub(crate) struct ClaimRequest {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub(crate) limit: Option<u64>,
 }
@@ -108,7 +108,9 @@ pub(crate) struct Acks<'a> {
 #[schemars(rename = "SessionAck")]
 pub(crate) struct Ack<'a> {
     #[serde(borrow)]
+    #[schemars(extend("format" = "uuid"))]
     pub(crate) id: Cow<'a, str>,
+    #[serde(deserialize_with = "whole::required")]
     #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) generation: u64,
 }

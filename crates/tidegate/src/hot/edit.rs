@@ -4,6 +4,9 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, MAX_KEY_BYTES};
 
+/// The most bytes that an edit can say it has added, or removed.
+pub const MAX_BYTE_CHANGE: i64 = 1 << 52;
+
 /// One edit of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edit<'a> {
@@ -43,7 +46,7 @@ impl<'a> Edit<'a> {
         }
         fits("an edit's id", self.id, 1)?;
         fits("an editor", self.editor, 0)?;
-        const MOST: i64 = 1 << 52;
+        const MOST: i64 = MAX_BYTE_CHANGE;
         if !(-MOST..=MOST).contains(&self.byte_change) {
             let given = self.byte_change;
             return Err(Error::invalid(format!(

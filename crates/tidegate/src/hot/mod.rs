@@ -44,7 +44,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher24;
 
-pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, Recorded, Removed, Stats};
+pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
 use self::feed::Feed;
 use self::full::Refusals;
 use self::memory::{Effects, Partition};

@@ -9,7 +9,7 @@ use crate::key::{Key, Name};
 use crate::store::Store;
 
 /// The most limits of one take.
-const MAX_LIMITS: usize = 16;
+pub const MAX_LIMITS: usize = 16;
 
 /// The answer to a take from several limits.
 #[derive(Debug, Clone, PartialEq)]

@@ -60,8 +60,8 @@ use std::time::Duration;
 
 pub use self::algorithm::Algorithm;
 use self::algorithm::Ask;
-pub use self::all::AllDecision;
 pub(crate) use self::all::take_all;
+pub use self::all::{AllDecision, MAX_LIMITS};
 pub use self::calendar::{Calendar, Period};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "tower")]

@@ -12,7 +12,7 @@ return finish(each(function(k, at)
   if ends(until_ms) <= now_ms then return { 1 } end
   call('HDEL', s.key, field)
   s.seen = now_ms
-  if until_ms >= s.deadline then s.deadline = latest(s) end
+  if until_ms >= s.deadline then s.deadline = leases(s) end
   if s.deadline == 0 then
     local left, seen = to_take_over(s)
     if left then

@@ -62,6 +62,11 @@ impl Entry {
         self.holders.values().copied().max().unwrap_or(0)
     }
 
+    /// Holders whose leases are written down, those that have ended among them.
+    fn named(&self) -> u64 {
+        self.holders.len() as u64 - u64::from(self.holders.contains_key(""))
+    }
+
     /// Where it belongs; a dead one stays where it was put.
     fn home(&self) -> (Set, u64) {
         match (self.left_ms, self.claimed) {
@@ -195,10 +200,11 @@ impl Partition {
         let (bounds, hold) = (self.bounds, self.hold);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
-        if !holder.is_empty() && entry.holders.get(holder).is_none_or(is_over) {
+        let is_new = !holder.is_empty() && entry.holders.get(holder).is_none_or(is_over);
+        if is_new && entry.named() >= bounds.max_holders {
+            // Leases that have ended are forgotten where there is no room for them, as on Redis.
             entry.holders.retain(|_, until_ms| !is_over(until_ms));
-            let named = entry.holders.keys().filter(|name| !name.is_empty()).count();
-            if named as u64 >= bounds.max_holders {
+            if entry.named() >= bounds.max_holders {
                 return Err(Refusal::TooManyHolders);
             }
         }

@@ -227,6 +227,11 @@ local function is_holder(field)
   return field == 'm' or string.sub(field, 1, 2) == 'h:'
 end
 
+-- Not more than a stack holds at a time.
+local function drop(s, holders)
+  for i = 1, #holders, 1000 do call('HDEL', s.key, unpack(holders, i, math.min(i + 999, #holders))) end
+end
+
 -- Ends the leases of all holders; whether unknown ones of an older program were among
 -- them.
 local function drop_holders(s)
@@ -235,28 +240,25 @@ local function drop_holders(s)
     if is_holder(field) then holders[#holders + 1] = field end
     is_migrated = is_migrated or field == 'm'
   end
-  -- Not more than a stack holds at a time.
-  for i = 1, #holders, 1000 do call('HDEL', s.key, unpack(holders, i, math.min(i + 999, #holders))) end
+  drop(s, holders)
   return is_migrated
 end
 
--- The end of the last lease, after those that have ended are dropped, 0 if none is left;
--- how many holders are.
-local function latest(s)
-  local fields, last, count, over = call('HGETALL', s.key), 0, 0, {}
+-- The end of the last lease, 0 if all have ended; how many holders there are; those whose
+-- leases have ended, and how many of them have names.
+local function leases(s)
+  local fields, last, count, over, named_over = call('HGETALL', s.key), 0, 0, {}, 0
   for i = 1, #fields, 2 do
     if is_holder(fields[i]) then
-      local until_ms = lease_end(fields[i + 1])
+      local until_ms, named = lease_end(fields[i + 1]), #fields[i] > 2 and 1 or 0
       if ends(until_ms) <= now_ms then
-        over[#over + 1] = fields[i]
+        over[#over + 1], named_over = fields[i], named_over + named
       else
-        last = math.max(last, until_ms)
-        if #fields[i] > 2 then count = count + 1 end
+        last, count = math.max(last, until_ms), count + named
       end
     end
   end
-  for i = 1, #over, 1000 do call('HDEL', s.key, unpack(over, i, math.min(i + 999, #over))) end
-  return last, count
+  return last, count, over, named_over
 end
 
 -- Nobody holds it any more, since then.
@@ -475,7 +477,7 @@ local function hold(s, holder, ...)
     s.generation, s.disconnected = s.generation + 1, 0
   elseif expected and holder ~= '' then
     call('HDEL', s.key, 'h:')
-    if expected > until_ms and expected >= s.deadline then s.deadline = latest(s) end
+    if expected > until_ms and expected >= s.deadline then s.deadline = leases(s) end
   end
   s.seen, s.deadline = now_ms, math.max(s.deadline, until_ms)
   put(ACTIVE, s.deadline, s.id)
@@ -485,11 +487,15 @@ local function hold(s, holder, ...)
 end
 
 -- Whether a new holder would be one too many. The number of fields is never below that
--- of holders, so few have to be counted.
+-- of holders, so few have to be counted. Leases that have ended are forgotten where there is
+-- no room for them, and nowhere else: if the clock is put back, those that are written down
+-- count again, and in every kind of store that must be the same ones, and never too many.
 local function is_crowded(s, holder)
   if call('HLEN', s.key) < max_holders then return false end
   if ends(lease_end(call('HGET', s.key, 'h:' .. holder))) > now_ms then return false end
-  local _, count = latest(s)
+  local _, count, over, named_over = leases(s)
+  if count + named_over < max_holders then return false end
+  drop(s, over)
   return count >= max_holders
 end
 

@@ -201,8 +201,14 @@ impl SessionModel {
         let (lease, most) = (self.lease(), self.options.max_holders);
         let mut it = self.sessions.get(&id).cloned().ok_or(Refusal::Gone)?;
         let held = |it: &Known, name: &str| it.holders.get(name).copied().filter(|it| self.ends(*it) > now);
-        if !holder.is_empty() && held(&it, holder).is_none() && self.live(&it, now) >= most {
-            return Err(Refusal::TooManyHolders);
+        let named = |it: &Known| it.holders.keys().filter(|name| !name.is_empty()).count();
+        if !holder.is_empty() && held(&it, holder).is_none() && named(&it) >= most {
+            // Those whose lease has ended make room: if the clock is put back, they are not there again.
+            it.holders.retain(|_, given| self.ends(*given) > now);
+            if named(&it) >= most {
+                self.sessions.insert(id, it);
+                return Err(Refusal::TooManyHolders);
+            }
         }
         if it.left.is_some() {
             it.generation += 1;

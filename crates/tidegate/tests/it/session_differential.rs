@@ -109,6 +109,10 @@ enum Op {
         edge: u8,
         off_ms: i64,
     },
+    /// The clock was absurdly ahead, is put back, and comes by some of the same moments again.
+    Again {
+        by_ms: u64,
+    },
 }
 
 /// How far a history goes, back and forth: less than what keys live longer than their data.
@@ -160,6 +164,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         8 => (0..8_u8, -1..2_i64).prop_map(|(edge, off_ms)| Op::PassTo { edge, off_ms }),
         1 => prop_oneof![6 => -3000..0_i64, 1 => -90_000..0_i64, 1 => -300_000..300_000_i64]
             .prop_map(|by_ms| Op::Move { by_ms }),
+        1 => (0..4000_u64).prop_map(|by_ms| Op::Again { by_ms }),
     ];
     prop::collection::vec(op, 1..120)
 }
@@ -169,7 +174,8 @@ fn spaces() -> impl Strategy<Value = SessionOptions> {
     let lease = prop_oneof![Just(1000_u64), Just(3000)];
     let more = prop_oneof![Just(0_u64), Just(2000), Just(60_000)];
     let (kept, claim) = (prop_oneof![Just(0_u64), Just(60_000)], prop_oneof![Just(1000_u64), Just(4000)]);
-    (grace, lease, more, kept, claim, 1..4_u32, 1..4_usize, 1..7_usize, 1..4_usize).prop_map(
+    let holders = prop_oneof![3 => 1..4_usize, 1 => Just(50)];
+    (grace, lease, more, kept, claim, 1..4_u32, holders, 1..7_usize, 1..4_usize).prop_map(
         |(grace, lease, more, kept, claim, attempts, holders, sessions, batch)| {
             let ttl = grace + lease + more;
             let duration = Duration::from_millis;
@@ -234,6 +240,11 @@ impl Pair {
         if self.is_partitioned { 1000 } else { limit }
     }
 
+    /// By how much the clock may be behind the latest moment without being put back.
+    fn tolerated_ms(&self) -> u64 {
+        (self.space.sessions.options().retention.as_millis() as u64).min(600_000)
+    }
+
     /// Somebody is there. In the background somebody always is, now and then: so that it
     /// makes no difference when, both are told before the clock moves.
     async fn stamp(&mut self) -> Result<(), TestCaseError> {
@@ -254,10 +265,9 @@ impl Pair {
     async fn move_to(&mut self, at_ms: u64) -> Result<(), TestCaseError> {
         self.stamp().await?;
         let at_ms = at_ms.clamp(START_MS - LONGEST_MS, START_MS + LONGEST_MS);
-        let retention_ms = self.space.sessions.options().retention.as_millis() as u64;
-        if at_ms + retention_ms.min(600_000) < self.now() {
-            // Who has fallen silent by the later clock is written down: when leases that
-            // have ended are forgotten is nobody's concern otherwise.
+        if at_ms + self.tolerated_ms() < self.now() {
+            // Who has fallen silent by the later clock is written down: when that is noticed
+            // is nobody's concern otherwise.
             self.gets().await?;
         }
         if self.is_partitioned {
@@ -281,7 +291,10 @@ impl Pair {
     async fn gets(&mut self) -> Result<(), TestCaseError> {
         let now = self.now();
         for id in &self.made {
-            prop_assert_eq!(self.space.sessions.get(*id).await.unwrap(), self.model.get(now, *id));
+            let session = self.space.sessions.get(*id).await.unwrap();
+            let holders = session.as_ref().map_or(0, |it| it.holders.len());
+            prop_assert!(holders <= self.space.sessions.options().max_holders);
+            prop_assert_eq!(session, self.model.get(now, *id));
         }
         Ok(())
     }
@@ -428,6 +441,10 @@ impl Pair {
             }
             Op::Move { by_ms } => self.move_to(now.strict_add_signed(by_ms)).await?,
             Op::Pass { by_ms } => self.pass_to(now + by_ms).await?,
+            Op::Again { by_ms } => {
+                self.move_to(now - self.tolerated_ms() - 1).await?;
+                self.move_to(now - by_ms).await?;
+            }
             Op::MoveTo { edge, off_ms } | Op::PassTo { edge, off_ms } => {
                 let edges: Vec<_> = self.model.edges().into_iter().filter(|at| *at + 1 >= now).collect();
                 let Some(at) = edges.get(usize::from(edge) % edges.len().max(1)) else { return Ok(()) };

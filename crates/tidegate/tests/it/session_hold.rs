@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use tidegate::Tidegate;
-use tidegate::session::{Refusal, State};
+use tidegate::session::{Refusal, SessionOptions, State};
 use tidegate::testkit::RedisServer;
+use tidegate::testkit::session::SessionModel;
 
 use crate::kit::{CLUSTER, REDIS};
 use crate::outage::until;
@@ -222,5 +223,50 @@ async fn who_has_a_shorter_lease_does_not_end_a_hold() {
         assert_eq!(others.cleanup().await.unwrap().deleted, 0, "{on}");
         assert_eq!(space.sessions.counts().await.unwrap().held_until, held_until, "{on}");
         assert!(space.sessions.heartbeat(id, key("h")).await.unwrap().is_ok(), "{on}");
+    }
+}
+
+/// A clock that was absurdly ahead and comes by the same moments again: leases that had ended by
+/// then count again if they are still written down. Which ones are is no matter of the kind of
+/// store, and together they are never more than there may be.
+#[tokio::test]
+async fn leases_that_count_again_are_the_same_everywhere_and_never_too_many() {
+    let s = Duration::from_secs;
+    for (most, leaves, expected) in [
+        (2, false, ["b", "c"].as_slice()),
+        (3, false, &["a", "b", "c"]),
+        (50, false, &["a", "b", "c"]),
+        (50, true, &["a", "b"]),
+    ] {
+        let set = |it: &mut SessionOptions| {
+            (it.grace, it.holder_lease, it.session_ttl, it.migration_lease) = (s(0), s(3), s(3), s(3));
+            (it.retention, it.claim_lease, it.max_holders) = (s(63), s(4), most);
+        };
+        for space in Space::everywhere(set).await {
+            let (sessions, mut model) = (&space.sessions, SessionModel::new(options(set)));
+            let id = space.held("b", "a").await;
+            model.activate(START_MS, id, "b", "{}", Some("a")).unwrap();
+            for (at_ms, name) in [(1000, "b"), (3000, "c")] {
+                let at_ms = START_MS + at_ms;
+                space.reach(at_ms).await;
+                model.stamp(at_ms - 1000);
+                let lease = sessions.connect(id, key(name)).await.unwrap();
+                assert_eq!(lease, model.connect(at_ms, id, name, None), "{}", space.on);
+            }
+            if leaves {
+                sessions.disconnect(id, key("c")).await.unwrap().unwrap();
+                model.disconnect(START_MS + 3000, id, "c", None).unwrap();
+            }
+            space.set(START_MS - 64_000);
+            sessions.stamp().await.unwrap();
+            space.reach(START_MS + 2000).await;
+            for at_ms in (START_MS - 64_000..START_MS + 2000).step_by(1000) {
+                model.stamp(at_ms);
+            }
+            let session = space.get(id).await;
+            let holders: Vec<_> = session.holders.iter().map(|it| it.holder.as_str()).collect();
+            assert_eq!(holders, expected, "{}, at most {most}", space.on);
+            assert_eq!(Some(session), model.get(START_MS + 2000, id), "{}, at most {most}", space.on);
+        }
     }
 }

@@ -19,6 +19,7 @@ use super::call::Call;
 use super::operation::{Operation, Part, TimeClass};
 use super::problem::{Kind, Problem};
 use crate::api::hot::Spaces;
+use crate::api::pattern;
 
 /// The operations.
 pub(super) fn operations() -> Vec<Operation> {
@@ -65,6 +66,7 @@ const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_SPACE];
 /// `/v1/hot/{space}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfSpace {
+    #[schemars(extend("pattern" = pattern::NAME))]
     space: String,
 }
 

@@ -9,6 +9,7 @@ use tidegate::{ErrorKind, Key};
 
 use super::OfSpace;
 use crate::api::hot::{self as api, Cleaned, Pages, Ranked, Removed, Window};
+use crate::api::pattern;
 use crate::http::answer::Json;
 use crate::http::call::{Call, EmptyBody};
 use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
@@ -25,11 +26,12 @@ const MAX_LIMIT: u64 = 1000;
 const MAX_STATS: u64 = 100;
 
 /// A place in a list: edits, last seen, page.
-const PLACE: &str = "^[0-9]{1,15}:[0-9]{1,15}:[!-~]{1,255}$";
+const PLACE: &str = r"^[0-9]{1,15}:[0-9]{1,15}:[\s\S]{1,255}$";
 
 /// A page in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfPage {
+    #[schemars(extend("pattern" = pattern::NAME))]
     space: String,
     #[schemars(length(min = 1, max = 255))]
     page: String,

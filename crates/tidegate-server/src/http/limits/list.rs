@@ -4,6 +4,7 @@ use tidegate::limit::{Cursor, MAX_PAGE};
 
 use super::path::OfLimit;
 use crate::api::limit::{LimitInfo, Limits};
+use crate::api::pattern;
 use crate::http::answer::Json;
 use crate::http::call::Call;
 use crate::http::parameter::{FromQuery, Parameter, Query};
@@ -30,7 +31,7 @@ pub(crate) struct PageQuery {
 impl FromQuery for PageQuery {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::integer_or("limit", 1..=MAX_PAGE as u64, 100, "how many at most"),
-        Parameter::text("cursor", r"^[0-9]+-.*$", "", "where to go on: `next` of the page before"),
+        Parameter::text("cursor", pattern::CURSOR, "", "where to go on: `next` of the page before"),
     ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {

@@ -4,17 +4,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate::Key;
 
+use crate::api::pattern;
 use crate::http::problem::Problem;
 
 /// `/v1/limits/{limit}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfLimit {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) limit: String,
 }
 
 /// `…/keys/{key}`, or `…/everyone` for no subject at all.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfKey {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) limit: String,
     #[serde(default)]
     #[schemars(with = "crate::api::limit::Subject<'static>")]
@@ -30,6 +33,7 @@ impl OfKey {
 /// `…/reservations/{id}` of a subject.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfReservation {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) limit: String,
     #[serde(default)]
     #[schemars(with = "crate::api::limit::Subject<'static>")]

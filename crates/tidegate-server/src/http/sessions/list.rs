@@ -7,6 +7,7 @@ use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State as Stand};
 
 use super::path::OfSpace;
+use crate::api::pattern;
 use crate::api::session::{Counted, MAX_LIMIT, Page};
 use crate::http::answer::Json;
 use crate::http::call::Call;
@@ -61,7 +62,7 @@ enum Which {
 impl FromQuery for ListQuery {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::one_of("state", STATE_NAMES, "those in a state; disconnected unless given"),
-        Parameter::text("max_age", "^[0-9]{1,6}(ms|s|m|h)$", "30s", "those that are disconnected for longer"),
+        Parameter::text("max_age", pattern::LENGTH_OF_TIME, "30s", "those that are disconnected for longer"),
         LIMIT,
         AFTER,
     ];

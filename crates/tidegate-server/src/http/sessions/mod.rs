@@ -40,7 +40,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .summary("One session")
             .refuses(GONE),
         Operation::new(Method::DELETE, "/v1/sessions/{space}/{id}", "session_delete", one::delete)
-            .summary("Delete a session, whoever holds it")
+            .summary("Delete a session that nobody holds")
             .refuses(REFUSALS)
             .admin(),
         Operation::new(Method::PUT, "/v1/sessions/{space}/{id}/value", "session_update", one::update)

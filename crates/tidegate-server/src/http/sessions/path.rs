@@ -4,18 +4,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate::session::{Generation, Holder, SessionId};
 
+use crate::api::pattern;
 use crate::api::session::key;
 use crate::http::problem::Problem;
 
 /// `/v1/sessions/{space}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfSpace {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) space: String,
 }
 
 /// `…/{id}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfSession {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) space: String,
     #[schemars(extend("format" = "uuid"))]
     id: String,
@@ -30,6 +33,7 @@ impl OfSession {
 /// `…/broadcasters/{broadcaster}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfBroadcaster {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) space: String,
     #[schemars(length(min = 1, max = 255))]
     pub(super) broadcaster: String,
@@ -38,6 +42,7 @@ pub(crate) struct OfBroadcaster {
 /// `…/{id}/holders/{holder}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfHolder {
+    #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) space: String,
     #[schemars(extend("format" = "uuid"))]
     id: String,

@@ -1,0 +1,1 @@
+"""What `scripts/api-test` is made of."""
