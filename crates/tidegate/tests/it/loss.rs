@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, Limit, LimitOptions, Period, Source, Suppressed};
 use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::{calendar, sliding, token};
@@ -459,8 +459,7 @@ async fn with_hold_an_old_copy_that_remembers_an_earlier_loss_is_held_anew() {
         assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
         let mut connection = server.connection();
         // As a copy of three days ago has it: a loss then, and a run that is not this one.
-        let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-        let long_ago = now_ms as u64 - 3 * 86_400_000;
+        let long_ago = Clock::system().now().as_millis() - 3 * 86_400_000;
         let (run, id) = ("a".repeat(40), if has_id { "an-older-one" } else { "" });
         let mut copy = redis::pipe();
         copy.atomic().cmd("HSET").arg("tidegate:marker").arg("lost_ms").arg(long_ago).arg("run").arg(&run);
