@@ -5,8 +5,8 @@
 --       the call is good
 -- Answers  silent sessions, deleted, put aside, entries without a session, entries that
 --          are no ids, for how long the first had been due, 1 if more are due, until when a
---          hold runs, the store's time, some of the entries that are no sessions; or the
---          store's time, if that is too late
+--          hold runs, the store's time, why it took no stamp, some of the entries that are no
+--          sessions; or the store's time, if that is too late
 return finish(plain_each(function(_, at)
   if is_over(ARGV[at + 3]) then return clock_ms end
   start_counting()

@@ -6,11 +6,15 @@
 //! the length of a lease to do so: until then no lease ends, and nothing is reaped.
 //!
 //! [`Hold`] is how leases are read then, in this process; `session.lua` has the same for
-//! Redis. [`HoldWatch`] tells people.
+//! Redis. [`HoldLog`] tells people what each partition's [`HoldWatch`] sees.
+
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+
+use crate::outage::OutageReason;
 
 /// The hold of a partition: the one that runs, or the last that did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,13 +55,26 @@ impl Hold {
     }
 }
 
-/// Tells of the holds of one partition as this process sees them.
+/// What a store said that took no stamp.
+#[derive(Debug)]
+pub(super) struct NoStamp {
+    pub(super) reason: Option<OutageReason>,
+    pub(super) text: String,
+}
+
+/// Why a hold runs. One that has begun for want of writes is that until it is over: when they are
+/// taken again, the next stamp is one after a long time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Unseen,
+    NoStamp,
+}
+
+/// Sees the holds of one partition.
 #[derive(Debug)]
 pub(super) struct HoldWatch {
-    space: String,
     partition: u32,
-    begun: Counter,
-    running: Gauge,
+    log: Arc<HoldLog>,
     seen: Mutex<Seen>,
 }
 
@@ -65,44 +82,36 @@ pub(super) struct HoldWatch {
 struct Seen {
     /// The store's time when it was last looked at.
     at_ms: u64,
-    /// The end of the one that ran then.
-    until_ms: Option<u64>,
+    /// Why one ran then, if one did.
+    cause: Option<Cause>,
 }
 
 impl HoldWatch {
-    pub(super) fn new(space: &str, partition: u32, begun: Counter, running: Gauge) -> Self {
-        Self { space: space.to_owned(), partition, begun, running, seen: Mutex::default() }
+    pub(super) fn new(log: Arc<HoldLog>, partition: u32) -> Self {
+        Self { partition, log, seen: Mutex::default() }
     }
 
-    /// At `at_ms`, by the store's clock, a hold ran until `until_ms`, or none.
-    pub(super) fn note(&self, at_ms: u64, until_ms: Option<u64>) {
+    /// At `at_ms`, by the store's clock, a hold ran until `until_ms`, or none. The store may have
+    /// refused to be stamped.
+    pub(super) fn note(&self, at_ms: u64, until_ms: Option<u64>, no_stamp: Option<NoStamp>) {
         let mut seen = self.seen.lock();
         // Answers overtake each other; a clock that has stepped back by more is another.
         if at_ms < seen.at_ms && seen.at_ms - at_ms < 60_000 {
             return;
         }
         seen.at_ms = at_ms;
-        let before = std::mem::replace(&mut seen.until_ms, until_ms);
-        let (space, partition) = (&self.space, self.partition);
-        match (before, until_ms) {
-            (before, Some(until_ms)) if before != Some(until_ms) => {
-                // Many partitions are held at once; that is one time.
-                if before.is_none() && self.running.inc() == 0 {
-                    self.begun.inc();
-                }
-                let lasts_ms = until_ms.saturating_sub(at_ms);
-                tracing::warn!(
-                    space,
-                    partition,
-                    lasts_ms,
-                    "nobody was there for half a lease, or the store has lost something: until holders \
-                     have had the time to renew, no session is reaped"
-                );
+        let before = seen.cause;
+        seen.cause = until_ms.map(|_| match (before, &no_stamp) {
+            (Some(Cause::NoStamp), _) | (_, Some(_)) => Cause::NoStamp,
+            _ => Cause::Unseen,
+        });
+        let (cause, partition) = (seen.cause, self.partition);
+        self.log.changed(before, cause);
+        match (until_ms, no_stamp) {
+            (Some(until_ms), None) if before.is_none() => {
+                self.log.unseen(partition, until_ms.saturating_sub(at_ms));
             }
-            (Some(_), None) => {
-                self.running.dec();
-                tracing::info!(space, partition, "the hold is over: sessions are reaped again");
-            }
+            (Some(_), Some(no_stamp)) => self.log.no_stamp(partition, at_ms, &no_stamp),
             _ => {}
         }
     }
@@ -110,9 +119,99 @@ impl HoldWatch {
 
 impl Drop for HoldWatch {
     fn drop(&mut self) {
-        if self.seen.get_mut().until_ms.is_some() {
-            self.running.dec();
+        if self.seen.get_mut().cause.is_some() {
+            self.log.running.dec();
         }
+    }
+}
+
+/// Tells of the holds of a space: that there is one, and why, once for all partitions and for as
+/// long as it runs, however often its end changes; and that there is none any more.
+#[derive(Debug)]
+pub(super) struct HoldLog {
+    space: String,
+    begun: Counter,
+    running: Gauge,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// Partitions that are held, for either reason.
+    unseen: u32,
+    no_stamp: u32,
+    /// What was told of those, and whether anything was.
+    is_unseen_told: bool,
+    is_no_stamp_told: bool,
+    is_told: bool,
+    /// When it was last told that the store takes no stamps.
+    no_stamp_ms: Option<u64>,
+}
+
+impl HoldLog {
+    pub(super) fn new(space: &str, begun: Counter, running: Gauge) -> Self {
+        Self { space: space.to_owned(), begun, running, told: Mutex::default() }
+    }
+
+    /// A partition that was held for one reason, or not at all, is for another.
+    fn changed(&self, before: Option<Cause>, cause: Option<Cause>) {
+        if before == cause {
+            return;
+        }
+        let mut told = self.told.lock();
+        for (cause, by) in [(before, -1), (cause, 1)] {
+            match cause {
+                Some(Cause::Unseen) => told.unseen = told.unseen.saturating_add_signed(by),
+                Some(Cause::NoStamp) => told.no_stamp = told.no_stamp.saturating_add_signed(by),
+                None => {}
+            }
+        }
+        match (before, cause) {
+            // Many partitions are held at once; that is one time.
+            (None, Some(_)) if self.running.inc() == 0 => drop(self.begun.inc()),
+            (Some(_), None) => drop(self.running.dec()),
+            _ => {}
+        }
+        told.is_unseen_told &= told.unseen > 0;
+        told.is_no_stamp_told &= told.no_stamp > 0;
+        if told.unseen + told.no_stamp == 0 && std::mem::take(&mut told.is_told) {
+            tracing::info!(space = self.space, "the hold is over: sessions are reaped again");
+        }
+    }
+
+    /// One has begun since there was no stamp.
+    fn unseen(&self, partition: u32, lasts_ms: u64) {
+        let mut told = self.told.lock();
+        if told.is_unseen_told {
+            return;
+        }
+        (told.is_unseen_told, told.is_told) = (true, true);
+        tracing::warn!(
+            space = self.space,
+            partition,
+            lasts_ms,
+            "nobody was there for half a lease, or the store has lost something: until holders have had the time \
+             to renew, no session is reaped"
+        );
+    }
+
+    /// One runs since the store takes none. Where that comes and goes, it is told once a minute.
+    fn no_stamp(&self, partition: u32, at_ms: u64, no_stamp: &NoStamp) {
+        let mut told = self.told.lock();
+        // A clock that was set back has the last time ahead of it.
+        let is_lately = told.no_stamp_ms.is_some_and(|told_ms| at_ms.abs_diff(told_ms) < 60_000);
+        if told.is_no_stamp_told || is_lately {
+            return;
+        }
+        (told.is_no_stamp_told, told.is_told, told.no_stamp_ms) = (true, true, Some(at_ms));
+        tracing::warn!(
+            space = self.space,
+            partition,
+            reason = no_stamp.reason.map_or("unknown", OutageReason::as_str),
+            error = no_stamp.text.trim(),
+            "the store takes no writes, and so no heartbeats: until it does, and holders have had the time to renew, \
+             no session is reaped"
+        );
     }
 }
 

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::hold::HoldWatch;
+use self::hold::{HoldLog, HoldWatch};
 use self::memory::{Partition, Set};
 use self::mend::{Ask, LOOKED_AT};
 pub use self::mend::{Mended, Mending, Step};
@@ -113,10 +113,9 @@ impl Sessions {
         metrics: SessionMetrics,
     ) -> Result<Self> {
         options.check()?;
-        let holds = |partition: u32| {
-            let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
-            HoldWatch::new(space.as_str(), partition, begun, running)
-        };
+        let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
+        let hold_log = Arc::new(HoldLog::new(space.as_str(), begun, running));
+        let holds = |partition: u32| HoldWatch::new(hold_log.clone(), partition);
         let backend = match store {
             Store::Memory(clock, _) => {
                 let partition = Box::new(Mutex::new(Partition::new(options.bounds(1), clock.slack_ms())));
@@ -334,7 +333,7 @@ impl Sessions {
             Backend::Memory { clock, partition, holds } => {
                 let now_ms = clock.now().as_millis();
                 let held_until_ms = partition.lock().stamp(now_ms);
-                holds.note(now_ms, held_until_ms);
+                holds.note(now_ms, held_until_ms, None);
                 Ok(held_until_ms.map(Timestamp::from_millis))
             }
             Backend::Redis(partitions) => {
@@ -415,7 +414,7 @@ impl Sessions {
                 let mut partition = partition.lock();
                 let now_ms = clock.now().as_millis();
                 let answer = on(&mut partition, now_ms);
-                holds.note(now_ms, partition.held_until());
+                holds.note(now_ms, partition.held_until(), None);
                 Ok(answer)
             }
             Backend::Redis(_) => Err(Error::internal("these sessions are not in this process")),

@@ -23,11 +23,11 @@ local function is_over(valid_until)
 end
 
 -- How calls that reap answer: what was found, for how long the first had been due, 1 if more
--- is due, until when a hold runs (0: none does), the store's time, and some of the entries
--- that are no sessions.
+-- is due, until when a hold runs (0: none does), the store's time, why it took no stamp (empty:
+-- it did), and some of the entries that are no sessions.
 local function answer(lag_ms, more)
   return { lapsed, deleted, buried, missing, invalid, lag_ms, more and 1 or 0, is_held and hold_ms or 0, clock_ms,
-    named }
+    refusal, named }
 end
 
 -- For how long the first orphan has been due.

@@ -11,7 +11,9 @@ use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
 
 use self::place::Place;
-use self::replies::{items, lease, number, session, session_id, session_id_of, string, time, unexpected};
+use self::replies::{
+    items, lease, no_stamp, number, session, session_id, session_id_of, string, time, unexpected,
+};
 use self::scripts::{
     ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST, MEND,
     RENEW, RESUME, RETRY, STAMP, UPDATE,
@@ -196,11 +198,11 @@ impl OnRedis {
     }
 
     /// What a call that was made at `asked_ms` was told of the time and of a hold.
-    fn told(&self, held: &Value, store: &Value, asked_ms: u64) -> Result<(Option<u64>, u64)> {
+    fn told(&self, [held, store, refusal]: [&Value; 3], asked_ms: u64) -> Result<(Option<u64>, u64)> {
         let (held_ms, store_ms) = (number(held)?, number(store)?);
         let held_until_ms = (held_ms > 0).then_some(held_ms);
         self.time.note(store_ms, asked_ms);
-        self.holds.note(store_ms, held_until_ms);
+        self.holds.note(store_ms, held_until_ms, no_stamp(refusal)?);
         Ok((held_until_ms, store_ms))
     }
 
@@ -211,8 +213,8 @@ impl OnRedis {
             return Ok(None);
         }
         let value = self.on_all(&STAMP, Vec::new()).await?;
-        let [held, store] = items(&value)? else { return Err(unexpected(&value)) };
-        Ok(self.told(held, store, asked_ms)?.0.map(Timestamp::from_millis))
+        let [held, store, refusal] = items(&value)? else { return Err(unexpected(&value)) };
+        Ok(self.told([held, store, refusal], asked_ms)?.0.map(Timestamp::from_millis))
     }
 
     pub(super) async fn activate(
@@ -357,10 +359,11 @@ impl OnRedis {
     pub(super) async fn counts(&self) -> Result<Counts> {
         let asked_ms = reading_ms();
         let value = self.on_all(&COUNTS, vec![self.only_read()]).await?;
-        let [active, disconnected, orphans, claimed, dead, lag_ms, held, store] = items(&value)? else {
+        let [active, disconnected, orphans, claimed, dead, lag_ms, held, store, refusal] = items(&value)?
+        else {
             return Err(unexpected(&value));
         };
-        let (held_until_ms, _) = self.told(held, store, asked_ms)?;
+        let (held_until_ms, _) = self.told([held, store, refusal], asked_ms)?;
         Ok(Counts {
             active: number(active)?,
             disconnected: number(disconnected)?,
@@ -375,7 +378,7 @@ impl OnRedis {
     /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
     pub(super) async fn claim(&self, limit: usize, silent: usize) -> Result<Claims> {
         let (value, asked_ms) = self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
-        let Some((head, claims)) = items(&value)?.split_at_checked(10) else {
+        let Some((head, claims)) = items(&value)?.split_at_checked(11) else {
             return Err(unexpected(&value));
         };
         let claim = |fields: &[Value]| match fields {
@@ -433,7 +436,8 @@ impl OnRedis {
 
     /// What a call that reaps has done.
     fn swept(&self, head: &[Value], asked_ms: u64) -> Result<Swept> {
-        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store, named] = head else {
+        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store, refusal, named] = head
+        else {
             return Err(unexpected(head));
         };
         if number(invalid)? > 0 {
@@ -441,7 +445,7 @@ impl OnRedis {
             let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
             tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
         }
-        let (held_until_ms, store_ms) = self.told(held, store, asked_ms)?;
+        let (held_until_ms, store_ms) = self.told([held, store, refusal], asked_ms)?;
         Ok(Swept {
             lapsed: number(lapsed)?,
             deleted: number(deleted)?,

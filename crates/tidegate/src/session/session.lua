@@ -115,8 +115,8 @@ if is_unseen and (stamp_ms or call('EXISTS', ACTIVE, DISCONNECTED) > 0) then beg
 -- Stamps, and writes a hold down that was found. This is the first that a call writes: a
 -- server whose memory is full refuses it, and would not once something was deleted. It takes
 -- no heartbeats then either, so no lease ends meanwhile; and since there is no stamp, there
--- is a hold when it takes them again.
-local is_stamped, is_full = false, false
+-- is a hold when it takes them again. `refusal` is what it said, empty if it has stamped.
+local is_stamped, refusal = false, ''
 
 local function stamp()
   if is_stamped then return end
@@ -128,8 +128,10 @@ local function stamp()
   elseif now_ms ~= stamp_ms or clock_ms < now_ms then
     written = redis.pcall('HSET', STATE, 'now', now_ms)
   end
-  is_full = type(written) == 'table' and written.err
-  if is_full then begin_hold() end
+  if type(written) == 'table' and written.err then
+    refusal = written.err
+    begin_hold()
+  end
 end
 
 -- What runs an operation for each item, after the stamp; where that depends on the item,
@@ -516,11 +518,16 @@ local function erase(s)
   if s.is_counted then call('UNLINK', REF_COUNT .. s.id) end
 end
 
--- The session that the key of a broadcaster names. What is no id is somebody else's: it is
--- neither read as one nor written to.
+-- The session that the key of a broadcaster names. Older programs also wrote ids in upper case
+-- there, or nothing: they name none, and give way to one. What is neither is somebody else's:
+-- it is not written to.
 local function mapped(key)
   local id = redis.pcall('GET', key)
+  if not id then return end
   if type(id) == 'table' and not is_wrong_type(id.err) then error(id, 0) end
-  if not id or type(id) == 'string' and is_id(id) then return id or nil end
+  if type(id) == 'string' then
+    if is_id(id) then return id end
+    if id == '' or is_id(string.lower(id)) then return end
+  end
   error(corrupt(key, 'is not the id of a session, and not ours'), 0)
 end

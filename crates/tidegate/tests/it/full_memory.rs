@@ -13,11 +13,11 @@ use crate::outage::until;
 use crate::session::{GRACE, LEASE, Space, key, options};
 use crate::session_flaws::does;
 
-fn fill(server: &RedisServer) {
+pub(crate) fn fill(server: &RedisServer) {
     does(&mut server.connection(), &["CONFIG SET maxmemory 1"]);
 }
 
-fn free(server: &RedisServer) {
+pub(crate) fn free(server: &RedisServer) {
     does(&mut server.connection(), &["CONFIG SET maxmemory 0"]);
 }
 

@@ -1,66 +1,16 @@
 //! What the log says of a space that is full.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
 use tidegate::hot::{Recorded, WhenFull};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::hot::{MINUTE, PROMOTED, Space};
+use crate::log_lines::{Line, LogLines};
 
-/// Warnings with a number of pages refused: that number, and what was said.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<(u64, String)>>>);
-
-impl Warnings {
-    fn take(&self) -> Vec<u64> {
-        self.0.lock().unwrap().drain(..).map(|(refused, _)| refused).collect()
-    }
-}
-
-#[derive(Default)]
-struct Fields {
-    refused: Option<u64>,
-    message: String,
-}
-
-impl Visit for Fields {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "refused" {
-            self.refused = Some(value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
-        }
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        if let Some(refused) = fields.refused {
-            self.0.lock().unwrap().push((refused, fields.message));
-        }
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+/// How many pages were refused, by each warning since the last look.
+fn refused_by(log: &LogLines) -> Vec<u64> {
+    log.take("as many pages are hot as may be")
+        .iter()
+        .map(|line| line.fields["refused"].parse().unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -70,31 +20,30 @@ async fn a_full_space_warns_once_a_minute_with_how_many_were_refused() {
             (it.max_tracked, it.hot_threshold, it.when_full) = (1, 1, when_full);
         };
         for space in Space::everywhere(set).await {
-            let (on, warnings) = (space.on, Warnings::default());
-            let _guard = tracing::subscriber::set_default(warnings.clone());
+            let (on, log) = (space.on, LogLines::default());
+            let _guard = tracing::subscriber::set_default(log.clone());
             // Two edits: none that comes with one is hotter.
             assert_eq!(space.record("p", "1").await, PROMOTED, "{on}");
             assert_eq!(space.record("p", "2").await, Recorded::Added, "{on}");
-            assert_eq!(warnings.take(), [0; 0], "{on}: there was room");
+            assert_eq!(refused_by(&log), [0; 0], "{on}: there was room");
             let refused = async |from: u32, to: u32| {
                 for page in from..to {
                     assert_eq!(space.record(&format!("q{page}"), "1").await, Recorded::Rejected, "{on}");
                 }
             };
             refused(0, 1).await;
-            assert_eq!(warnings.take(), [1], "{on}: the first is told at once");
+            assert_eq!(refused_by(&log), [1], "{on}: the first is told at once");
             refused(1, 8).await;
             space.clock.advance_ms(MINUTE - 1);
             refused(8, 9).await;
-            assert_eq!(warnings.take(), [0; 0], "{on}: not within a minute");
+            assert_eq!(refused_by(&log), [0; 0], "{on}: not within a minute");
             space.clock.advance_ms(1);
             refused(9, 10).await;
-            assert_eq!(warnings.take(), [9], "{on}: all since then");
+            assert_eq!(refused_by(&log), [9], "{on}: all since then");
             space.clock.advance_ms(MINUTE);
             refused(10, 11).await;
-            let told = warnings.0.lock().unwrap().pop().unwrap();
-            assert_eq!(told.0, 1, "{on}");
-            assert!(told.1.contains("raise max_tracked"), "{on}: {}", told.1);
+            let [Line { fields, .. }] = &log.take("raise max_tracked")[..] else { panic!("{on}: not told") };
+            assert_eq!(fields["refused"], "1", "{on}");
         }
     }
 }

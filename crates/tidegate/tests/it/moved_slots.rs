@@ -12,7 +12,7 @@ use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
 /// A cluster with a limit in one slot, and where that is and goes to.
 struct Moving {
     cluster: RedisCluster,
-    _gate: Tidegate,
+    gate: Tidegate,
     limit: Limit,
     connections: Vec<Connection>,
     ids: Vec<String>,
@@ -44,7 +44,7 @@ impl Moving {
         let ids: Vec<String> = connections.iter_mut().map(my_id).collect();
         let slot = redis::cmd("CLUSTER").arg("KEYSLOT").arg("{0}").query(&mut connections[0]).unwrap();
         let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
-        Self { cluster, _gate: gate, limit, connections, ids, slot, from, to: (from + 1) % 3 }
+        Self { cluster, gate, limit, connections, ids, slot, from, to: (from + 1) % 3 }
     }
 
     fn set_slot(&mut self, on: usize, state: &str, node: usize) {
@@ -78,9 +78,7 @@ impl Moving {
 }
 
 /// A slot that moves to another node takes its charges along, and calls follow.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_follow_a_slot_that_moves() {
-    let mut it = Moving::start().await;
+async fn follow(it: &mut Moving) {
     it.set_slot(it.to, "IMPORTING", it.from);
     it.set_slot(it.from, "MIGRATING", it.to);
     let from = &mut it.connections[it.from];
@@ -96,10 +94,31 @@ async fn calls_follow_a_slot_that_moves() {
     it.has_moved();
     // Now it says MOVED: to a server of which nobody knows what it has lost.
     assert_eq!(it.take(1).await, (false, Source::Policy));
+    assert_eq!(it.gate.store().status().away, [], "it was reached");
     // As if it had been the same.
     let to = &mut it.connections[it.to];
     redis::cmd("HSET").arg(MARKER).arg("lost_ms").arg(0).exec(to).unwrap();
     assert_eq!(it.take(1).await, (false, Source::Store));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_follow_a_slot_that_moves() {
+    follow(&mut Moving::start().await).await;
+}
+
+/// Where servers do not know under which name they are reached (`unknown-endpoint`), they say
+/// `MOVED 1234 :7002`: the host is the one that was asked. Taken at their word, nobody was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_follow_a_slot_to_a_server_without_a_name() {
+    let mut it = Moving::start().await;
+    for connection in &mut it.connections {
+        let mut unnamed = redis::cmd("CONFIG");
+        unnamed.arg("SET").arg("cluster-preferred-endpoint-type").arg("unknown-endpoint");
+        let set: redis::RedisResult<()> = unnamed.query(connection);
+        // Before version 7 all of them have names.
+        assert!(set.is_ok() || format!("{set:?}").contains("Unsupported CONFIG"), "{set:?}");
+    }
+    follow(&mut it).await;
 }
 
 /// Whoever was redirected charged the other server before its marker was read: what that

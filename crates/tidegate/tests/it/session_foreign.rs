@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::session::{Mended, State};
+use tidegate::session::{Found, Mended, State};
 
 use crate::outage::until;
 use crate::session::{GRACE, START_MS, Space, key, options};
@@ -247,4 +247,53 @@ async fn junk_in_an_index_hides_nothing() {
     assert_eq!(listed(None, 100).await.sessions.len(), 31);
     space.pass(GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 31);
+}
+
+/// Older programs wrote ids in upper case too, and emptied a mapping instead of deleting it. They
+/// name no session of ours, and must not keep a broadcaster from one. What such an id names is
+/// left alone.
+#[tokio::test]
+async fn a_mapping_that_is_empty_or_in_upper_case_is_replaced() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    let get = |key: &str| -> Option<String> {
+        redis::cmd("GET")
+            .arg(format!("{}:{key}", space.namespace))
+            .query(&mut old.server.connection())
+            .unwrap()
+    };
+    for (number, id) in ["", "67E55044-10B1-426F-9247-BB680E5FE0C8", "67e55044-10B1-426F-9247-bb680e5fe0c9"]
+        .iter()
+        .enumerate()
+    {
+        let name = format!("b{number}");
+        let mapping = format!("{}:broadcaster:{name}", space.namespace);
+        redis::cmd("SET").arg(&mapping).arg(id).exec(&mut old.server.connection()).unwrap();
+        if !id.is_empty() {
+            old.old_program(&[format!(
+                "HSET session:{id} broadcaster_user_id {name} value 1 last_disconnect 0"
+            )]);
+        }
+        assert_eq!(sessions.find(key(&name)).await.unwrap(), None, "{id:?}");
+        assert_eq!(
+            get(&format!("broadcaster:{name}")).as_deref(),
+            Some(*id),
+            "whoever looks changes nothing"
+        );
+        let made = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+        assert_eq!(
+            (made.found, space.get(made.id).await.broadcaster),
+            (Found::Nothing, name.clone()),
+            "{id:?}"
+        );
+        assert_eq!(get(&format!("broadcaster:{name}")), Some(made.id.to_string()), "{id:?}");
+        assert_eq!(sessions.find(key(&name)).await.unwrap().unwrap().id, made.id, "{id:?}");
+        let again = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+        assert_eq!((again.found, again.id), (Found::Active, made.id), "{id:?}");
+        if !id.is_empty() {
+            let theirs = format!("HGETALL {}:session:{id}", space.namespace);
+            let fields: Vec<String> = raw(&mut old.server.connection(), &theirs);
+            assert_eq!(fields.len(), 6, "{id:?}: {fields:?}");
+        }
+    }
 }

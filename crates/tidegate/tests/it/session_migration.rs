@@ -450,12 +450,12 @@ async fn what_a_late_write_has_left_gets_an_end() {
     assert_eq!(old.space.sessions.cleanup().await.unwrap().deleted, 2);
 }
 
-/// Only what could be an id of ours is replaced by a new one.
+/// Only what an older program may have written there is replaced.
 #[tokio::test]
 async fn a_mapping_to_something_else_is_left_alone() {
     let old = Old::with(0).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
-    for (number, id) in ["user-session-1", "67E55044-10B1-426F-9247-BB680E5FE0C8"].iter().enumerate() {
+    for (number, id) in ["user-session-1", "67E55044-10B1-426F-9247-BB680E5FE0CG"].iter().enumerate() {
         let name = format!("b{number}");
         old.old_program(&[
             format!("HSET session:{id} broadcaster_user_id {name} value 1 last_disconnect 0"),

@@ -4,7 +4,9 @@ use redis::Value;
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
+use crate::session::hold::NoStamp;
 use crate::session::types::{Generation, HeldBy, Lease, Session, SessionId, State};
+use crate::store::redis::server_failure;
 
 /// A session as it is.
 pub(super) fn session(items: &[Value]) -> Result<Session> {
@@ -75,6 +77,12 @@ pub(super) fn number(value: &Value) -> Result<u64> {
         Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected(value)),
         _ => Err(unexpected(value)),
     }
+}
+
+/// Why the store took no stamp, if it did not.
+pub(super) fn no_stamp(value: &Value) -> Result<Option<NoStamp>> {
+    let text = string(value)?;
+    Ok((!text.is_empty()).then(|| NoStamp { reason: server_failure(&text).reason(), text }))
 }
 
 pub(super) fn time(value: &Value) -> Result<Timestamp> {

@@ -79,6 +79,7 @@ struct Owner {
 pub(super) struct Link {
     links: Arc<Links>,
     slot: Slot,
+    server: Arc<Server>,
     /// Tells one connection from the next.
     pub(super) number: u64,
     /// Whether it was made for this.
@@ -97,7 +98,7 @@ impl Link {
         else {
             return answer;
         };
-        let Some(address) = read_address(address) else { return answer };
+        let Some(address) = read_address(address, &self.server.address.host) else { return answer };
         let server = cluster.server(address);
         if !is_ask {
             cluster.owners.lock().insert(self.slot, Owner { server, is_doubtful: false });
@@ -116,11 +117,18 @@ fn unserved(text: &str) -> Failure {
     Failure::Away(OutageReason::ClusterDown, text.to_owned())
 }
 
-/// `host:port` as servers write it.
-fn read_address(text: &str) -> Option<Address> {
-    let (host, port) = text.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(Address { host: host.to_owned(), port: port.parse().ok()? })
+/// `host:port` as a server at `asked` writes it.
+fn read_address(text: &str, asked: &str) -> Option<Address> {
+    let (named, port) = text.rsplit_once(':')?;
+    let named = named.trim_start_matches('[').trim_end_matches(']');
+    Some(Address { host: host(named, asked), port: port.parse().ok()? })
+}
+
+/// The host of a server that another one at `asked` has named. Servers that do not know under
+/// which name they are reached are where we asked.
+fn host(named: &str, asked: &str) -> String {
+    let is_unknown = named.is_empty() || named == "?";
+    if is_unknown { asked } else { named }.to_owned()
 }
 
 impl Links {
@@ -161,17 +169,18 @@ impl Links {
 
     /// The connection to the server of a slot, if there is one.
     pub(super) fn current(self: &Arc<Self>, slot: Slot) -> Option<Link> {
-        let (number, connection) = match &self.servers {
-            Servers::Single(server) => server.current(),
-            Servers::Cluster(cluster) => cluster.owner(slot)?.current(),
-        }?;
-        Some(Link { links: self.clone(), slot, number, is_new: false, connection })
+        let server = match &self.servers {
+            Servers::Single(server) => server.clone(),
+            Servers::Cluster(cluster) => cluster.owner(slot)?,
+        };
+        let (number, connection) = server.current()?;
+        Some(Link { links: self.clone(), slot, server, number, is_new: false, connection })
     }
 
     /// The same, made if there is none.
     pub(super) async fn get(self: &Arc<Self>, slot: Slot) -> Result<Link, Failure> {
-        let connected = match &self.servers {
-            Servers::Single(server) => server.connect(self).await,
+        let (server, connected) = match &self.servers {
+            Servers::Single(server) => (server.clone(), server.connect(self).await),
             Servers::Cluster(cluster) => {
                 let owner = match cluster.owner(slot) {
                     Some(owner) => owner,
@@ -181,11 +190,11 @@ impl Links {
                 if connected.is_err() {
                     cluster.doubt(slot);
                 }
-                connected
+                (owner, connected)
             }
         };
         let Connected { number, is_new, connection } = connected?;
-        Ok(Link { links: self.clone(), slot, number, is_new, connection })
+        Ok(Link { links: self.clone(), slot, server, number, is_new, connection })
     }
 
     /// Drops the connection with this number, if the server of the slot still
@@ -293,8 +302,8 @@ impl Cluster {
         let mut failure = unserved("no server is known");
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(Ok((host, rows))) => {
-                    self.learn(&host, &rows);
+                Ok(Ok((asked, rows))) => {
+                    self.learn(&asked, &rows);
                     return self.owner(slot).ok_or_else(|| unserved("nobody serves the slot"));
                 }
                 Ok(Err(refused)) => failure = refused,
@@ -307,25 +316,47 @@ impl Cluster {
         Err(failure)
     }
 
-    /// Reads an answer to CLUSTER SLOTS, which `host` gave.
-    fn learn(&self, host: &str, rows: &Value) {
+    /// Reads an answer to CLUSTER SLOTS, which a server at `asked` gave.
+    fn learn(&self, asked: &str, rows: &Value) {
         let Value::Array(rows) = rows else { return };
         for row in rows {
             let Value::Array(row) = row else { continue };
             let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &row[..] else { continue };
             let (named, port) = match &master[..] {
                 [Value::BulkString(named), Value::Int(port), ..] => (String::from_utf8_lossy(named), port),
-                // A server that does not know its own name is where we asked.
+                // It does not know its own name.
                 [_, Value::Int(port), ..] => ("".into(), port),
                 _ => continue,
             };
             let Ok(port) = u16::try_from(*port) else { continue };
-            let named = if named.is_empty() || named == "?" { host } else { &*named };
             let slots = self.slots.iter().filter(|slot| (*first..=*last).contains(&i64::from(slot.0)));
             for slot in slots {
-                let server = self.server(Address { host: named.to_owned(), port });
+                let server = self.server(Address { host: host(&named, asked), port });
                 self.owners.lock().insert(*slot, Owner { server, is_doubtful: false });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_not_named_is_the_one_that_was_asked() {
+        let read = |text| read_address(text, "asked").map(|it| (it.host, it.port));
+        for (text, host) in [
+            ("10.0.0.1:7002", "10.0.0.1"),
+            ("redis-2.example:7002", "redis-2.example"),
+            ("[::1]:7002", "::1"),
+            ("::1:7002", "::1"),
+            (":7002", "asked"),
+            ("?:7002", "asked"),
+        ] {
+            assert_eq!(read(text), Some((host.to_owned(), 7002)), "{text}");
+        }
+        for text in ["", "7002", ":", "host:", "host:70000"] {
+            assert_eq!(read(text), None, "{text}");
         }
     }
 }
