@@ -68,6 +68,7 @@ pub(crate) struct Refusal<'a> {
 
 /// What is told of a decision by chance.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DecisionByChance")]
 pub(crate) struct Chance {
     pub(crate) suppression_factor: f64,
     pub(crate) is_allowed: bool,
@@ -177,6 +178,7 @@ impl<'a> Decision<'a> {
 
 /// What a take from several limits answers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DecisionOfAll")]
 pub(crate) struct AllDecision<'a> {
     #[serde(flatten)]
     pub(crate) problem: Option<Refusal<'a>>,

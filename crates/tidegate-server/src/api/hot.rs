@@ -65,6 +65,7 @@ impl<'a> Edit<'a> {
 
 /// What became of edits in bulk.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EditsRecorded")]
 pub(crate) struct Bulk {
     pub(crate) space: String,
     pub(crate) lines: u64,
@@ -87,6 +88,7 @@ pub(crate) struct BadLine {
 
 /// What became of one edit.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EditRecorded")]
 pub(crate) struct Edited {
     pub(crate) space: String,
     pub(crate) page: String,
@@ -116,6 +118,7 @@ impl Edited {
 
 /// What is known of a page.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotPageStats")]
 pub(crate) struct PageStats {
     pub(crate) is_hot: bool,
     pub(crate) is_trending: bool,
@@ -151,6 +154,7 @@ impl From<&hot::Stats> for PageStats {
 
 /// The same, with whose.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotPage")]
 pub(crate) struct Page {
     pub(crate) space: String,
     pub(crate) page: String,
@@ -160,6 +164,7 @@ pub(crate) struct Page {
 
 /// A page that is forgotten.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotRemoved")]
 pub(crate) struct Removed {
     pub(crate) space: String,
     pub(crate) page: String,
@@ -169,6 +174,7 @@ pub(crate) struct Removed {
 
 /// The hottest pages.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotPages")]
 pub(crate) struct Pages {
     pub(crate) space: String,
     /// How many are hot, told or not.
@@ -185,6 +191,7 @@ pub(crate) fn next(page: &HotPage) -> String {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotPageInList")]
 pub(crate) struct Ranked {
     pub(crate) page: String,
     pub(crate) edits: u64,
@@ -203,6 +210,7 @@ impl Ranked {
 
 /// The edits in a window.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotWindow")]
 pub(crate) struct Window {
     pub(crate) space: String,
     pub(crate) page: String,
@@ -210,6 +218,7 @@ pub(crate) struct Window {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EditInWindow")]
 pub(crate) struct InWindow {
     pub(crate) id: String,
     pub(crate) at_ms: u64,
@@ -226,6 +235,7 @@ impl From<EditRef> for InWindow {
 
 /// What a cleanup did.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotCleaned")]
 pub(crate) struct Cleaned {
     pub(crate) space: String,
     pub(crate) expired: u64,
@@ -258,12 +268,14 @@ impl<'a> Event<'a> {
 
 /// The spaces and what they are bounded by.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotSpaces")]
 pub(crate) struct Spaces {
     pub(crate) spaces: Vec<Space>,
 }
 
 /// A space and what it is bounded by.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HotSpace")]
 pub(crate) struct Space {
     pub(crate) space: String,
     pub(crate) max_tracked: usize,

@@ -23,6 +23,7 @@ pub(crate) const MAX_LIMIT: usize = 1000;
 /// The body of an activation.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with broadcaster, config and holder")]
+#[schemars(rename = "SessionActivate")]
 pub(crate) struct Activate<'a> {
     #[serde(borrow)]
     #[schemars(length(min = 1, max = 255))]
@@ -51,6 +52,7 @@ impl Activate<'_> {
 /// The body of an update.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with value and generation")]
+#[schemars(rename = "SessionUpdate")]
 pub(crate) struct Update<'a> {
     #[serde(borrow)]
     pub(crate) value: &'a RawValue,
@@ -72,6 +74,7 @@ impl Update<'_> {
 /// The body of a claim.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with limit")]
+#[schemars(rename = "SessionClaim")]
 pub(crate) struct ClaimRequest {
     #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
@@ -93,6 +96,7 @@ impl ClaimRequest {
 /// The body of acknowledgements.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with acks")]
+#[schemars(rename = "SessionAcks")]
 pub(crate) struct Acks<'a> {
     #[serde(borrow)]
     #[schemars(length(max = MAX_LIMIT))]
@@ -101,6 +105,7 @@ pub(crate) struct Acks<'a> {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with id and generation")]
+#[schemars(rename = "SessionAck")]
 pub(crate) struct Ack<'a> {
     #[serde(borrow)]
     #[schemars(extend("format" = "uuid"))]
@@ -142,6 +147,7 @@ pub(crate) fn key<'a>(what: &str, text: &'a str) -> Result<Key<'a>, Invalid> {
 
 /// An activated session.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionActivated")]
 pub(crate) struct Active {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -165,6 +171,7 @@ impl Active {
 
 /// A session as it is.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub(crate) struct One {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -185,6 +192,7 @@ pub(crate) struct One {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionHolder")]
 pub(crate) struct InHolders {
     pub(crate) holder: String,
     pub(crate) until_ms: u64,
@@ -219,6 +227,7 @@ impl One {
 
 /// A session whose value was set.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionUpdated")]
 pub(crate) struct Updated {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -227,6 +236,7 @@ pub(crate) struct Updated {
 
 /// A holder's hold on a session.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionHeld")]
 pub(crate) struct Held {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -244,6 +254,7 @@ impl Held {
 
 /// How a session stands after a holder has left.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionLeft")]
 pub(crate) struct Without {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -264,6 +275,7 @@ impl Without {
 
 /// Sessions by time.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionPage")]
 pub(crate) struct Page {
     pub(crate) space: String,
     pub(crate) state: String,
@@ -274,6 +286,7 @@ pub(crate) struct Page {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionInList")]
 pub(crate) struct InList {
     pub(crate) id: String,
     pub(crate) at_ms: u64,
@@ -295,6 +308,7 @@ impl Page {
 
 /// How many there are.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionCounts")]
 pub(crate) struct Counted {
     pub(crate) space: String,
     pub(crate) active: u64,
@@ -317,11 +331,13 @@ impl Counted {
 
 /// The spaces and how their sessions live.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionSpaces")]
 pub(crate) struct Spaces {
     pub(crate) spaces: Vec<Space>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionSpace")]
 pub(crate) struct Space {
     pub(crate) space: String,
     pub(crate) grace_ms: u64,

@@ -10,6 +10,7 @@ use super::json::from_text;
 
 /// What a claim found.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionClaims")]
 pub(crate) struct Claimed {
     pub(crate) space: String,
     pub(crate) claims: Vec<InClaim>,
@@ -25,6 +26,7 @@ pub(crate) struct Claimed {
 
 /// The hold that keeps a call from reaping, in some partition at least.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionHold")]
 pub(crate) struct ReapHold {
     pub(crate) held_until_ms: Option<u64>,
     pub(crate) retry_after_ms: Option<u64>,
@@ -38,6 +40,7 @@ impl ReapHold {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionClaimed")]
 pub(crate) struct InClaim {
     pub(crate) id: String,
     pub(crate) generation: u64,
@@ -70,6 +73,7 @@ impl Claimed {
 
 /// A claim that was renewed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionClaimRenewed")]
 pub(crate) struct Renewed {
     pub(crate) space: String,
     pub(crate) id: String,
@@ -80,6 +84,7 @@ pub(crate) struct Renewed {
 
 /// What a cleanup would do.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionCleanupForeseen")]
 pub(crate) struct Foreseen {
     pub(crate) space: String,
     pub(crate) dry_run: bool,
@@ -97,6 +102,7 @@ impl Foreseen {
 
 /// What became of acknowledgements, in their order.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionAcked")]
 pub(crate) struct Acked {
     pub(crate) space: String,
     pub(crate) deleted: usize,
@@ -104,6 +110,7 @@ pub(crate) struct Acked {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionAckOutcome")]
 pub(crate) struct InAcks {
     pub(crate) id: String,
     pub(crate) generation: u64,
@@ -124,6 +131,7 @@ impl Acked {
 
 /// What a cleanup did.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionCleaned")]
 pub(crate) struct Cleaned {
     pub(crate) space: String,
     pub(crate) deleted: u64,
@@ -154,6 +162,7 @@ impl Cleaned {
 
 /// A dead session that can be claimed again.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionRetried")]
 pub(crate) struct Retried {
     pub(crate) space: String,
     pub(crate) id: String,

@@ -60,6 +60,9 @@ pub struct App {
     stopping: Stopping,
 }
 
+/// As good as for ever, and yet it can be added to a moment.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What a request is bounded by, where it is not the connection that bounds it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -104,7 +107,8 @@ impl App {
             limits.into_iter().map(|limit| (limit.name().as_str().to_owned(), Served::new(limit))).collect();
         let metrics = HttpMetrics::beside(&gate);
         let inner = Inner { gate, limits, metrics, is_draining: AtomicBool::new(false) };
-        let bounds = Bounds::from(&HttpSettings::default());
+        // Who asks without a server waits for as long as it likes.
+        let bounds = Bounds { request_timeout: A_YEAR, ..Bounds::from(&HttpSettings::default()) };
         let (spaces, sessions) = (Arc::default(), Arc::default());
         let (readiness, stopping) = (Readiness::default(), Stopping::default());
         Self { inner: Arc::new(inner), spaces, sessions, bounds, readiness, stopping }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::{Schema, SchemaGenerator};
+use serde_json::map::Entry;
 use serde_json::{Map, Value, json};
 use tidegate::limit::headers::PROBLEM_JSON;
 
@@ -34,7 +35,11 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
     for operation in operations {
         let mut add = |path: String, name: String| {
             let described = describe(&mut schemas, operation, &path, name);
-            paths.entry(path).or_default().insert(operation.method.as_str().to_lowercase(), described);
+            let methods = paths.entry(path).or_default();
+            match methods.entry(operation.method.as_str().to_lowercase()) {
+                Entry::Vacant(free) => _ = free.insert(described),
+                Entry::Occupied(mut first) => merge(first.get_mut(), described),
+            }
         };
         if let Some(everyone) = operation.path_of_everyone() {
             add(everyone, format!("{}_of_everyone", operation.name));
@@ -57,6 +62,41 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "paths": paths,
         "components": {"schemas": schemas.take_definitions(true)},
     })
+}
+
+/// Two operations at one address, told apart by the type of their bodies, are one there.
+fn merge(first: &mut Value, second: Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    first["summary"] = format!("{}; {}", text(&first["summary"]), text(&second["summary"])).into();
+    first["x-also"] = second["operationId"].clone();
+    if let (Some(contents), Some(more)) =
+        (first["requestBody"]["content"].as_object_mut(), second["requestBody"]["content"].as_object())
+    {
+        contents.extend(more.clone());
+    }
+    let (Some(responses), Some(more)) = (first["responses"].as_object_mut(), second["responses"].as_object())
+    else {
+        return;
+    };
+    for (status, response) in more {
+        let Some(known) = responses.get_mut(status) else {
+            responses.insert(status.clone(), response.clone());
+            continue;
+        };
+        let (before, after) = (text(&known["description"]), text(&response["description"]));
+        if !before.contains(&after) {
+            known["description"] = format!("{before}; {after}").into();
+        }
+        for (media_type, content) in response["content"].as_object().into_iter().flatten() {
+            let before = &mut known["content"][media_type];
+            if before.is_null() {
+                *before = content.clone();
+            } else if before["schema"] != content["schema"] {
+                let both = json!({"anyOf": [before["schema"], content["schema"]]});
+                before["schema"] = both;
+            }
+        }
+    }
 }
 
 fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, name: String) -> Value {
@@ -202,10 +242,31 @@ mod tests {
         }
     }
 
-    /// Every reference leads somewhere, and every status says what it is.
+    /// Every operation is there, every reference leads somewhere, and every status says what
+    /// it is.
     #[test]
     fn the_description_is_whole() {
-        let document = document(&table::operations());
+        let operations = table::operations();
+        let document = document(&operations);
+        for operation in &operations {
+            let method = operation.method.as_str().to_lowercase();
+            let described = &document["paths"][operation.path][method];
+            let name = operation.name;
+            assert!(described["operationId"] == name || described["x-also"] == name, "{name}: {described}");
+            let mut schemas = SchemaGenerator::default();
+            let shape = (operation.shape)(&mut schemas);
+            if let Some(body) = shape.body {
+                let content = &described["requestBody"]["content"][body.media_type];
+                assert!(content.is_object(), "{name}: {described}");
+            }
+            for answer in shape.answers {
+                let response = &described["responses"][answer.status.as_str()];
+                assert!(
+                    response["description"].as_str().unwrap().contains(answer.about),
+                    "{name}: {response}"
+                );
+            }
+        }
         let text = document.to_string();
         for reference in text.split("\"$ref\":\"").skip(1) {
             let (path, _) = reference.split_once('"').unwrap();

@@ -190,3 +190,16 @@ async fn the_server_tells_about_itself() {
         assert!(metrics.body.contains(&count), "{}", metrics.body);
     }
 }
+
+/// Without a server nobody else waits: a command that asks a store has as long as it takes.
+#[tokio::test(start_paused = true)]
+async fn without_a_server_a_request_may_take_as_long_as_it_likes() {
+    let f = fixture().await;
+    let body =
+        axum::body::Body::from_stream(futures_util::stream::pending::<Result<String, std::io::Error>>());
+    let request = axum::http::Request::post("/v1/limits/api/take").body(body).unwrap();
+    let mut router = tidegate_server::http::router(f.app.clone());
+    let answer = tower_service::Service::call(&mut router, request);
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(24 * 3600), answer).await;
+    assert!(waited.is_err(), "{waited:?}");
+}

@@ -211,6 +211,52 @@ async fn calls_under_way_when_the_connection_is_killed_are_never_charged_twice()
     assert_eq!(failed(&gate, "cut"), by_policy, "{}", gate.metrics());
 }
 
+/// One connection goes silent while a call reads the marker on it, and all that come after
+/// it are fine: nobody waits for that one for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_that_goes_silent_at_its_beginning_keeps_nobody_away() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let mut options = StoreOptions::default();
+    options.declarations = Declarations::ReadOnly;
+    options.connect_timeout = Duration::from_millis(200);
+    let (_gate, limit) = limit_on(&proxy.url(), options).await;
+    for _ in 0..10 {
+        let is_over = Arc::<AtomicBool>::default();
+        let takers: Vec<_> = (0..8)
+            .map(|_| {
+                let (limit, is_over) = (limit.clone(), is_over.clone());
+                tokio::spawn(async move {
+                    while !is_over.load(Ordering::Relaxed) {
+                        take(&limit, "k").await;
+                    }
+                })
+            })
+            .collect();
+        let before = proxy.accepted();
+        proxy.set(Fault::HalfOpen);
+        proxy.close_connections();
+        proxy.accepts(before + 1).await;
+        // Its first bytes are lost: it stays silent, and the next will not be.
+        until("the store is missed", async || {
+            (take(&limit, "k").await.source() == Source::Policy).then_some(())
+        })
+        .await;
+        proxy.set(Fault::None);
+        let started = tidegate::clock::monotonic();
+        until("the store decides again", async || {
+            (take(&limit, "k").await.source() == Source::Store).then_some(())
+        })
+        .await;
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        is_over.store(true, Ordering::Relaxed);
+        for taker in takers {
+            taker.await.unwrap();
+        }
+    }
+}
+
 /// A server that has as many clients as it may says so and closes, asked or not.
 #[tokio::test]
 async fn a_server_with_too_many_clients_is_away_for_that_reason() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, Limit, LimitOptions, Period, Source, Suppressed};
 use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::{calendar, sliding, token};
@@ -378,6 +378,20 @@ async fn with_hold_an_emptied_node_of_a_cluster_is_held() {
     assert_eq!(cluster.keys_without_ttl(), Vec::<String>::new());
 }
 
+/// A limit that holds after a loss, on a store that is looked at often.
+async fn held_limit_on(server: &RedisServer) -> (Tidegate, Limit) {
+    let mut options = StoreOptions::default();
+    options.declarations = Declarations::ReadOnly;
+    options.deadline = Duration::from_secs(10);
+    options.check_interval = Duration::from_millis(50);
+    let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let mut options = LimitOptions::default();
+    options.after_loss = AfterLoss::Hold;
+    options.outage = Outage::Closed;
+    let limit = gate.limit("api", sliding(10, 3600, 60_000), options).unwrap();
+    (gate, limit)
+}
+
 /// Somebody flushes, and before those who knew the store look again, somebody new makes its
 /// marker: as if nothing had been there. Those who knew it notice, once for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -385,17 +399,7 @@ async fn with_hold_a_flush_is_noticed_though_the_marker_was_made_anew() {
     // As a program makes it that gives markers no id, too.
     for has_id in [true, false] {
         let server = RedisServer::start();
-        let open = async || {
-            let mut options = StoreOptions::default();
-            options.declarations = Declarations::ReadOnly;
-            options.deadline = Duration::from_secs(10);
-            options.check_interval = Duration::from_millis(50);
-            let gate = Tidegate::open_with(&server.url(), options).await.unwrap();
-            let mut options = LimitOptions::default();
-            options.after_loss = AfterLoss::Hold;
-            options.outage = Outage::Closed;
-            (gate.clone(), gate.limit("api", sliding(10, 3600, 60_000), options).unwrap())
-        };
+        let open = async || held_limit_on(&server).await;
         let knew = [open().await, open().await];
         let key = Key::new("k").unwrap();
         let ten = Cost::new(10).unwrap();
@@ -441,6 +445,38 @@ async fn with_hold_a_flush_is_noticed_though_the_marker_was_made_anew() {
             count.unwrap().parse::<u64>().unwrap()
         };
         assert_eq!(losses(&knew[0].0) + losses(&knew[1].0), 1);
+    }
+}
+
+/// A server that comes back with an older copy of its data, from before its marker had an id
+/// or with another one, and from after an earlier loss: this one is another, and holds anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hold_an_old_copy_that_remembers_an_earlier_loss_is_held_anew() {
+    for has_id in [false, true] {
+        let server = RedisServer::start();
+        let (gate, limit) = held_limit_on(&server).await;
+        let key = Key::new("k").unwrap();
+        assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+        let mut connection = server.connection();
+        // As a copy of three days ago has it: a loss then, and a run that is not this one.
+        let long_ago = Clock::system().now().as_millis() - 3 * 86_400_000;
+        let (run, id) = ("a".repeat(40), if has_id { "an-older-one" } else { "" });
+        let mut copy = redis::pipe();
+        copy.atomic().cmd("HSET").arg("tidegate:marker").arg("lost_ms").arg(long_ago).arg("run").arg(&run);
+        copy.cmd("HDEL").arg("tidegate:marker").arg("lost_run").arg("lost_id");
+        match id {
+            "" => copy.cmd("HDEL").arg("tidegate:marker").arg("id"),
+            id => copy.cmd("HSET").arg("tidegate:marker").arg("id").arg(id),
+        };
+        copy.exec(&mut connection).unwrap();
+        until("it is held", async || {
+            (limit.take(key, Cost::ONE).await.unwrap().source() == Source::Policy).then_some(())
+        })
+        .await;
+        let lost_ms: u64 =
+            redis::cmd("HGET").arg("tidegate:marker").arg("lost_ms").query(&mut connection).unwrap();
+        assert!(lost_ms > long_ago + 86_400_000, "{lost_ms}");
+        drop(gate);
     }
 }
 

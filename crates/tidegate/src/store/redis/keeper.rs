@@ -29,15 +29,19 @@ impl FarEnd {
     /// Keeps the lane for as long as it lives. `first` hears of the first attempt.
     pub(super) async fn keep(self: Arc<Self>, first: oneshot::Sender<Result<()>>) {
         let mut first = Some(first);
+        let mut pause = FIRST_PAUSE;
         loop {
-            let connection = self.probe(&mut first).await;
-            self.watch(connection).await;
+            let connection = self.probe(&mut first, &mut pause).await;
+            self.watch(connection, &mut pause).await;
         }
     }
 
     /// Tries to reach the server, with backoff and jitter, until it answers and takes writes.
-    async fn probe(&self, first: &mut Option<oneshot::Sender<Result<()>>>) -> Connection {
-        let mut pause = FIRST_PAUSE;
+    async fn probe(
+        &self,
+        first: &mut Option<oneshot::Sender<Result<()>>>,
+        pause: &mut Duration,
+    ) -> Connection {
         loop {
             let reached = self.shared.renew(self.partition).await;
             let mut tell = |reached: Result<()>| {
@@ -57,22 +61,23 @@ impl FarEnd {
                     tell(Ok(()));
                     // Calls are not kept waiting for it, and a memory that is full now and
                     // not the next moment is one outage.
-                    pause = LONGEST_PAUSE;
+                    *pause = LONGEST_PAUSE;
                 }
                 Err(error) => {
                     self.breaker.open(&error, || self.server());
                     tell(Err(error));
                 }
             }
-            tokio::time::sleep(self.shared.jitter(pause)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(self.shared.jitter(*pause)).await;
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Returns when the server is away, or takes no writes.
-    async fn watch(&self, mut connection: Connection) {
+    /// Returns when the server is away, or takes no writes. The next pause is a short one,
+    /// unless the last connection was of no use.
+    async fn watch(&self, mut connection: Connection, pause: &mut Duration) {
         let mut check_at = self.next_check();
-        let (mut made_at, mut pause) = (Instant::from_std(clock::monotonic()), FIRST_PAUSE);
+        let mut made_at = Instant::from_std(clock::monotonic());
         // When to mend a connection that has ended, and whether somebody needs it.
         let (mut mend_at, mut is_used) = (None, false);
         loop {
@@ -82,12 +87,16 @@ impl FarEnd {
                     if self.breaker.outage().is_none() {
                         continue;
                     }
+                    if mend_at.is_none() {
+                        *pause = FIRST_PAUSE;
+                    }
                 }
                 () = connection.ended(), if mend_at.is_none() => {
                     is_used = self.was_used.swap(false, Ordering::Relaxed);
-                    (mend_at, pause) = match is_used {
+                    let is_of_use = is_used || made_at.elapsed() >= LONGEST_PAUSE;
+                    (mend_at, *pause) = match is_of_use {
                         true => (Some(made_at), FIRST_PAUSE),
-                        false => (Some(made_at + pause), (pause * 2).min(LONGEST_PAUSE)),
+                        false => (Some(made_at + *pause), (*pause * 2).min(LONGEST_PAUSE)),
                     };
                     continue;
                 }

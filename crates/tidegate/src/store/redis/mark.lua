@@ -32,8 +32,12 @@ local gone = ARGV[5] == '1' and (not stored[1] or ARGV[11] ~= '' and ARGV[11] ~=
 gone = gone and not (stored[7] and stored[8] == stored[7])
 local lost_ms = tonumber(stored[4] or '0')
 local moved = (another(stored[3]) or another(ARGV[6])) and stored[5] ~= run
+-- A call has stamped a loss where there is no marker. Any other date is that of an earlier
+-- loss: a marker may come back from an old copy.
+local is_stamped = not stored[1] and lost_ms > 0
+gone = gone or is_stamped
 local lost = gone or moved
-if lost and (moved and not gone or lost_ms == 0) then lost_ms = now() end
+if lost and not is_stamped then lost_ms = now() end
 local secret = stored[6] or ARGV[8]
 
 -- Always written, though mostly it is there: this tells whether the server takes writes.

@@ -71,17 +71,43 @@ impl Shared {
         let mut attempts = Attempts::default();
         loop {
             let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
-            // Somebody may be about to read it.
-            let _turn = self.marking[partition as usize].lock().await;
-            if self.read_on(partition) == link.number {
-                return Ok(link);
+            let number = link.number;
+            let marked = self.in_turn(partition, async {
+                // Somebody may have read it meanwhile.
+                if self.read_on(partition) == number {
+                    return Ok(());
+                }
+                self.mark(partition, &mut link).await.map(drop)
+            });
+            let failure = match marked.await {
+                Ok(()) => return Ok(link),
+                Err(failure) => failure,
+            };
+            if matches!(failure, Failure::Away(OutageReason::Timeout, _)) {
+                self.links.discard(slot, number);
             }
-            match self.mark(partition, &mut link).await {
-                Ok(_) => return Ok(link),
-                Err(failure) if attempts.has_another(&failure) => {}
-                Err(failure) => return Err(self.failure(failure)),
+            if !attempts.has_another(&failure) {
+                return Err(self.failure(failure));
             }
         }
+    }
+
+    /// `mark`, by one at a time, and not for ever: a connection may be silent from its very
+    /// beginning, and others must have their turn.
+    async fn in_turn<T>(
+        &self,
+        partition: u32,
+        mark: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let until = clock::deadline(self.connect_timeout + self.deadline);
+        let in_turn = async {
+            let _turn = self.marking[partition as usize].lock().await;
+            mark.await
+        };
+        tokio::time::timeout_at(until, in_turn).await.unwrap_or_else(|_| {
+            let text = "the store accepts connections and does not answer";
+            Err(Failure::Away(OutageReason::Timeout, text.to_owned()))
+        })
     }
 
     /// The next connection for a partition that nobody has asked lately. Whoever makes it
@@ -104,18 +130,7 @@ impl Shared {
         loop {
             let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
             let number = link.number;
-            let patience = clock::deadline(self.connect_timeout + self.deadline);
-            let mark = async {
-                let _turn = self.marking[partition as usize].lock().await;
-                self.mark(partition, &mut link).await
-            };
-            let renewed = match tokio::time::timeout_at(patience, mark).await {
-                Ok(renewed) => renewed,
-                Err(_) => {
-                    let text = "the store accepts connections and does not answer";
-                    Err(Failure::Away(OutageReason::Timeout, text.to_owned()))
-                }
-            };
+            let renewed = self.in_turn(partition, self.mark(partition, &mut link)).await;
             let failure = match renewed {
                 Ok(refusal) => return Ok(Renewed { connection: link.connection, refusal }),
                 Err(failure) => failure,
