@@ -1,4 +1,4 @@
-//! The operations over HTTP: each is a row of [`table`], which the router is made of.
+//! The operations over HTTP: each is a row of the table that the router is made of.
 //!
 //! This module knows nothing of sockets: a test calls the router without one.
 
