@@ -54,7 +54,16 @@ pub(crate) fn all_of_it(redis: &RedisServer) -> BTreeMap<String, (Vec<u8>, bool)
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let mut seen = BTreeMap::new();
     for key in keys {
-        let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query(&mut connection).unwrap();
+        let kind: String = redis::cmd("TYPE").arg(&key).query(&mut connection).unwrap();
+        let dump: Vec<u8> = match &*kind {
+            // A server that makes room in one dumps it in another order.
+            "hash" => {
+                let fields: BTreeMap<Vec<u8>, Vec<u8>> =
+                    redis::cmd("HGETALL").arg(&key).query(&mut connection).unwrap();
+                format!("{fields:?}").into_bytes()
+            }
+            _ => redis::cmd("DUMP").arg(&key).query(&mut connection).unwrap(),
+        };
         let ttl: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         seen.insert(key, (dump, ttl > 0));
     }
