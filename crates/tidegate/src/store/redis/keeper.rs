@@ -17,6 +17,7 @@ use super::lane::FarEnd;
 use super::marker::Renewed;
 use crate::clock;
 use crate::error::Result;
+use crate::outage::OutageReason;
 
 /// Pauses between attempts to reach a server, and at least from one connection that nobody
 /// used to the next. A server that closes what was idle for a second or more is met at once
@@ -111,6 +112,16 @@ impl FarEnd {
             };
             connection = match renewed {
                 Ok(Renewed { connection, refusal: None }) => connection,
+                // Cut once more: that says nothing of the next one, for a while.
+                Err(error)
+                    if mend_at.is_some()
+                        && error.reason() == Some(OutageReason::Cut)
+                        && *pause < LONGEST_PAUSE =>
+                {
+                    mend_at = Some(Instant::from_std(clock::monotonic()) + *pause);
+                    *pause = (*pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
                 Ok(Renewed { refusal: Some(error), .. }) | Err(error) => {
                     self.breaker.open(&error, || self.server());
                     return;
