@@ -35,14 +35,13 @@ mod position;
 mod redis;
 mod watch;
 
-use std::hash::Hasher as _;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use siphasher::sip::SipHasher24;
 
 pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
 use self::feed::Feed;
@@ -57,9 +56,11 @@ use crate::Background;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
-use crate::metrics::HotMetrics;
-use crate::reaper::Progress;
-use crate::store::{DeclaredSettings, Store, partitions};
+use crate::metrics::{HotMetrics, Metrics};
+use crate::reaper::{Progress, Reaper, Rhythm};
+use crate::registry::OpenPart;
+use crate::store::partitions::{self, Spread};
+use crate::store::{DeclaredSettings, Part, PartKind, Store};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -73,6 +74,8 @@ pub struct Hot {
 struct Core {
     space: Name,
     options: HotOptions,
+    /// The same on every node and every store.
+    spread: Spread,
     backend: Backend,
     metrics: HotMetrics,
     /// Reads events while somebody watches.
@@ -96,20 +99,64 @@ impl Core {
     }
 }
 
+/// Pages that are looked after at a time in the background.
+const CLEANED_BY_REAPER: NonZeroUsize = NonZeroUsize::new(100).unwrap();
+
 /// Pages that a cleanup looks after at a time.
 const CLEANED_AT_A_TIME: usize = 200;
 
 /// Pages with a window that has changed which a count asks for at a time.
 const COUNTED_AT_A_TIME: usize = 10_000;
 
+impl OpenPart for Hot {
+    const KIND: PartKind = PartKind::Hot;
+    type Options = HotOptions;
+
+    fn open(store: &Store, name: Name, options: &HotOptions, metrics: &Metrics) -> Result<Self> {
+        let of_space = metrics.hot(name.as_str());
+        Self::new(store, name, options, of_space)
+    }
+
+    fn part_name(&self) -> &Name {
+        self.space()
+    }
+
+    fn has(&self, options: &HotOptions) -> bool {
+        self.options() == options
+    }
+
+    fn declared(&self) -> (Part, Duration) {
+        let Core { space, options, .. } = &*self.core;
+        (options.declared(space), options.window_duration)
+    }
+
+    fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis { partitions, .. } = &self.core.backend {
+            let longest_ms = longest_window_ms(others);
+            partitions.iter().for_each(|it| it.keep(longest_ms));
+        }
+    }
+
+    fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
+        let rhythm = Rhythm { interval: self.core.options.cleanup_interval, batch: CLEANED_BY_REAPER };
+        let metrics = metrics.reaper("hot").in_space(self.space().as_str());
+        vec![Reaper::of(self, rhythm, metrics, Self::reap)]
+    }
+
+    fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
 impl Hot {
-    pub(crate) fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
+    fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
         options.check()?;
         let (bounds, of) = (options.bounds(), options.partitions);
+        let spread = Spread::new(of, *b"tidegate-hotpage")?;
         let backend = match store {
-            Store::Memory(clock, _) => {
+            Store::Memory(store) => {
                 let partitions = (0..of).map(|_| Mutex::new(Partition::new(bounds))).collect();
-                Backend::Memory { clock: clock.clone(), partitions }
+                Backend::Memory { clock: store.clock.clone(), partitions }
             }
             Store::Redis(store) => {
                 let one = |number| OnRedis::new(store.clone(), &space, bounds, number, of);
@@ -119,17 +166,13 @@ impl Hot {
         let core = Core {
             space,
             options: options.clone(),
+            spread,
             backend,
             metrics,
             feed: Mutex::default(),
             refusals: Refusals::default(),
         };
         Ok(Self { core: Arc::new(core), _background: None })
-    }
-
-    /// The same space, keeping `background` alive.
-    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
-        Self { core: self.core.clone(), _background: Some(background.clone()) }
     }
 
     /// The name.
@@ -140,14 +183,6 @@ impl Hot {
     /// What it is bounded by.
     pub fn options(&self) -> &HotOptions {
         &self.core.options
-    }
-
-    /// Deletes nothing from now on that is in the window of those who have these settings.
-    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
-        if let Backend::Redis { partitions, .. } = &self.core.backend {
-            let longest_ms = longest_window_ms(others);
-            partitions.iter().for_each(|it| it.keep(longest_ms));
-        }
     }
 
     /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
@@ -186,44 +221,31 @@ impl Hot {
 
     async fn record_all(&self, edits: &[Edit<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
         edits.iter().try_for_each(Edit::check)?;
-        let Backend::Redis { partitions, .. } = &self.core.backend else {
+        if self.is_in_process() {
             let mut recorded = Vec::with_capacity(edits.len());
             for edit in edits {
                 recorded.push(self.record(edit).await?);
             }
             return Ok(recorded);
-        };
-        let mut by_partition = vec![Vec::new(); partitions.len()];
-        for (index, edit) in edits.iter().enumerate() {
-            by_partition[self.partition(edit.page)].push((index, *edit));
         }
-        let sent =
-            by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits, deadline));
-        let mut all = vec![Recorded::Dropped; edits.len()];
-        for done in partitions::each(sent.collect()).await {
-            for (index, recorded) in done? {
-                all[index] = recorded;
-            }
-        }
-        Ok(all)
+        let send = |number, edits| self.send(number, edits, deadline);
+        let of = self.core.options.partitions as usize;
+        partitions::split(edits, of, |edit| self.partition(edit.page), send).await.into_iter().collect()
     }
 
-    /// Sends the edits of one partition.
+    /// Sends the edits of one partition, in the order they came.
     async fn send(
         &self,
         number: usize,
-        edits: Vec<(usize, Edit<'_>)>,
+        edits: Vec<Edit<'_>>,
         deadline: Option<Duration>,
-    ) -> Result<Vec<(usize, Recorded)>> {
+    ) -> Vec<Result<Recorded>> {
         let mut done = Vec::with_capacity(edits.len());
         for chunk in edits.chunks(MAX_EDITS) {
-            let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
-            let recorded = self.recorded(self.record_on(number, &chunk, deadline).await, chunk.len());
-            for (index, recorded) in indices.into_iter().zip(recorded) {
-                done.push((index, recorded.or_else(|error| self.corrupt(error))?));
-            }
+            let recorded = self.recorded(self.record_on(number, chunk, deadline).await, chunk.len());
+            done.extend(recorded.into_iter().map(|it| it.or_else(|error| self.corrupt(error))));
         }
-        Ok(done)
+        done
     }
 
     /// What one of many is told of a page that cannot be read.
@@ -248,23 +270,26 @@ impl Hot {
 
     /// A partition on Redis, once it is known to be one of as many as we take it for.
     async fn on_redis(&self, number: usize) -> Result<&OnRedis> {
-        let Backend::Redis { partitions, is_pinned } = &self.core.backend else {
+        let Backend::Redis { partitions, .. } = &self.core.backend else {
             return Err(Error::internal("the space is not on Redis"));
         };
-        if !is_pinned.load(Ordering::Relaxed) {
+        if !self.is_pinned() {
             self.pin().await?;
-            is_pinned.store(true, Ordering::Relaxed);
         }
         Ok(&partitions[number])
     }
 
+    fn is_pinned(&self) -> bool {
+        matches!(&self.core.backend, Backend::Redis { is_pinned, .. } if is_pinned.load(Ordering::Relaxed))
+    }
+
+    /// Asks the first partition, which is the same for all, over how many the space is spread.
     async fn pin(&self) -> Result<()> {
-        match &self.core.backend {
-            Backend::Redis { partitions, .. } => {
-                partitions[0].pin(&self.core.space, self.core.options.partitions).await
-            }
-            Backend::Memory { .. } => Ok(()),
+        if let Backend::Redis { partitions, is_pinned } = &self.core.backend {
+            partitions[0].pin(&self.core.space, self.core.options.partitions).await?;
+            is_pinned.store(true, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// What a partition said; an outage drops edits instead of failing.
@@ -395,9 +420,8 @@ impl Hot {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let numbers = 0..self.core.options.partitions as usize;
-        let all = partitions::each(numbers.map(|number| self.list_one(number, after, limit)).collect()).await;
-        let mut pages = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
+        let lists = partitions::all(self.numbers().map(|number| self.list_one(number, after, limit)));
+        let mut pages = lists.await?.concat();
         pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
         pages.truncate(limit);
         Ok(pages)
@@ -415,13 +439,16 @@ impl Hot {
 
     /// How many pages are hot, exactly.
     pub async fn count(&self) -> Result<u64> {
-        let numbers = 0..self.core.options.partitions as usize;
-        let all = partitions::each(numbers.map(|number| self.count_one(number)).collect()).await;
-        let all: Vec<(u64, u64)> = all.into_iter().collect::<Result<_>>()?;
-        let (tracked, activities) = all.iter().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let all = partitions::all(self.numbers().map(|number| self.count_one(number))).await?;
+        Ok(self.note_counts(all.into_iter()))
+    }
+
+    /// Hot pages and activities, by partition; how many pages that are.
+    fn note_counts(&self, counts: impl Iterator<Item = (u64, u64)>) -> u64 {
+        let (tracked, activities) = counts.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         self.core.metrics.tracked.set(tracked as i64);
         self.core.metrics.activities.set(activities as i64);
-        Ok(tracked)
+        tracked
     }
 
     /// Hot pages and activities of a partition.
@@ -435,9 +462,13 @@ impl Hot {
     }
 
     /// Drops pages whose window is empty, and activity that is over; how many pages
-    /// that were.
+    /// that were. A partition that is away keeps no other from being cleaned up: it is an error
+    /// when they are.
     pub async fn cleanup(&self) -> Result<u64> {
-        let cleaned = self.clean().await?;
+        let (cleaned, failed) =
+            partitions::reached(self.numbers().map(|number| self.clean_one(number))).await?;
+        failed?;
+        self.note_counts(cleaned.iter().map(|it| (it.tracked, it.activities)));
         self.core.metrics.cleanups.inc();
         Ok(cleaned.iter().map(|it| it.effects.expired).sum())
     }
@@ -448,17 +479,7 @@ impl Hot {
         Watch::new(self.clone(), cursor).await
     }
 
-    /// Cleans all partitions up, in parallel, until every page is exact and no activity is
-    /// over.
-    async fn clean(&self) -> Result<Vec<Cleaned>> {
-        let numbers = 0..self.core.options.partitions as usize;
-        let cleaned = partitions::all(numbers.map(|number| self.clean_one(number)).collect()).await?;
-        let tracked: u64 = cleaned.iter().map(|it| it.tracked).sum();
-        self.core.metrics.tracked.set(tracked as i64);
-        self.core.metrics.activities.set(cleaned.iter().map(|it| it.activities).sum::<u64>() as i64);
-        Ok(cleaned)
-    }
-
+    /// Cleans a partition up, until every page is exact and no activity is over.
     async fn clean_one(&self, number: usize) -> Result<Cleaned> {
         let mut expired = 0;
         loop {
@@ -492,18 +513,18 @@ impl Hot {
     }
 
     /// One run of the reaper.
-    pub(crate) async fn reap(&self, batch: usize) -> Result<Progress> {
-        self.pin().await?;
-        let (mut items, mut is_more) = (0, false);
-        let (mut tracked, mut activities) = (0, 0);
-        let all = 0..self.core.options.partitions as usize;
-        let (answers, failed) =
-            partitions::reached(all.map(|number| self.clean_batch(number, batch)).collect()).await?;
-        for cleaned in answers {
-            items += cleaned.effects.expired as usize;
-            is_more |= cleaned.is_more || cleaned.is_more_activity;
-            tracked += cleaned.tracked;
-            activities += cleaned.activities;
+    async fn reap(self, batch: usize) -> Result<Progress> {
+        match self.pin().await {
+            // Of the first partition's being away the others know nothing, if it was asked once.
+            Err(error) if !(error.is_transient() && self.is_pinned()) => return Err(error),
+            _ => {}
+        }
+        let (cleaned, failed) =
+            partitions::reached(self.numbers().map(|number| self.clean_batch(number, batch))).await?;
+        let items = cleaned.iter().map(|it| it.effects.expired as usize).sum();
+        let is_more = cleaned.iter().any(|it| it.is_more || it.is_more_activity);
+        if failed.is_ok() {
+            self.note_counts(cleaned.iter().map(|it| (it.tracked, it.activities)));
         }
         self.core.refusals.tell(self.core.now_ms(), &self.core);
         if !is_more {
@@ -511,8 +532,6 @@ impl Hot {
             failed?;
             self.core.metrics.cleanups.inc();
         }
-        self.core.metrics.tracked.set(tracked as i64);
-        self.core.metrics.activities.set(activities as i64);
         Ok(Progress { items, is_more })
     }
 
@@ -572,14 +591,13 @@ impl Hot {
         }
     }
 
-    /// The same on every node and every store.
+    /// The partition that a page is in.
+    #[inline]
     fn partition(&self, page: Key<'_>) -> usize {
-        let of = self.core.options.partitions;
-        if of == 1 {
-            return 0;
-        }
-        let mut hasher = SipHasher24::new_with_key(b"tidegate-hotpage");
-        hasher.write(page.as_str().as_bytes());
-        (hasher.finish() % u64::from(of)) as usize
+        self.core.spread.partition(page.as_str()) as usize
+    }
+
+    fn numbers(&self) -> std::ops::Range<usize> {
+        0..self.core.options.partitions as usize
     }
 }

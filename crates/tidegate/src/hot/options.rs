@@ -227,11 +227,6 @@ pub(super) const SPIKE_MS: u64 = 300_000;
 /// The longest stretch that is reported.
 pub(super) const HOUR_MS: u64 = 3_600_000;
 
-/// How far ahead of the clock a stamp may be before it is taken for wrong.
-pub(super) fn absurd_ms(window_ms: u64) -> u64 {
-    window_ms.max(60_000)
-}
-
 /// The same in numbers, for one partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {

@@ -59,13 +59,13 @@ pub(crate) async fn take_all(store: &Store, key: Key<'_>, limits: &[(&Limit, Cos
     check(limits)?;
     let asks: Vec<Ask> = limits.iter().map(|(limit, cost)| limit.plain(*cost)).collect();
     let decided = match store {
-        Store::Memory(clock, _) => {
+        Store::Memory(store) => {
             let parts = limits.iter().zip(&asks).map(|((limit, _), ask)| match &limit.core.backend {
                 Backend::Memory(limit) => Ok(memory::Part { limit, ask: *ask }),
                 Backend::Redis(_) => Err(elsewhere(limit)),
             });
             let parts: Vec<_> = parts.collect::<Result<_>>()?;
-            memory::take_all(&parts, key, clock.now()).into_iter().enumerate().collect()
+            memory::take_all(&parts, key, store.clock.now()).into_iter().enumerate().collect()
         }
         Store::Redis(store) => {
             let parts = limits.iter().zip(&asks).map(|((limit, _), ask)| match &limit.core.backend {

@@ -1,7 +1,6 @@
 //! The limit in this process: exact, synchronous, bounded in keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,6 +16,7 @@ use super::reservation::Book;
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
+use super::tally::{SharedTally, Tally};
 use super::token::Token;
 use super::verdict::Verdict;
 use crate::bounds::{Cost, Rate};
@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
 use crate::store::Secret;
-use crate::store::memory::{Lookup, Swept, Table, Tally};
+use crate::store::memory::{Lookup, Swept, Table};
 
 /// A limit in this process. Clones share their state.
 ///
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     reservations: Table<Book>,
     pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
-    beyond: Beyond,
+    beyond: SharedTally,
     /// What receipts in text are checked by.
     secret: Secret,
 }
@@ -77,17 +77,15 @@ enum Engine {
 #[derive(Debug)]
 pub(super) struct Counted<R: Rule> {
     pub(super) rule: R,
-    pub(super) table: Table<R::State>,
+    pub(super) table: Table<R::State, Tally>,
     /// What the keys beyond the cap share, by setting.
     overflow: Mutex<R::State>,
 }
 
 #[inline(always)]
-fn charge<R: Rule>(rule: &R, state: &mut R::State, now_ms: u64, ask: Ask, tally: &mut Tally<'_>) -> Verdict {
+fn charge<R: Rule>(rule: &R, state: &mut R::State, now_ms: u64, ask: Ask, tally: &mut Tally) -> Verdict {
     let verdict = rule.take(state, now_ms, ask);
-    let admitted = verdict.is_admitted();
-    *tally.admitted += u64::from(admitted);
-    *tally.rejected += u64::from(!admitted);
+    tally.count(verdict.is_admitted());
     verdict
 }
 
@@ -105,8 +103,8 @@ impl<R: Rule> Counted<R> {
         let now_ms = now.as_millis();
         let key = rule.entry(key.as_str(), now_ms);
         let mut held = table.hold(&key);
-        if let Some((state, subject, mut tally)) = held.entry() {
-            return Lookup::Found((charge(rule, state, now_ms, ask(), &mut tally), subject));
+        if let Some((state, subject, tally)) = held.entry() {
+            return Lookup::Found((charge(rule, state, now_ms, ask(), tally), subject));
         }
         let hash = held.hash;
         drop(held);
@@ -115,12 +113,6 @@ impl<R: Rule> Counted<R> {
             ((verdict, subject), verdict.is_admitted() || R::RECORDS_ALL)
         })
     }
-}
-
-#[derive(Debug, Default)]
-struct Beyond {
-    admitted: AtomicU64,
-    rejected: AtomicU64,
 }
 
 /// Does the same whatever the algorithm is.
@@ -172,7 +164,7 @@ impl InProcess {
         };
         let window_size_seconds = algorithm.window_size_seconds();
         let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
-        let beyond = Beyond::default();
+        let beyond = SharedTally::default();
         Self {
             shared: Arc::new(Shared {
                 algorithm,
@@ -412,15 +404,9 @@ impl InProcess {
     }
 
     /// Decisions so far by outcome and source.
-    pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
-        let (admitted, rejected) = with!(&self.shared.engine, counted => counted.table.tallies());
-        let beyond = &self.shared.beyond;
-        [
-            ("admitted", Source::Store, admitted),
-            ("rejected", Source::Store, rejected),
-            ("admitted", Source::Policy, beyond.admitted.load(Ordering::Relaxed)),
-            ("rejected", Source::Policy, beyond.rejected.load(Ordering::Relaxed)),
-        ]
+    pub(super) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
+        let held = with!(&self.shared.engine, counted => counted.table.beside());
+        [held.rows(Source::Store), self.shared.beyond.read().rows(Source::Policy)].concat()
     }
 
     /// Decides about a key for which there is no room; `counts` unless it is
@@ -449,15 +435,9 @@ impl InProcess {
             }
         };
         if counts {
-            self.count_beyond(decision.is_admitted());
+            self.shared.beyond.count(decision.is_admitted());
         }
         decision
-    }
-
-    fn count_beyond(&self, is_admitted: bool) {
-        let Beyond { admitted, rejected } = &self.shared.beyond;
-        let counter = if is_admitted { admitted } else { rejected };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn no_room<R: Rule>(&self, counted: &Counted<R>, now: Timestamp, ask: Ask) -> Decision {

@@ -34,11 +34,11 @@ mod hold;
 mod memory;
 mod mend;
 mod options;
-mod reap;
 mod redis;
 mod store_time;
 mod types;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -60,9 +60,14 @@ use crate::Background;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
-use crate::metrics::SessionMetrics;
-use crate::reaper::Progress;
-use crate::store::{Store, partitions};
+use crate::metrics::{Metrics, SessionMetrics};
+use crate::reaper::{Progress, Reaper, Rhythm};
+use crate::registry::OpenPart;
+use crate::store::partitions::{self, Spread};
+use crate::store::{MemoryStore, Part, PartKind, Store};
+
+/// How often it is asked at least whether sessions are to be compared with their index.
+const RECONCILE: Duration = Duration::from_secs(600);
 
 /// The largest config or value, in bytes.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -79,6 +84,8 @@ pub struct Sessions {
 struct Core {
     space: Name,
     options: SessionOptions,
+    /// Of ids and broadcasters.
+    spread: Spread,
     backend: Backend,
     metrics: SessionMetrics,
     /// The partition that the next claim begins with.
@@ -89,59 +96,138 @@ struct Core {
 
 #[derive(Debug)]
 enum Backend {
-    Memory { clock: Clock, partition: Box<Mutex<Partition>>, holds: HoldWatch },
+    Memory { clock: Clock, partitions: Box<[InMemory]> },
     Redis(Box<[OnRedis]>),
+}
+
+/// A partition in this process.
+#[derive(Debug)]
+struct InMemory {
+    partition: Mutex<Partition>,
+    holds: HoldWatch,
+}
+
+impl InMemory {
+    /// Asks all of it, and looks whether it is held.
+    fn on<R>(&self, clock: &Clock, ask: impl FnOnce(&mut Partition, u64) -> R) -> R {
+        let mut partition = self.partition.lock();
+        let now_ms = clock.now().as_millis();
+        let answer = ask(&mut partition, now_ms);
+        self.holds.note(now_ms, partition.held_until(), None);
+        answer
+    }
 }
 
 /// Calls what the backend has of that name, on the partition of a session.
 macro_rules! on_session {
     ($self:ident, $id:ident, $call:ident($($argument:expr),*)) => {
         match &$self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                Ok(partition.lock().$call(clock.now().as_millis(), $id, $($argument),*))
+            Backend::Memory { clock, partitions } => {
+                let mut partition = partitions[$self.partition($id)].partition.lock();
+                Ok(partition.$call(clock.now().as_millis(), $id, $($argument),*))
             }
             Backend::Redis(partitions) => partitions[$self.partition($id)].$call($id, $($argument),*).await,
         }
     };
 }
 
+/// The same on all of a partition, by its number.
+macro_rules! on_partition {
+    ($self:ident, $number:expr, $call:ident($($argument:expr),*)) => {
+        match &$self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                Ok(partitions[$number].on(clock, |it, now_ms| it.$call(now_ms, $($argument),*)))
+            }
+            Backend::Redis(partitions) => partitions[$number].$call($($argument),*).await,
+        }
+    };
+}
+
+// Behind the macros, which it uses.
+mod reap;
+
+impl OpenPart for Sessions {
+    const KIND: PartKind = PartKind::Sessions;
+    type Options = SessionOptions;
+
+    fn open(store: &Store, name: Name, options: &SessionOptions, metrics: &Metrics) -> Result<Self> {
+        let of_space = metrics.sessions(name.as_str());
+        Self::new(store, name, options, of_space)
+    }
+
+    fn part_name(&self) -> &Name {
+        self.space()
+    }
+
+    fn has(&self, options: &SessionOptions) -> bool {
+        self.options() == options
+    }
+
+    fn declared(&self) -> (Part, Duration) {
+        let Core { space, options, .. } = &*self.core;
+        (options.declared(space), options.grace + options.holder_lease)
+    }
+
+    fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
+        let Core { space, options, .. } = &*self.core;
+        let rhythm = |interval: Duration, batch: usize| Rhythm {
+            interval,
+            batch: NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN),
+        };
+        // Often enough that it is not late by more than a fraction of its interval.
+        let asked = RECONCILE.min(options.reconcile_interval / 20);
+        let of_space = |name| metrics.reaper(name).in_space(space.as_str());
+        let (cleanup, stamp) = (rhythm(options.cleanup_interval, options.batch), self.stamp_interval());
+        vec![
+            Reaper::of(self, cleanup, of_space("session"), async |it, batch| it.run(batch).await),
+            Reaper::of(self, rhythm(asked, 1), of_space("session_reconcile"), async |it, _| {
+                it.reconcile().await
+            }),
+            Reaper::of(self, rhythm(stamp, 1), metrics.reaper("session_stamp"), async |it, _| {
+                it.keep_stamped().await
+            }),
+        ]
+    }
+
+    fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
 impl Sessions {
-    pub(crate) fn new(
-        store: &Store,
-        space: Name,
-        options: &SessionOptions,
-        metrics: SessionMetrics,
-    ) -> Result<Self> {
+    fn new(store: &Store, space: Name, options: &SessionOptions, metrics: SessionMetrics) -> Result<Self> {
         options.check()?;
         let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
         let hold_log = Arc::new(HoldLog::new(space.as_str(), begun, running));
         let holds = |partition: u32| HoldWatch::new(hold_log.clone(), partition);
+        let spread = match store {
+            Store::Memory(store) => store.spread,
+            Store::Redis(store) => store.subjects(),
+        };
+        let (bounds, numbers) = (options.bounds(spread.partitions()), 0..spread.partitions());
         let backend = match store {
-            Store::Memory(clock, _) => {
-                let partition = Box::new(Mutex::new(Partition::new(options.bounds(1), clock.slack_ms())));
-                Backend::Memory { clock: clock.clone(), partition, holds: holds(0) }
+            Store::Memory(MemoryStore { clock, .. }) => {
+                let partition = |number| InMemory {
+                    partition: Mutex::new(Partition::new(bounds, clock.slack_ms())),
+                    holds: holds(number),
+                };
+                Backend::Memory { clock: clock.clone(), partitions: numbers.map(partition).collect() }
             }
             Store::Redis(store) => {
-                let of = store.partitions();
-                let bounds = options.bounds(of);
                 let partition = |it| OnRedis::new(store.clone(), &space, bounds, it, holds(it));
-                Backend::Redis((0..of).map(partition).collect())
+                Backend::Redis(numbers.map(partition).collect())
             }
         };
         let core = Core {
             space,
             options: options.clone(),
+            spread,
             backend,
             metrics,
             hand: AtomicUsize::new(0),
             cleaning_since: Mutex::default(),
         };
         Ok(Self { core: Arc::new(core), _background: None })
-    }
-
-    /// The same space, keeping `background` alive.
-    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
-        Self { core: self.core.clone(), _background: Some(background.clone()) }
     }
 
     /// The name.
@@ -164,20 +250,18 @@ impl Sessions {
     ) -> Result<Answer<Activated>> {
         check_text("config", config)?;
         let holder = holder.map_or("", Key::as_str);
+        // A session is found by its id, and must be where its broadcaster is.
+        let number = self.partition(broadcaster.as_str());
+        let mut new = SessionId::random();
+        while self.partition(new) != number {
+            new = SessionId::random();
+        }
         match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                let (now_ms, new) = (clock.now().as_millis(), SessionId::random());
-                Ok(partition.lock().activate(now_ms, new, broadcaster.as_str(), config, holder))
+            Backend::Memory { clock, partitions } => {
+                let mut partition = partitions[number].partition.lock();
+                Ok(partition.activate(clock.now().as_millis(), new, broadcaster.as_str(), config, holder))
             }
-            Backend::Redis(partitions) => {
-                // A session is found by its id, and must be where its broadcaster is.
-                let number = self.partition(broadcaster.as_str());
-                let mut new = SessionId::random();
-                while self.partition(new) != number {
-                    new = SessionId::random();
-                }
-                partitions[number].activate(new, broadcaster, config, holder).await
-            }
+            Backend::Redis(partitions) => partitions[number].activate(new, broadcaster, config, holder).await,
         }
     }
 
@@ -212,13 +296,13 @@ impl Sessions {
 
     /// The session that `broadcaster` last activated.
     pub async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
+        let number = self.partition(broadcaster.as_str());
         match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                Ok(partition.lock().find(clock.now().as_millis(), broadcaster.as_str()))
+            Backend::Memory { clock, partitions } => {
+                let mut partition = partitions[number].partition.lock();
+                Ok(partition.find(clock.now().as_millis(), broadcaster.as_str()))
             }
-            Backend::Redis(partitions) => {
-                partitions[self.partition(broadcaster.as_str())].find(broadcaster).await
-            }
+            Backend::Redis(partitions) => partitions[number].find(broadcaster).await,
         }
     }
 
@@ -279,12 +363,9 @@ impl Sessions {
         let limit = limit.min(MAX_BATCH);
         // Before the epoch nobody was connected.
         let age_ms = age_ms.min(1 << 40);
-        let Backend::Redis(partitions) = &self.core.backend else {
-            return self.in_memory(|partition, now_ms| partition.list(now_ms, set, age_ms, after, limit));
-        };
+        let list = async |number: usize| on_partition!(self, number, list(set, age_ms, after, limit));
         let mut all = List::default();
-        let lists = partitions.iter().map(|it| it.list(set, age_ms, after, limit)).collect();
-        for list in partitions::all(lists).await? {
+        for list in partitions::all(self.numbers().map(list)).await? {
             all.sessions.extend(list.sessions);
             all.invalid += list.invalid;
         }
@@ -302,15 +383,9 @@ impl Sessions {
 
     /// How many sessions there are.
     pub async fn counts(&self) -> Result<Counts> {
+        let counts = async |number: usize| on_partition!(self, number, counts());
         let mut all = Counts::default();
-        match &self.core.backend {
-            Backend::Memory { .. } => all = self.in_memory(Partition::counts)?,
-            Backend::Redis(partitions) => {
-                for counts in partitions::all(partitions.iter().map(OnRedis::counts).collect()).await? {
-                    all += counts;
-                }
-            }
-        }
+        partitions::all(self.numbers().map(counts)).await?.into_iter().for_each(|counts| all += counts);
         self.note_counts(&all);
         Ok(all)
     }
@@ -329,27 +404,18 @@ impl Sessions {
     /// The same of partitions where it was not said within `lately`. One that is away does not
     /// keep others from it.
     async fn stamp_unless(&self, lately: Duration) -> Result<Option<Timestamp>> {
-        match &self.core.backend {
-            Backend::Memory { clock, partition, holds } => {
-                let now_ms = clock.now().as_millis();
-                let held_until_ms = partition.lock().stamp(now_ms);
-                holds.note(now_ms, held_until_ms, None);
-                Ok(held_until_ms.map(Timestamp::from_millis))
-            }
-            Backend::Redis(partitions) => {
-                let stamped = partitions::each(partitions.iter().map(|it| it.stamp(lately)).collect()).await;
-                stamped.into_iter().try_fold(None, |latest, held| Ok(held?.max(latest)))
-            }
-        }
+        let stamp = async |number: usize| on_partition!(self, number, stamp(lately));
+        let held_until = partitions::all(self.numbers().map(stamp)).await?;
+        Ok(held_until.into_iter().flatten().max())
     }
 
     /// How often this process says that it is there.
-    pub(crate) fn stamp_interval(&self) -> Duration {
+    fn stamp_interval(&self) -> Duration {
         self.core.options.holder_lease / 6
     }
 
     /// One run of the loop that does so. A store that is away is told of elsewhere.
-    pub(crate) async fn keep_stamped(&self) -> Result<Progress> {
+    async fn keep_stamped(&self) -> Result<Progress> {
         match self.stamp_unless(self.stamp_interval() / 2).await {
             Err(error) if !error.is_transient() => Err(error),
             _ => Ok(Progress { items: 0, is_more: false }),
@@ -383,14 +449,13 @@ impl Sessions {
     }
 
     /// One step of the mending that goes on in the background, if it is time.
-    pub(crate) async fn reconcile(&self) -> Result<Progress> {
+    async fn reconcile(&self) -> Result<Progress> {
         let Backend::Redis(partitions) = &self.core.backend else {
             return Ok(Progress { items: 0, is_more: false });
         };
         let pause_ms = self.core.options.reconcile_interval.as_millis() as u64;
         let ask = Ask { is_mending: true, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
-        let (steps, failed) =
-            partitions::reached(partitions.iter().map(|it| it.mend(&ask)).collect()).await?;
+        let (steps, failed) = partitions::reached(partitions.iter().map(|it| it.mend(&ask))).await?;
         let (mut items, mut is_more) = (0, false);
         for step in steps {
             self.note_step(&step);
@@ -408,26 +473,16 @@ impl Sessions {
         self.core.metrics.unrecognised.inc_by(step.mended.unrecognised);
     }
 
-    fn in_memory<R>(&self, on: impl FnOnce(&mut Partition, u64) -> R) -> Result<R> {
-        match &self.core.backend {
-            Backend::Memory { clock, partition, holds } => {
-                let mut partition = partition.lock();
-                let now_ms = clock.now().as_millis();
-                let answer = on(&mut partition, now_ms);
-                holds.note(now_ms, partition.held_until(), None);
-                Ok(answer)
-            }
-            Backend::Redis(_) => Err(Error::internal("these sessions are not in this process")),
+    /// The partition of a session or a broadcaster.
+    fn partition(&self, subject: impl ToString) -> usize {
+        match self.core.spread.partitions() {
+            1 => 0,
+            _ => self.core.spread.partition(&subject.to_string()) as usize,
         }
     }
 
-    /// The partition of a session or a broadcaster.
-    fn partition(&self, subject: impl ToString) -> usize {
-        match &self.core.backend {
-            Backend::Memory { .. } => 0,
-            Backend::Redis(partitions) if partitions.len() == 1 => 0,
-            Backend::Redis(partitions) => partitions[0].partition_of(&subject.to_string()),
-        }
+    fn numbers(&self) -> std::ops::Range<usize> {
+        0..self.core.spread.partitions() as usize
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::options::MAX_BATCH;
-use super::redis::{MAX_ACKS, OnRedis};
-use super::{Answer, Backend, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
+use super::redis::MAX_ACKS;
+use super::{Answer, Backend, Claims, Generation, Reap, SessionId, Sessions, Swept};
 use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
 use crate::reaper::Progress;
@@ -38,12 +38,9 @@ impl Sessions {
     /// once for each, with its id and generation as their token; then
     /// [`ack`](Self::ack). What is not acknowledged in time can be claimed again.
     pub async fn claim(&self, limit: usize) -> Result<Claims> {
-        let limit = limit.min(MAX_BATCH);
-        let (all, failed) = match &self.core.backend {
-            Backend::Memory { .. } => (self.in_memory(|it, now_ms| it.claim(now_ms, limit))?, Ok(())),
-            Backend::Redis(partitions) => self.claim_from(partitions, limit).await?,
-        };
+        let (all, failed) = self.claim_some(limit.min(MAX_BATCH)).await?;
         self.note_swept(&all.swept);
+        self.note_lag(&all.swept);
         match failed {
             // What is claimed is not lost for another partition's sake.
             Err(error) if !all.claims.is_empty() => {
@@ -56,23 +53,23 @@ impl Sessions {
 
     /// Claims from all partitions at once, from each its part of `limit`; then what some did
     /// not have from those that have more.
-    async fn claim_from(&self, of: &[OnRedis], limit: usize) -> Result<(Claims, Result<()>)> {
-        let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
-        let mut asked: Vec<_> = (0..of.len()).map(|number| (first + number) % of.len()).collect();
+    async fn claim_some(&self, limit: usize) -> Result<(Claims, Result<()>)> {
+        let (of, first) = (self.numbers().len(), self.core.hand.fetch_add(1, Ordering::Relaxed));
+        let mut asked: Vec<_> = self.numbers().map(|number| (first + number) % of).collect();
         let (mut all, mut is_more, mut failed) = (Claims::default(), false, Ok(()));
         for _ in 0..MAX_ROUNDS {
             let left = limit - all.claims.len();
             let part = |place: usize| left / asked.len() + usize::from(place < left % asked.len());
-            let question = |(place, number): (usize, &usize)| {
-                let (number, part) = (*number, part(place));
-                async move { Ok((part, number, of[number].claim(part, limit).await?)) }
+            let claim = async |part: usize, number: usize| {
+                let claims: Result<Claims> = on_partition!(self, number, claim(part, limit));
+                Ok((part, number, claims?))
             };
-            let (answers, away) =
-                match partitions::reached(asked.iter().enumerate().map(question).collect()).await {
-                    Ok(reached) => reached,
-                    Err(error) if all.claims.is_empty() => return Err(error),
-                    Err(error) => (Vec::new(), Err(error)),
-                };
+            let claims = asked.iter().enumerate().map(|(place, number)| claim(part(place), *number));
+            let (answers, away) = match partitions::reached(claims).await {
+                Ok(reached) => reached,
+                Err(error) if all.claims.is_empty() => return Err(error),
+                Err(error) => (Vec::new(), Err(error)),
+            };
             let mut more = Vec::new();
             for (part, number, claims) in answers {
                 // Only its part keeps it from giving more, or it has to look at others first.
@@ -103,12 +100,7 @@ impl Sessions {
         generation: Generation,
         attempt: u64,
     ) -> Result<Answer<Timestamp>> {
-        match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                Ok(partition.lock().renew(clock.now().as_millis(), id, generation, attempt))
-            }
-            Backend::Redis(partitions) => partitions[self.partition(id)].renew(id, generation, attempt).await,
-        }
+        on_session!(self, id, renew(generation, attempt))
     }
 
     /// The side effects of a claim have run: deletes its session, once.
@@ -120,52 +112,53 @@ impl Sessions {
     /// Acknowledges many, in one round trip per hundred and partition; what became of
     /// each, in order.
     pub async fn ack_many(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
-        let mut all = vec![Err(Refusal::Gone); claims.len()];
-        let mut away = Ok(());
-        match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                for (answer, (id, generation)) in all.iter_mut().zip(claims) {
-                    *answer = partition.lock().ack(clock.now().as_millis(), *id, *generation);
-                }
-            }
-            Backend::Redis(partitions) => {
-                let mut by_partition = vec![Vec::new(); partitions.len()];
-                for (index, (id, generation)) in claims.iter().enumerate() {
-                    by_partition[self.partition(*id)].push((index, (*id, *generation)));
-                }
-                let mut questions = Vec::new();
-                for (partition, claims) in partitions.iter().zip(&by_partition) {
-                    for claims in claims.chunks(MAX_ACKS) {
-                        let (indices, claims): (Vec<_>, Vec<_>) = claims.iter().copied().unzip();
-                        questions.push(async move { Ok((indices, partition.ack(&claims).await?)) });
-                    }
-                }
-                let (acked, failed) = partitions::reached(questions).await?;
-                for (index, answer) in
-                    acked.into_iter().flat_map(|(indices, acked)| indices.into_iter().zip(acked))
-                {
-                    all[index] = answer;
-                }
-                away = failed;
-            }
-        }
-        self.core.metrics.deleted.inc_by(all.iter().filter(|it| it.is_ok()).count() as u64);
-        away.map(|()| all)
+        let ack = |number, claims| self.ack_on(number, claims);
+        let of = self.numbers().len();
+        let acked = partitions::split(claims, of, |(id, _)| self.partition(*id), ack).await;
+        let deleted = acked.iter().filter(|it| matches!(it, Ok(Ok(())))).count();
+        self.core.metrics.deleted.inc_by(deleted as u64);
+        let (answers, failed) = partitions::apart(acked);
+        failed.map(|()| answers)
     }
 
-    /// Deletes all orphans, without side effects.
+    /// Acknowledges those of one partition.
+    async fn ack_on(&self, number: usize, claims: Vec<(SessionId, Generation)>) -> Vec<Result<Answer<()>>> {
+        match &self.core.backend {
+            Backend::Memory { clock, partitions } => {
+                let (mut partition, now_ms) = (partitions[number].partition.lock(), clock.now().as_millis());
+                claims.iter().map(|(id, generation)| Ok(partition.ack(now_ms, *id, *generation))).collect()
+            }
+            Backend::Redis(partitions) => {
+                let ack = async |claims: &[_]| match partitions[number].ack(claims).await {
+                    Ok(acked) => acked.into_iter().map(Ok).collect(),
+                    Err(error) => vec![Err(error); claims.len()],
+                };
+                partitions::each(claims.chunks(MAX_ACKS).map(ack)).await.concat()
+            }
+        }
+    }
+
+    /// Deletes all orphans, without side effects. A partition that is away keeps no other from
+    /// being cleaned up: it is an error when they are.
     pub async fn cleanup(&self) -> Result<Swept> {
         let started = clock::monotonic();
+        let clean = |number| self.clean_one(number);
+        let (all, failed) = self.sum_up(partitions::reached(self.numbers().map(clean)).await?);
+        failed?;
+        self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
+        Ok(all)
+    }
+
+    /// Deletes all orphans of a partition.
+    async fn clean_one(&self, number: usize) -> Result<Swept> {
         let (mut all, mut fruitless) = (Swept::default(), 0);
         loop {
-            let (swept, failed) = self.sweep(self.core.options.batch, Sweep::All).await?;
-            failed?;
+            let swept = self.sweep_one(number, self.core.options.batch, Sweep::All).await?;
             all += swept;
             all.is_more = false;
             // One that changes nothing would go on for ever.
             fruitless = if swept.items() == 0 { fruitless + 1 } else { 0 };
             if !swept.is_more || fruitless == MAX_FRUITLESS {
-                self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
                 return Ok(all);
             }
         }
@@ -175,28 +168,26 @@ impl Sessions {
     /// What became of them, and of the partitions that could not be reached; if none could,
     /// an error.
     async fn sweep(&self, limit: usize, sweep: Sweep) -> Result<(Swept, Result<()>)> {
+        let sweep = |number| self.sweep_one(number, limit, sweep);
+        Ok(self.sum_up(partitions::reached(self.numbers().map(sweep)).await?))
+    }
+
+    async fn sweep_one(&self, number: usize, limit: usize, sweep: Sweep) -> Result<Swept> {
+        let swept: Result<Swept> = match sweep {
+            Sweep::Lapsed => on_partition!(self, number, lapse(limit)),
+            _ => on_partition!(self, number, cleanup(limit, sweep == Sweep::All)),
+        };
+        let swept = swept?;
+        self.note_swept(&swept);
+        Ok(swept)
+    }
+
+    /// What became of sessions in all partitions that could be reached.
+    fn sum_up(&self, (swept, failed): (Vec<Swept>, Result<()>)) -> (Swept, Result<()>) {
         let mut all = Swept::default();
-        let mut failed = Ok(());
-        let is_claiming = sweep == Sweep::All;
-        match &self.core.backend {
-            Backend::Memory { .. } => {
-                all = self.in_memory(|it, now_ms| match sweep {
-                    Sweep::Lapsed => it.lapse(now_ms, limit),
-                    _ => it.cleanup(now_ms, limit, is_claiming),
-                })?;
-            }
-            Backend::Redis(partitions) => {
-                let question = async |partition: &OnRedis| match sweep {
-                    Sweep::Lapsed => partition.lapse(limit).await,
-                    _ => partition.cleanup(limit, is_claiming).await,
-                };
-                let (answers, away) = partitions::reached(partitions.iter().map(question).collect()).await?;
-                answers.into_iter().for_each(|swept| all += swept);
-                failed = away;
-            }
-        }
-        self.note_swept(&all);
-        Ok((all, failed))
+        swept.into_iter().for_each(|swept| all += swept);
+        self.note_lag(&all);
+        (all, failed)
     }
 
     fn note_swept(&self, swept: &Swept) {
@@ -206,11 +197,14 @@ impl Sessions {
         metrics.buried.inc_by(swept.buried);
         metrics.missing.inc_by(swept.missing);
         metrics.invalid.inc_by(swept.invalid);
-        metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
+    }
+
+    fn note_lag(&self, swept: &Swept) {
+        self.core.metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
     }
 
     /// One run of the background loop.
-    pub(crate) async fn run(&self, batch: usize) -> Result<Progress> {
+    pub(super) async fn run(&self, batch: usize) -> Result<Progress> {
         let sweep = match self.core.options.reap {
             Reap::Cleanup => Sweep::Unclaimed,
             Reap::Claims => Sweep::Lapsed,
@@ -236,7 +230,7 @@ impl Sessions {
             failed?;
             self.counts().await?;
             // Not how late they are now, but how late they were.
-            self.core.metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
+            self.note_lag(&swept);
         }
         Ok(Progress { items: swept.items() as usize, is_more })
     }

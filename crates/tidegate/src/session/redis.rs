@@ -90,11 +90,6 @@ impl OnRedis {
         Self { store, space: space.clone(), partition, sessions, broadcasters, common, shared, time, holds }
     }
 
-    /// The partition of a session or a broadcaster.
-    pub(super) fn partition_of(&self, subject: &str) -> usize {
-        self.store.partition(subject) as usize
-    }
-
     async fn call(
         &self,
         script: &'static Script,

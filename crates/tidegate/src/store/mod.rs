@@ -21,6 +21,7 @@ pub use self::declaration::{
 };
 pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::default_space::DEFAULT_SPACE;
+use self::partitions::Spread;
 pub use self::redis::RedisStore;
 pub(crate) use self::secret::Secret;
 pub use self::status::{Away, StoreStatus};
@@ -36,9 +37,17 @@ use crate::random::Random;
 #[non_exhaustive]
 pub enum Store {
     /// In this process: nothing to install, and gone with it.
-    Memory(Clock, Random),
+    Memory(MemoryStore),
     /// Redis, Valkey or a Cluster of either.
     Redis(RedisStore),
+}
+
+/// A store in this process.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    pub(crate) spread: Spread,
 }
 
 /// How to open a store.
@@ -55,8 +64,8 @@ pub struct StoreOptions {
     pub random: Random,
     /// A prefix of every Redis key, so that several can share a server.
     pub namespace: Option<Name>,
-    /// How many partitions subjects are spread over: 1 on a single server, 64 in
-    /// a cluster unless set. Fixed by the first use of a namespace.
+    /// How many partitions subjects are spread over: 1 in this process and on a single server,
+    /// 64 in a cluster unless set. Fixed by the first use of a namespace.
     pub partitions: Option<u32>,
     /// The key of the hash that spreads them. Fixed likewise.
     pub hash_key: [u8; 16],
@@ -123,7 +132,11 @@ impl Store {
     pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
-            "memory" => Ok(Self::Memory(options.clock.clone(), options.random.clone())),
+            "memory" => {
+                let spread = Spread::new(options.partitions.unwrap_or(1), options.hash_key)?;
+                let (clock, random) = (options.clock.clone(), options.random.clone());
+                Ok(Self::Memory(MemoryStore { clock, random, spread }))
+            }
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
                 Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
             }
