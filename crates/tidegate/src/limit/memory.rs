@@ -339,7 +339,7 @@ impl InProcess {
         let new = Override::new(rate, lasting)?;
         let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
         overrides_by_end.sweep(now.as_millis());
-        let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+        let set = |found: &mut Overridden, _: u32, (): &mut ()| {
             let before_ms = found.until_ms();
             *found = Overridden::from_now(now, terms, new);
             overrides_by_end.moved(key.as_str(), before_ms, found.until_ms());

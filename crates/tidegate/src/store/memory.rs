@@ -96,7 +96,7 @@ pub(crate) struct Held<'a, T, S> {
     pub(crate) hash: u64,
 }
 
-impl<T: Entry, S> Held<'_, T, S> {
+impl<T: Entry, S: Default> Held<'_, T, S> {
     /// The entry, its [`subject`](Table::subject) and what the shard has beside it.
     #[inline(always)]
     pub(crate) fn entry(&mut self) -> Option<(&mut T, u32, &mut S)> {
@@ -309,7 +309,7 @@ impl<T, S: Default> Default for Slots<T, S> {
     }
 }
 
-impl<T: Entry, S> Slots<T, S> {
+impl<T: Entry, S: Default> Slots<T, S> {
     /// A loop of our own, since a closure is not always inlined into the table's.
     #[inline(always)]
     fn find(&self, hash: u64, key: &str) -> Option<u32> {
@@ -426,7 +426,7 @@ impl<T: Entry, S> Slots<T, S> {
             return;
         }
         let old = std::mem::take(self);
-        (self.admitted, self.rejected) = (old.admitted, old.rejected);
+        self.beside = old.beside;
         let mut is_free = vec![false; slots];
         for slot in &old.free {
             is_free[*slot as usize] = true;

@@ -100,7 +100,8 @@ pub(crate) fn reached<T, F: Future<Output = Result<T>>>(
 /// Answers, and of several failures the one to tell: the first, but rather one that does not pass
 /// by itself.
 pub(crate) fn apart<T>(all: Vec<Result<T>>) -> (Vec<T>, Result<()>) {
-    let (mut answers, mut failed) = (Vec::with_capacity(all.len()), Ok(()));
+    let mut answers = Vec::with_capacity(all.len());
+    let mut failed: Result<()> = Ok(());
     for answer in all {
         match (answer, &failed) {
             (Ok(answer), _) => answers.push(answer),
@@ -125,8 +126,8 @@ pub(crate) fn split<I: Copy, T, F: Future<Output = Vec<Result<T>>>>(
         places[number(item)].push(place);
     }
     let asked = places.iter().enumerate().filter(|(_, places)| !places.is_empty());
-    let answers =
-        each(asked.map(|(number, places)| ask(number, places.iter().map(|at| items[*at]).collect())));
+    let asked = asked.map(|(number, places)| ask(number, places.iter().map(|at| items[*at]).collect()));
+    let answers = each(asked.collect::<Vec<_>>());
     let mut all: Vec<_> = items.iter().map(|_| None).collect();
     async move {
         let places = places.into_iter().filter(|places| !places.is_empty());
