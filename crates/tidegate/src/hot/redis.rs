@@ -438,13 +438,13 @@ impl OnRedis {
         let own = vec![position, life, limit.to_compact_string()];
         let value = self.call(&self.scripts().events, "", own).await?;
         let texts = texts(&value)?;
-        let [life, standing, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
+        let [life, status, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
         let life = number(life, &value)?;
         let position = |id: &str| {
             let position = Position::parse(id).ok_or_else(|| unexpected(&value))?;
             Ok::<_, Error>(Position { life, ..position })
         };
-        let standing = match standing.as_str() {
+        let status = match status.as_str() {
             "0" => PositionStatus::Known,
             "1" => PositionStatus::Missed,
             "2" => PositionStatus::Impossible,
@@ -465,7 +465,7 @@ impl OnRedis {
             _ => Err(unexpected(&value)),
         };
         let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
-        Ok(News { standing, from: position(from)?, events })
+        Ok(News { status, from: position(from)?, events })
     }
 }
 

@@ -15,8 +15,8 @@ use self::replies::{
     items, lease, no_stamp, number, session, session_id, session_id_of, string, time, unexpected,
 };
 use self::scripts::{
-    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST, MEND,
-    RENEW, RESUME, RETRY, STAMP, UPDATE,
+    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST,
+    RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
 };
 use super::hold::HoldWatch;
 use super::memory::Set;
