@@ -101,7 +101,7 @@ impl Events {
                 events: Vec::new(),
             };
         };
-        let (standing, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS
+        let (status, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS
         {
             (PositionStatus::Impossible, self.last)
         } else if given == Position::OLDEST {
@@ -120,7 +120,7 @@ impl Events {
             at: Timestamp::from_millis(it.at_ms),
         };
         let events = self.ring.range(start..).take(limit).map(happened).collect();
-        News { standing, from: self.position(from), events }
+        News { status, from: self.position(from), events }
     }
 
     #[cfg(test)]
