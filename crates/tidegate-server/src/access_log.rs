@@ -16,7 +16,7 @@ pub(crate) struct AccessLog {
 
 /// A request that will be a line.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LoggedRequest {
     method: Method,
     /// As it was sent; nothing of a head that was refused.
     target: Option<String>,
@@ -29,31 +29,35 @@ impl AccessLog {
     }
 
     /// A request that has come; nothing if the log is off.
-    pub(crate) fn asked(&self, method: &Method, uri: &Uri) -> Option<Asked> {
-        self.peer.map(|_| Asked { method: method.clone(), target: Some(uri.to_string()), since: monotonic() })
+    pub(crate) fn request(&self, method: &Method, uri: &Uri) -> Option<LoggedRequest> {
+        self.peer.map(|_| LoggedRequest {
+            method: method.clone(),
+            target: Some(uri.to_string()),
+            since: monotonic(),
+        })
     }
 
     /// The same of a take that is known by its limit, since `since`.
-    pub(crate) fn asked_to_take(&self, limit: &str, since: Instant) -> Option<Asked> {
+    pub(crate) fn take(&self, limit: &str, since: Instant) -> Option<LoggedRequest> {
         let target = || Some(format!("/v1/limits/{limit}/take"));
-        self.peer.map(|_| Asked { method: Method::POST, target: target(), since })
+        self.peer.map(|_| LoggedRequest { method: Method::POST, target: target(), since })
     }
 
     /// It was answered, or an answer without end has begun.
-    pub(crate) fn answered(&self, asked: Option<Asked>, status: StatusCode) {
-        let (Some(peer), Some(asked)) = (self.peer, asked) else { return };
+    pub(crate) fn response(&self, request: Option<LoggedRequest>, status: StatusCode) {
+        let (Some(peer), Some(request)) = (self.peer, request) else { return };
         tracing::info!(
             peer = peer.map_or("-".to_owned(), |peer| peer.to_string()),
-            method = asked.method.as_str(),
-            path = asked.target.as_deref().unwrap_or("-"),
+            method = request.method.as_str(),
+            path = request.target.as_deref().unwrap_or("-"),
             status = status.as_u16(),
-            took_us = asked.since.elapsed().as_micros() as u64,
+            took_us = request.since.elapsed().as_micros() as u64,
             "answered"
         );
     }
 }
 
-impl Asked {
+impl LoggedRequest {
     /// Of a head that was refused, nothing else is told.
     pub(crate) fn refused(self) -> Self {
         Self { target: None, ..self }

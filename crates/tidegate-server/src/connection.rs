@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower_service::Service as _;
 
-use crate::access_log::{AccessLog, Asked};
+use crate::access_log::{AccessLog, LoggedRequest};
 use crate::fast_path::{self, Rest};
 use crate::http::{App, Endless, router};
 use crate::request_head::MAX_HEAD_BYTES;
@@ -117,7 +117,7 @@ impl Connection {
         stop: impl Fn(Pin<&mut F>) -> bool,
     ) -> Option<F::Output> {
         let mut alarm = pin!(tokio::time::sleep(self.header_timeout));
-        let mut told = false;
+        let mut has_stopped = false;
         loop {
             let earlier = timeouts.until().map(Into::into).filter(|until| *until < alarm.deadline());
             if let Some(until) = earlier {
@@ -134,8 +134,8 @@ impl Connection {
                     Some(until) if tokio::time::Instant::from(until) < set_for => Poll::Ready(()),
                     _ => Poll::Pending,
                 }) => {}
-                _ = stopping.changed(), if !told => {
-                    told = true;
+                _ = stopping.changed(), if !has_stopped => {
+                    has_stopped = true;
                     if !stop(served.as_mut()) {
                         return None;
                     }
@@ -159,11 +159,11 @@ impl Connection {
         log: &AccessLog,
         heads: &Heads,
     ) -> Result<Response<Answer>, Infallible> {
-        timeouts.asked();
-        let mut asked = log.asked(request.method(), request.uri());
+        timeouts.head_complete();
+        let mut logged = log.request(request.method(), request.uri());
         let response = match heads.refusal() {
             Some(refusal) => {
-                asked = asked.map(Asked::refused);
+                logged = logged.map(LoggedRequest::refused);
                 whole(refusal.whole())
             }
             None => self.routed(request).await,
@@ -174,7 +174,7 @@ impl Connection {
             None => timeouts.answered(heads.is_begun()),
         }
         self.app.metrics().responded(response.status());
-        log.answered(asked, response.status());
+        log.response(logged, response.status());
         Ok(response)
     }
 

@@ -3,10 +3,10 @@
 //!
 //! Where to look:
 //! - [`settings`]: defaults, file, environment and flags become checked values.
-//! - [`http`]: what is asked and what is answered.
+//! - [`http`]: the operations, as requests and responses.
 //! - [`serve`]: connections, timeouts, the way down.
 //! - [`cli`]: the commands.
-//! - [`log`]: what the server says about itself.
+//! - [`log`]: the log.
 //!
 //! Nothing here decides whether a take is admitted: that is the library's.
 

@@ -51,7 +51,7 @@ pub async fn run(
                     drop(permit);
                 });
             }
-            Some(ended) = open.join_next() => told_of_panics(ended),
+            Some(ended) = open.join_next() => log_panic(ended),
         }
     }
     // Who connects from now on is refused at once, and not left waiting.
@@ -60,7 +60,7 @@ pub async fn run(
     let _ = stop.send(());
     let all = async {
         while let Some(ended) = open.join_next().await {
-            told_of_panics(ended);
+            log_panic(ended);
         }
     };
     let cut = match tokio::time::timeout(settings.shutdown_deadline, all).await {
@@ -86,7 +86,7 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<(TcpStr
     }
 }
 
-fn told_of_panics(ended: Result<(), tokio::task::JoinError>) {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

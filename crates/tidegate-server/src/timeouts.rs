@@ -55,7 +55,7 @@ impl Timeouts {
     }
 
     /// A head was complete.
-    pub(crate) fn asked(&self) {
+    pub(crate) fn head_complete(&self) {
         *self.waiting.lock() = Waiting::Not;
     }
 

@@ -66,10 +66,10 @@ async fn takes(
             Framed::Begun if read.is_empty() => return Ok(None),
             Framed::Begun | Framed::Other => return Ok(Some(read)),
         };
-        timeouts.asked();
+        timeouts.head_complete();
         owing.store(true, Ordering::Relaxed);
         let since = monotonic();
-        let asked = log.asked_to_take(take.served.name(), since);
+        let logged = log.take(take.served.name(), since);
         let answer = in_time(app.bounds().request_timeout, async {
             while read.len() < take.end {
                 if stream.read_buf(&mut read).await? == 0 {
@@ -87,7 +87,7 @@ async fn takes(
         };
         timeouts.answered(read.len() > take.end);
         app.metrics().responded(response.status());
-        log.answered(asked, response.status());
+        log.response(logged, response.status());
         written.clear();
         write(&response, is_stopping(), connection.clock.now(), &mut written);
         stream.write_all(&written).await?;

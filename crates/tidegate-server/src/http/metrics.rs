@@ -11,8 +11,8 @@ use tidegate::Tidegate;
 
 use super::process::Process;
 
-/// Connections, responses by the first digit of their status, and times by what
-/// was asked.
+/// Connections, responses by the first digit of their status, and times by
+/// operation.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     responses: [Counter; 5],

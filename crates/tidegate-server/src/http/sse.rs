@@ -43,7 +43,10 @@ pub(crate) struct Message {
 
 /// The position that a client wants to go on from, and what it is called: what a browser
 /// has seen since, or where it began.
-pub(crate) fn asked<'a>(headers: &'a HeaderMap, after: Option<&'a str>) -> Option<(&'static str, &'a str)> {
+pub(crate) fn requested_position<'a>(
+    headers: &'a HeaderMap,
+    after: Option<&'a str>,
+) -> Option<(&'static str, &'a str)> {
     let seen = headers.get("last-event-id").map(|id| ("`Last-Event-ID`", id.to_str().unwrap_or("?")));
     seen.or(after.map(|after| ("`after`", after)))
 }

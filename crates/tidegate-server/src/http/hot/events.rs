@@ -44,9 +44,9 @@ impl Answer for EventStream {
 
 pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<EventStream, Problem> {
     let hot = call.app.space(&call.path.space)?;
-    let asked = sse::asked(&call.headers, call.query.0.as_deref());
-    let watch = hot.watch(asked.map(|(_, position)| position)).await;
-    let watch = watch.map_err(|error| match (error.kind(), asked) {
+    let requested = sse::requested_position(&call.headers, call.query.0.as_deref());
+    let watch = hot.watch(requested.map(|(_, position)| position)).await;
+    let watch = watch.map_err(|error| match (error.kind(), requested) {
         (ErrorKind::Invalid, Some((name, _))) => Problem::invalid(format!("{name}: {error}")),
         _ => error.into(),
     })?;
