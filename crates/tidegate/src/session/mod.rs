@@ -32,8 +32,8 @@
 mod effects;
 mod hold;
 mod memory;
-mod mend;
 mod options;
+mod reconcile;
 mod redis;
 mod store_time;
 mod types;
@@ -47,14 +47,14 @@ use parking_lot::Mutex;
 
 use self::hold::{HoldLog, HoldWatch};
 use self::memory::{Partition, Set};
-use self::mend::{Ask, LOOKED_AT};
-pub use self::mend::{Mended, Mending, Step};
 use self::options::MAX_BATCH;
 pub use self::options::{Reap, SessionOptions};
+use self::reconcile::{LOOKED_AT, StepRequest};
+pub use self::reconcile::{Reconciled, Reconciliation, Step};
 use self::redis::OnRedis;
 pub use self::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, HeldBy, Holder, Lease, Left, List, Listed,
-    Refusal, Session, SessionId, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, HeldBy, Holder, Lease, List,
+    Listed, Refusal, Session, SessionId, State, Swept,
 };
 use crate::Background;
 use crate::clock::{Clock, Timestamp};
@@ -175,13 +175,13 @@ impl OpenPart for Sessions {
             batch: NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN),
         };
         // Often enough that it is not late by more than a fraction of its interval.
-        let asked = RECONCILE.min(options.reconcile_interval / 20);
+        let interval = RECONCILE.min(options.reconcile_interval / 20);
         let of_space = |name| metrics.reaper(name).in_space(space.as_str());
         let (cleanup, stamp) = (rhythm(options.cleanup_interval, options.batch), self.stamp_interval());
         vec![
             Reaper::of(self, cleanup, of_space("session"), async |it, batch| it.run(batch).await),
-            Reaper::of(self, rhythm(asked, 1), of_space("session_reconcile"), async |it, _| {
-                it.reconcile().await
+            Reaper::of(self, rhythm(interval, 1), of_space("session_reconcile"), async |it, _| {
+                it.reconcile_due().await
             }),
             Reaper::of(self, rhythm(stamp, 1), metrics.reaper("session_stamp"), async |it, _| {
                 it.keep_stamped().await
@@ -284,7 +284,11 @@ impl Sessions {
     }
 
     /// A holder leaves. One that does not hold the session changes nothing.
-    pub async fn disconnect(&self, id: SessionId, holder: impl Into<Holder<'_>>) -> Result<Answer<Left>> {
+    pub async fn disconnect(
+        &self,
+        id: SessionId,
+        holder: impl Into<Holder<'_>>,
+    ) -> Result<Answer<Disconnect>> {
         let Holder { name, generation } = holder.into();
         on_session!(self, id, disconnect(name.as_str(), generation))
     }
@@ -436,30 +440,30 @@ impl Sessions {
         on_session!(self, id, retry())
     }
 
-    /// Walks through all keys and entries and mends what is not as it should be, beside
+    /// Goes through all keys and entries and corrects what is not as it should be, beside
     /// whatever else happens; takes over what an older program has written.
-    pub fn mend(&self) -> Mending {
-        Mending::new(self.clone(), true, 0)
+    pub fn reconcile(&self) -> Reconciliation {
+        Reconciliation::new(self.clone(), false, 0)
     }
 
-    /// The same without changing anything. Each step tells orphans that were left for
+    /// The same without changing anything. Each step reports orphans that were left for
     /// `max_age`, as sessions say and not the index.
-    pub fn examine(&self, max_age: Duration) -> Mending {
-        Mending::new(self.clone(), false, max_age.as_millis().min(1 << 40) as u64)
+    pub fn reconcile_dry_run(&self, max_age: Duration) -> Reconciliation {
+        Reconciliation::new(self.clone(), true, max_age.as_millis().min(1 << 40) as u64)
     }
 
-    /// One step of the mending that goes on in the background, if it is time.
-    async fn reconcile(&self) -> Result<Progress> {
+    /// One step of the reconciliation that goes on in the background, if it is time.
+    async fn reconcile_due(&self) -> Result<Progress> {
         let Backend::Redis(partitions) = &self.core.backend else {
             return Ok(Progress { items: 0, is_more: false });
         };
         let pause_ms = self.core.options.reconcile_interval.as_millis() as u64;
-        let ask = Ask { is_mending: true, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
-        let (steps, failed) = partitions::reached(partitions.iter().map(|it| it.mend(&ask))).await?;
+        let request = StepRequest { is_dry_run: false, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
+        let (steps, failed) = partitions::reached(partitions.iter().map(|it| it.reconcile(&request))).await?;
         let (mut items, mut is_more) = (0, false);
         for step in steps {
             self.note_step(&step);
-            items += step.mended.faults() as usize;
+            items += step.reconciled.faults() as usize;
             is_more |= !step.next.is_empty();
         }
         if is_more {
@@ -470,7 +474,7 @@ impl Sessions {
 
     fn note_step(&self, step: &Step) {
         self.core.metrics.scanned.inc_by(step.scanned);
-        self.core.metrics.unrecognised.inc_by(step.mended.unrecognised);
+        self.core.metrics.unrecognised.inc_by(step.reconciled.unrecognised);
     }
 
     /// The partition of a session or a broadcaster.
