@@ -67,7 +67,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
 }
 
 /// OpenMetrics, as the text format has it. There a metric is called what its samples are called,
-/// a counter with its `_total`; units and the end are not told.
+/// a counter with its `_total`; units and the end are left out.
 fn to_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     // HELP comes before TYPE, and only TYPE says what both are called.

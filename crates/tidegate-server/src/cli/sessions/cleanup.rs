@@ -45,7 +45,7 @@ fn text(cleaned: &Cleaned) -> String {
     text
 }
 
-/// Whoever asks a store looks after its spaces meanwhile, as a server does: no other hold
+/// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
 pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
     let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;

@@ -61,7 +61,7 @@ mod tests {
         for _ in 0..of {
             match tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
                 Ok(connected) => held.push(connected.unwrap()),
-                // It has to ask again, a second later.
+                // It has to try again, a second later.
                 Err(_) => break,
             }
         }
