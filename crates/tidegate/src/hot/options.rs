@@ -1,23 +1,14 @@
 //! What a space of hot pages is bounded by.
 
+use std::hash::Hasher as _;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::key::Name;
-use crate::ranges::{self, Ranged};
-use crate::store::{DeclaredSettings, Part, PartKind, duration_of, duration_text};
+use siphasher::sip::SipHasher24;
 
-/// What happens to a page that becomes hot when as many are tracked as may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// It is not tracked, and tried again with its next edit.
-    #[default]
-    Reject,
-    /// It takes the place of the coldest, if that is colder: fewest edits in its
-    /// window, then the oldest last edit.
-    ReplaceColdest,
-}
+use crate::bounds::WhenFull;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::ranges::{self, Ranged};
 
 /// How a space is tracked.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +26,8 @@ pub struct HotOptions {
     pub max_members_per_page: usize,
     /// How often pages whose window is empty are looked for.
     pub cleanup_interval: Duration,
-    /// What happens at `max_tracked`.
+    /// What happens to a page that becomes hot when as many are tracked as may be:
+    /// [`Refuse`](WhenFull::Refuse) or [`ReplaceColdest`](WhenFull::ReplaceColdest).
     pub when_full: WhenFull,
     /// A hot page is spiking when its edits of the last five minutes come this many
     /// times as fast as those before; it ends at half of it.
@@ -156,6 +148,7 @@ impl HotOptions {
         };
         lasting("a window_duration", self.window_duration, 7)?;
         lasting("a cleanup_interval", self.cleanup_interval, 1)?;
+        self.when_full.check("hot pages", &[WhenFull::Refuse, WhenFull::ReplaceColdest])?;
         ranges::check(self, &COUNTS, |[least, most]| match most {
             u64::MAX => format!("at least {least} is, {MIN_BYTES} for each partition"),
             _ => format!("{least} to {most} are"),
@@ -169,27 +162,14 @@ impl HotOptions {
         Ok(())
     }
 
-    /// The space `name` with these options, as it is declared in the store: what all who
-    /// share it must agree about. How often it is cleaned up and what it may use in this
-    /// process are everybody's own.
-    pub fn declared(&self, name: &Name) -> Part {
-        let when_full = match self.when_full {
-            WhenFull::Reject => "reject",
-            WhenFull::ReplaceColdest => "replace_coldest",
-        };
-        let settings = [
-            ("hot_threshold", self.hot_threshold.to_string()),
-            ("promotion_threshold", self.promotion_threshold.to_string()),
-            (WINDOW, duration_text(self.window_duration)),
-            ("max_tracked", self.max_tracked.to_string()),
-            ("max_members_per_page", self.max_members_per_page.to_string()),
-            ("when_full", when_full.to_owned()),
-            ("spike_ratio", self.spike_ratio.to_string()),
-            ("spike_minimum", self.spike_minimum.to_string()),
-            ("max_activity", self.max_activity.to_string()),
-            ("partitions", self.partitions.to_string()),
-        ];
-        Part::new(PartKind::Hot, name, settings)
+    /// The partition of `page`: the same on every node and every store.
+    pub(super) fn partition_of(&self, page: Key<'_>) -> usize {
+        if self.partitions == 1 {
+            return 0;
+        }
+        let mut hasher = SipHasher24::new_with_key(b"tidegate-hotpage");
+        hasher.write(page.as_str().as_bytes());
+        (hasher.finish() % u64::from(self.partitions)) as usize
     }
 
     /// What each partition is bounded by: together no more than the whole.
@@ -208,14 +188,6 @@ impl HotOptions {
             max_bytes: share(self.max_bytes) as usize,
         }
     }
-}
-
-const WINDOW: &str = "window_duration";
-
-/// The longest window of those who have these settings.
-pub(super) fn longest_window_ms(settings: &[DeclaredSettings]) -> u64 {
-    let windows = settings.iter().filter_map(|it| duration_of(it.get(WINDOW)?));
-    windows.max().map_or(0, |longest| longest.as_millis() as u64)
 }
 
 /// Edits of a page that is not hot are remembered for so long after the first.

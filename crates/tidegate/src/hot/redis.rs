@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
 use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
-use super::memory::Effects;
+use super::memory::{Cleaned, Effects};
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
 use super::position::{Happened, News, Position, Standing};
 use crate::clock::Timestamp;
@@ -467,18 +467,6 @@ impl OnRedis {
         let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
         Ok(News { standing, from: position(from)?, events })
     }
-}
-
-/// What a cleanup did and found.
-#[derive(Debug)]
-pub(super) struct Cleaned {
-    pub(super) effects: Effects,
-    /// Pages are left to look after.
-    pub(super) is_more: bool,
-    /// More activity may be over.
-    pub(super) is_more_activity: bool,
-    pub(super) tracked: u64,
-    pub(super) activities: u64,
 }
 
 fn recorded(value: &Value) -> Result<(Recorded, Effects)> {

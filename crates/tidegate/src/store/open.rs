@@ -1,40 +1,24 @@
-//! Where state is kept: in this process, or on Redis, Valkey or their Cluster.
-//!
-//! A closed enum, so that nothing is boxed on the way and no type parameter
-//! leaks into a user's types. Rooms implement each operation once per variant.
-
-mod declaration;
-pub(crate) mod declarer;
-mod default_space;
-mod keyspace;
-pub(crate) mod memory;
-pub(crate) mod partitions;
-pub(crate) mod redis;
-mod secret;
-mod status;
-mod time_index;
+//! Opening a store.
 
 use std::time::Duration;
 
-pub use self::declaration::{
-    Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
-};
-pub(crate) use self::declaration::{duration_of, duration_text};
-pub use self::default_space::DEFAULT_SPACE;
-pub use self::redis::RedisStore;
-pub(crate) use self::secret::Secret;
-pub use self::status::{Away, StoreStatus};
-pub use self::time_index::TimeIndex;
+use super::declaration::Declarations;
+use super::metrics::StoreMetrics;
+use super::redis::{MARKER_TTL, RedisStore};
+use super::status::StoreStatus;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;
-use crate::metrics::StoreMetrics;
 use crate::random::Random;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Store {
+pub struct Store(Backend);
+
+/// Where it is: a closed enum, so that nothing is boxed on the way and no type parameter leaks
+/// into a user's types. Rooms implement each operation once per variant.
+#[derive(Debug, Clone)]
+pub(crate) enum Backend {
     /// In this process: nothing to install, and gone with it.
     Memory(Clock, Random),
     /// Redis, Valkey or a Cluster of either.
@@ -99,7 +83,7 @@ impl Default for StoreOptions {
             connect_timeout: Duration::from_millis(500),
             read_only: false,
             nodelay: true,
-            marker_ttl: redis::MARKER_TTL,
+            marker_ttl: MARKER_TTL,
             keepalive: Some(Duration::from_secs(30)),
             check_interval: Duration::from_secs(5),
             tls_ca: None,
@@ -123,9 +107,10 @@ impl Store {
     pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
-            "memory" => Ok(Self::Memory(options.clock.clone(), options.random.clone())),
+            "memory" => Ok(Self(Backend::Memory(options.clock.clone(), options.random.clone()))),
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
-                Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
+                let store = RedisStore::open(url, options, StoreMetrics::default()).await?;
+                Ok(Self(Backend::Redis(store)))
             }
             // Only the scheme is repeated: the rest may hold a password.
             _ => Err(Error::config(format!(
@@ -135,24 +120,36 @@ impl Store {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.0
+    }
+
+    /// The same, if it is not in this process.
+    pub(crate) fn on_redis(&self) -> Option<&RedisStore> {
+        match &self.0 {
+            Backend::Memory(..) => None,
+            Backend::Redis(store) => Some(store),
+        }
+    }
+
     /// Whether it was opened to look only.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Redis(store) if store.is_read_only())
+        self.on_redis().is_some_and(RedisStore::is_read_only)
+    }
+
+    /// What is counted of it.
+    pub(crate) fn metrics(&self) -> StoreMetrics {
+        self.on_redis().map_or_else(StoreMetrics::default, |store| store.metrics().clone())
     }
 
     /// What of it is away right now, since when and why.
     pub fn status(&self) -> StoreStatus {
-        match self {
-            Self::Memory(..) => StoreStatus::of_memory(),
-            Self::Redis(store) => store.status(),
-        }
+        self.on_redis().map_or_else(StoreStatus::of_memory, RedisStore::status)
     }
 
     /// Whether all of it can be used right now.
     pub fn check(&self) -> Result<()> {
-        match self {
-            Self::Memory(..) => Ok(()),
-            Self::Redis(store) => store.check(),
-        }
+        self.on_redis().map_or(Ok(()), RedisStore::check)
     }
 }

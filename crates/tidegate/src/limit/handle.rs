@@ -1,145 +1,31 @@
-//! Rate limits: never more than the capacity in any window, wherever it starts.
-//!
-//! A [`Limit`] answers the same on every store. A refusal is a value with the
-//! exact time to come back; an error says that there was no answer at all.
-//! What happens while the store is away is an [outage policy](crate::Outage),
-//! and every decision tells [who made it](Source).
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> tidegate::Result<()> {
-//! use std::time::Duration;
-//! use tidegate::{Cost, Key, Tidegate, limit::{LimitOptions, Sliding}};
-//!
-//! let gate = Tidegate::open("memory:").await?;
-//! let sliding = Sliding::new("5/s".parse()?, Duration::from_secs(60))?;
-//! let limit = gate.limit("api", sliding, LimitOptions::default())?;
-//!
-//! let user = Key::new("user_123")?;
-//! let decision = limit.take(user, Cost::ONE).await?;
-//! assert_eq!(decision.quota().remaining, 299);
-//!
-//! // The work failed: give the permit back. Twice does no harm.
-//! let receipt = decision.receipt().expect("it was charged");
-//! assert_eq!(limit.refund(user, receipt).await?, 1);
-//! assert_eq!(limit.refund(user, receipt).await?, 0);
-//! assert_eq!(limit.peek(user).await?.quota().remaining, 300);
-//! # Ok(())
-//! # }
-//! ```
-
-mod algorithm;
-mod all;
-mod calendar;
-mod decision;
-mod declared;
-mod divisor;
-pub mod headers;
-mod hold;
-#[cfg(feature = "tower")]
-pub mod layer;
-mod lease;
-mod listing;
-mod memory;
-mod overrides;
-#[cfg(feature = "tower")]
-mod problem;
-mod receipt;
-mod redis;
-mod reservation;
-mod rule;
-mod sliding;
-mod suppressed;
-mod token;
-mod usage;
-mod verdict;
+//! A limit on a store: the same calls wherever that is, and what is answered while it is away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use self::algorithm::Algorithm;
-use self::algorithm::Ask;
-pub(crate) use self::all::take_all;
-pub use self::all::{AllDecision, MAX_LIMITS};
-pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
-#[cfg(feature = "tower")]
-pub use self::layer::LimitLayer;
-pub use self::lease::LeaseOptions;
-use self::lease::{Leases, Taken};
-pub use self::listing::{Cursor, KeyOverride, KeyReservation, MAX_PAGE, Page};
-pub use self::memory::InProcess;
-pub use self::overrides::Override;
-pub use self::receipt::{Receipt, ReceiptText};
-use self::redis::{Hold, OnRedis};
-use self::reservation::Settle;
-pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
-pub use self::sliding::Sliding;
-pub use self::suppressed::Suppressed;
-pub use self::token::Token;
+use super::algorithm::{Algorithm, Ask};
+use super::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
+use super::lease::{Leases, Taken};
+use super::listing::{Cursor, KeyOverride, KeyReservation, Page};
+#[cfg(doc)]
+use super::listing::MAX_PAGE;
+use super::memory::InProcess;
+use super::options::LimitOptions;
+use super::overrides::Override;
+use super::receipt::{Receipt, ReceiptText};
+use super::redis::{Hold, OnRedis};
+use super::reservation::{Reservation, Reserve, Settle};
 use crate::Background;
 use crate::bounds::{Cost, Rate};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::{Key, Name, check_prefix};
-use crate::outage::{AfterLoss, ClosedStatus, Outage, Share};
+use crate::log;
+use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
 use crate::store::memory::Swept;
 use crate::store::redis::PartPolicy;
 use crate::store::{DeclaredSettings, Store};
-
-/// What a new key gets when the process already holds as many as it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// A refusal, with the time at which the first key may be idle.
-    #[default]
-    Refuse,
-    /// A common window with all other keys beyond the cap.
-    Share,
-}
-
-/// What a limit does beside counting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitOptions {
-    /// What to answer while the store is away.
-    pub outage: Outage,
-    /// With which status HTTP says that the limit refuses because of the store.
-    pub closed_status: ClosedStatus,
-    /// What to answer after the store lost charges.
-    pub after_loss: AfterLoss,
-    /// What Redis keys start with; each algorithm has its own unless set.
-    pub prefix: Option<String>,
-    /// The most keys held in this process at a time.
-    pub max_keys: usize,
-    /// What a key beyond that gets.
-    pub when_full: WhenFull,
-    /// What becomes of a reservation at its deadline.
-    pub on_lapse: OnLapse,
-    /// The most ids of reservations that a key remembers. Beyond it the one that
-    /// would be forgotten first is; only pending ones never are.
-    pub max_reservations: usize,
-    /// Whether this node takes permits from the store in blocks and spends them
-    /// without asking. A store in this process needs none and ignores it.
-    pub lease: Option<LeaseOptions>,
-}
-
-impl Default for LimitOptions {
-    fn default() -> Self {
-        Self {
-            outage: Outage::default(),
-            closed_status: ClosedStatus::default(),
-            after_loss: AfterLoss::default(),
-            prefix: None,
-            max_keys: InProcess::DEFAULT_MAX_KEYS,
-            when_full: WhenFull::default(),
-            on_lapse: OnLapse::default(),
-            max_reservations: 10_000,
-            lease: None,
-        }
-    }
-}
 
 /// A named limit on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -598,13 +484,6 @@ impl Limit {
         let cause = if fits_ever { Cause::StoreAway } else { Cause::Usage };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause })
     }
-}
-
-fn no_reservations(algorithm: &Algorithm) -> Error {
-    Error::invalid(format!(
-        "a {} limit holds no reservations: sliding and calendar limits do",
-        algorithm.name()
-    ))
 }
 
 /// What became of the leases of a limit.
