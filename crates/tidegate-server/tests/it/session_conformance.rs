@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tidegate::Name;
 use tidegate::clock::Timestamp;
 use tidegate::session::{
-    Found, Generation, Lease, Left, List, Refusal, Session, SessionId, SessionOptions, State,
+    Disconnect, Found, Generation, Lease, List, Refusal, Session, SessionId, SessionOptions, State,
 };
 use tidegate::testkit::session::SessionModel;
 use tidegate::testkit::{RedisCluster, RedisServer, unique};
@@ -261,7 +261,7 @@ impl Pair {
             Hold::Disconnect => {
                 let expected = model.disconnect(now, id, &name, generation);
                 same(&self.ask("DELETE", &format!("{path}?{query}"), "").await, expected, |left| {
-                    let state = if left == Left::Held { "active" } else { "disconnected" };
+                    let state = if left == Disconnect::Held { "active" } else { "disconnected" };
                     json!({"space": "main", "id": id.to_string(), "holder": name, "state": state})
                 })
             }

@@ -16,13 +16,13 @@ pub(super) struct Refusals {
     when_full: WhenFull,
     count: AtomicU64,
     /// When the last warning was, 0 for never.
-    told_ms: AtomicU64,
+    logged_ms: AtomicU64,
 }
 
 impl Refusals {
     pub(super) fn new(space: &str, max_tracked: usize, when_full: WhenFull) -> Self {
-        let (count, told_ms) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { space: space.to_owned(), max_tracked, when_full, count, told_ms }
+        let (count, logged_ms) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { space: space.to_owned(), max_tracked, when_full, count, logged_ms }
     }
 
     pub(super) fn add(&self, count: u64, now_ms: u64) {
@@ -32,14 +32,14 @@ impl Refusals {
 
     /// Warns if there is something to tell and it is time to.
     pub(super) fn tell(&self, now_ms: u64) {
-        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        let logged_ms = self.logged_ms.load(Ordering::Relaxed);
         // A clock that was set back has the last warning ahead of it.
-        if told_ms > 0 && now_ms.abs_diff(told_ms) < EVERY_MS || self.count.load(Ordering::Relaxed) == 0 {
+        if logged_ms > 0 && now_ms.abs_diff(logged_ms) < EVERY_MS || self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         if self
-            .told_ms
-            .compare_exchange(told_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
+            .logged_ms
+            .compare_exchange(logged_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
             return;

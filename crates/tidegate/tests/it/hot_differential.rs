@@ -173,8 +173,8 @@ async fn agree(on: &On, options: HotOptions, history: &[Op]) -> Result<(), TestC
     for kind in KINDS {
         let line = format!("tidegate_hot_events_total{{space=\"pages\",kind=\"{}\"}} ", kind.as_str());
         let counted = metrics.lines().find_map(|found| found.strip_prefix(&line)).unwrap().parse::<usize>();
-        let told = model.events.iter().filter(|event| event.0 == kind).count();
-        prop_assert_eq!(counted.unwrap(), told, "{}", kind.as_str());
+        let expected = model.events.iter().filter(|event| event.0 == kind).count();
+        prop_assert_eq!(counted.unwrap(), expected, "{}", kind.as_str());
     }
     for (number, expected) in model.events.iter().enumerate() {
         let event = watch.next().await.unwrap();

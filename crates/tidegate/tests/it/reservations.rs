@@ -127,7 +127,7 @@ async fn a_commit_moves_the_charge_to_its_own_moment(on: On) {
     assert!(s.take(10).await);
 }
 
-/// Left alone, it counts as spent at its deadline, or is given back then.
+/// Disconnect alone, it counts as spent at its deadline, or is given back then.
 async fn at_its_deadline_it_is_spent_or_given_back(on: On) {
     let s = Case::new(&on, sliding(10, 1, 100), |_| {}).await;
     s.held("a", 10, 500).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::session::{
-    Found, Holder, Left, Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State,
+    Disconnect, Found, Holder, Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State,
 };
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{RedisServer, unique};
@@ -241,7 +241,7 @@ async fn an_activated_session_waits_a_lease_for_somebody_to_connect() {
         space.pass(LEASE - 1).await;
         sessions.connect(id, key("h")).await.unwrap().unwrap();
         // Whoever was expected has come: when they leave nobody is left.
-        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Ok(Left::Disconnected), "{on}");
+        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Ok(Disconnect::Disconnected), "{on}");
         let again = sessions.activate(key("b"), "two", None).await.unwrap().unwrap();
         assert_eq!(
             (again.id, again.found, again.lease.generation.get()),
@@ -334,7 +334,7 @@ async fn names_may_be_anything_and_meet_nobody_elses() {
             assert_eq!(session.ref_count, names.len() as u64, "{on}: {name:?}");
             for (count, holder) in names.into_iter().enumerate() {
                 let is_last = count + 1 == names.len();
-                let expected = if is_last { Left::Disconnected } else { Left::Held };
+                let expected = if is_last { Disconnect::Disconnected } else { Disconnect::Held };
                 assert_eq!(
                     sessions.disconnect(*id, key(holder)).await.unwrap(),
                     Ok(expected),
@@ -372,7 +372,7 @@ async fn spaces_and_namespaces_do_not_share() {
             (other.cleanup().await.unwrap().deleted, elsewhere.cleanup().await.unwrap().deleted),
             (0, 0)
         );
-        assert_eq!(elsewhere.mend().finish().await.unwrap().faults(), 0, "{on}");
+        assert_eq!(elsewhere.reconcile().finish().await.unwrap().faults(), 0, "{on}");
         assert_eq!(space.sessions.cleanup().await.unwrap().deleted, 1, "{on}");
         assert_eq!(other.counts().await.unwrap().active, 1, "{on}");
         assert_eq!(
@@ -415,7 +415,7 @@ async fn entries_that_are_no_ids_are_in_nobodys_way() {
     }
     assert_eq!((claimed, invalid), (vec![id], 3 * 301));
     assert_eq!(space.metric("tidegate_session_invalid_entries_total"), 3 * 301);
-    assert_eq!(sessions.mend().finish().await.unwrap().unindexed, 301, "the dead ones");
+    assert_eq!(sessions.reconcile().finish().await.unwrap().unindexed, 301, "the dead ones");
     assert_eq!(sessions.list(State::Dead, 10).await.unwrap(), Default::default());
 }
 
@@ -514,7 +514,7 @@ async fn partitions_share_the_sessions() {
     // Whichever partition is asked first, the others are not forgotten.
     let reaped = space.sessions.reap(|_| std::future::ready(Ok::<_, Refusal>(()))).await.unwrap();
     assert_eq!(reaped, 50);
-    assert_eq!(space.sessions.mend().finish().await.unwrap().faults(), 0);
+    assert_eq!(space.sessions.reconcile().finish().await.unwrap().faults(), 0);
 }
 
 /// A clock that was days ahead for a moment stops nothing once it is right again.
