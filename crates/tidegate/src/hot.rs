@@ -52,3 +52,4 @@ pub use self::in_process::InProcess;
 pub use self::options::HotOptions;
 #[cfg(feature = "redis")]
 pub use self::watch::Watch;
+pub use crate::bounds::WhenFull;

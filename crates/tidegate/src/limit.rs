@@ -47,6 +47,8 @@ mod lease;
 mod lease_options;
 mod listing;
 mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod metrics;
 mod options;
 mod overrides;
 #[cfg(feature = "tower")]
@@ -71,8 +73,6 @@ pub use self::calendar::{Calendar, Period};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
-#[cfg(feature = "redis")]
-pub(crate) use self::handle::LeaseCounts;
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;
@@ -85,3 +85,4 @@ pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
 pub use self::sliding::Sliding;
 pub use self::suppressed::Suppressed;
 pub use self::token::Token;
+pub use crate::bounds::WhenFull;

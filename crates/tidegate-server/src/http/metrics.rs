@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
 use tidegate::Tidegate;
 
 use super::process::Process;
@@ -15,6 +17,7 @@ use super::process::Process;
 /// was asked.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
+    registry: Registry,
     responses: [Counter; 5],
     connections: Gauge,
     seconds: Family<[(&'static str, &'static str); 1], Histogram>,
@@ -29,17 +32,25 @@ impl HttpMetrics {
         // From 50 us to 3 s.
         let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
-        gate.register_metrics(|registry| {
-            registry.register_collector(Box::new(Process));
-            registry.register("tidegate_http_connections", "Open connections", connections.clone());
-            registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
-            let help = "Time from a request's head to its answer";
-            registry.register("tidegate_http_request_seconds", help, seconds.clone());
-        });
+        let mut registry = Registry::default();
+        gate.register_metrics(&mut registry);
+        registry.register_collector(Box::new(Process));
+        registry.register("tidegate_http_connections", "Open connections", connections.clone());
+        registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
+        let help = "Time from a request's head to its answer";
+        registry.register("tidegate_http_request_seconds", help, seconds.clone());
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         let responses = classes.map(|class| responses.get_or_create(&[("status", class)]).clone());
         let take_seconds = seconds.get_or_create(&[("operation", "take")]).clone();
-        Self { responses, connections, seconds, take_seconds }
+        Self { registry, responses, connections, seconds, take_seconds }
+    }
+
+    /// All of it as text, in the format that Prometheus reads.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = text::encode(&mut text, &self.registry);
+        text
     }
 
     /// Where the times of an operation go.

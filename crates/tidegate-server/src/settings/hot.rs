@@ -46,7 +46,7 @@ fn options(space: &str, raw: RawHot) -> Result<HotOptions, SettingsError> {
     options.promotion_threshold = number(raw.promotion_threshold.0, options.promotion_threshold);
     options.spike_minimum = number(raw.spike_minimum.0, options.spike_minimum);
     options.partitions = number(raw.partitions.0, options.partitions);
-    options.when_full = raw.when_full.or(options.when_full);
+    options.when_full = raw.when_full.0.map_or(options.when_full, |it| it.0);
     options.spike_ratio = raw.spike_ratio.0.map_or(options.spike_ratio, |ratio| ratio.0);
     Ok(options)
 }

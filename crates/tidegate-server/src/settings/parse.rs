@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::bounds::MAX_COUNT;
-use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
 use tidegate::store::Declarations;
@@ -208,9 +207,14 @@ impl Parse for WhenFull {
     }
 }
 
-impl Parse for hot::WhenFull {
+/// What a page meets for which there is no room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageWhenFull(pub(crate) WhenFull);
+
+impl Parse for PageWhenFull {
     fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("reject", Self::Reject), ("replace_coldest", Self::ReplaceColdest)])
+        let choices = [("reject", WhenFull::Refuse), ("replace_coldest", WhenFull::ReplaceColdest)];
+        choice(text, &choices).map(Self)
     }
 }
 

@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
 use tidegate::store::Declarations;
 use tidegate::{AfterLoss, ClosedStatus, Cost, Name, Rate, Share};
 
-use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
+use super::parse::{
+    AlgorithmName, HardLimitFactor, OutageName, PageWhenFull, Parse, Prefix, SafetyBuffer, SpikeRatio,
+};
 use super::{Listen, LogFormat, Readiness, StoreUrl};
 
 /// Why a setting could not be set.
@@ -234,7 +235,7 @@ group!(RawHot {
     /// how often pages whose window is empty are looked for (5m)
     cleanup_interval: Leaf<Duration>,
     /// what a page beyond max_tracked meets: reject or replace_coldest (reject)
-    when_full: Leaf<hot::WhenFull>,
+    when_full: Leaf<PageWhenFull>,
     /// how many times faster than before makes a page spiking, 1 to 1000 (3)
     spike_ratio: Leaf<SpikeRatio>,
     /// edits within five minutes below which no page is spiking (5)

@@ -324,8 +324,7 @@ impl Hot {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let list =
-            async |number| self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await;
+        let list = async |number| self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await;
         let lists = partitions::all(self.numbers().map(list).collect()).await?;
         Ok(HotPage::hottest(lists.concat(), limit))
     }

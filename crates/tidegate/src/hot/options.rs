@@ -9,6 +9,7 @@ use crate::bounds::WhenFull;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::ranges::{self, Ranged};
+use crate::setters::setters;
 
 /// How a space is tracked.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +63,21 @@ impl Default for HotOptions {
         }
     }
 }
+
+setters!(HotOptions {
+    hot_threshold: u32,
+    promotion_threshold: u32,
+    window_duration: Duration,
+    max_tracked: usize,
+    max_members_per_page: usize,
+    cleanup_interval: Duration,
+    when_full: WhenFull,
+    spike_ratio: f64,
+    spike_minimum: u32,
+    max_activity: usize,
+    max_bytes: usize,
+    partitions: u32,
+});
 
 /// The most edits of a page: with them its rank is one exact number.
 const MAX_MEMBERS: usize = 4000;
@@ -148,7 +164,7 @@ impl HotOptions {
         };
         lasting("a window_duration", self.window_duration, 7)?;
         lasting("a cleanup_interval", self.cleanup_interval, 1)?;
-        self.when_full.check("hot pages", &[WhenFull::Refuse, WhenFull::ReplaceColdest])?;
+        self.when_full.check("hot pages", [WhenFull::Refuse, WhenFull::ReplaceColdest])?;
         ranges::check(self, &COUNTS, |[least, most]| match most {
             u64::MAX => format!("at least {least} is, {MIN_BYTES} for each partition"),
             _ => format!("{least} to {most} are"),

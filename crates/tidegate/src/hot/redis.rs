@@ -15,6 +15,7 @@ use super::position::{Happened, News, Position, PositionStatus};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
+use crate::log;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
@@ -336,7 +337,7 @@ impl OnRedis {
         }
         for key in keys.lines() {
             let space = self.space.as_str();
-            tracing::warn!(
+            log::warn!(
                 space,
                 key,
                 "a key of hot pages was of another type or could not be read, and was mended: somebody else \

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::algorithm::{Algorithm, Request};
 use super::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
 use super::lease::{Leases, Taken};
-use super::listing::{Cursor, KeyOverride, KeyReservation, Page};
 #[cfg(doc)]
 use super::listing::MAX_PAGE;
+use super::listing::{Cursor, KeyOverride, KeyReservation, Page};
 use super::memory::InProcess;
 use super::options::LimitOptions;
 use super::overrides::Override;
@@ -25,32 +25,32 @@ use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
 use crate::store::memory::Swept;
 use crate::store::redis::PartPolicy;
-use crate::store::{DeclaredSettings, Store};
+use crate::store::{self, DeclaredSettings, Store};
 
 /// A named limit on a store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Limit {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     /// What runs in the background for it, for as long as somebody holds it.
     _background: Option<Arc<Background>>,
 }
 
 #[derive(Debug)]
-struct Core {
+pub(super) struct Core {
     name: Name,
     algorithm: Algorithm,
     options: LimitOptions,
-    backend: Backend,
+    pub(super) backend: Backend,
     /// What this node holds of it.
     leases: Option<Arc<Leases>>,
     /// Decides during an outage, under that policy.
     local: Option<(Share, InProcess)>,
     random: Random,
-    tallies: Tallies,
+    pub(super) tallies: Tallies,
 }
 
 #[derive(Debug)]
-enum Backend {
+pub(super) enum Backend {
     Memory(InProcess),
     Redis(Arc<OnRedis>),
 }
@@ -66,17 +66,15 @@ impl Limit {
         algorithm: Algorithm,
         options: &LimitOptions,
     ) -> Result<Self> {
+        options.check()?;
         let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
         check_prefix(prefix.as_str())?;
-        let in_process = |algorithm, clock, random| {
-            InProcess::with_random(algorithm, clock, random, options.max_keys, options.when_full)
-        };
-        let (backend, clock, random) = match store {
-            Store::Memory(clock, random) => {
-                let backend = Backend::Memory(in_process(algorithm, clock.clone(), random.clone()));
-                (backend, clock.clone(), random.clone())
+        let (backend, clock, random) = match store.backend() {
+            store::Backend::Memory(clock, random) => {
+                let limit = InProcess::checked(algorithm, options, clock.clone(), random.clone());
+                (Backend::Memory(limit), clock.clone(), random.clone())
             }
-            Store::Redis(store) => {
+            store::Backend::Redis(store) => {
                 let longer = match options.lease {
                     Some(lease) => lease.longest(&algorithm)?,
                     None => Duration::ZERO,
@@ -96,14 +94,14 @@ impl Limit {
                 let local =
                     algorithm.share(share).filter(|_| algorithm.share_of(algorithm.terms(), share).is_some());
                 if local.is_none() {
-                    tracing::warn!(
+                    log::warn!(
                         limit = name.as_str(),
                         capacity = algorithm.capacity(),
                         "the local share of this limit is less than one permit: while the store is away it \
                          refuses everything"
                     );
                 }
-                local.map(|local| (share, in_process(local, clock, random.clone())))
+                local.map(|local| (share, InProcess::checked(local, options, clock, random.clone())))
             }
             _ => None,
         };
@@ -184,7 +182,7 @@ impl Limit {
     }
 
     /// A request by the configured terms.
-    fn plain(&self, cost: Cost) -> Request {
+    pub(super) fn plain(&self, cost: Cost) -> Request {
         let Core { algorithm, random, .. } = &*self.core;
         let draw = if algorithm.draws() { random.draw() } else { 0.0 };
         Request { cost: cost.get(), terms: algorithm.terms(), remember: false, draw }
@@ -298,11 +296,10 @@ impl Limit {
     /// # }
     /// ```
     pub async fn reserve(&self, key: Key<'_>, id: &str, cost: Cost, lasting: Duration) -> Result<Reserve> {
-        let options = &self.core.options;
         match &self.core.backend {
-            Backend::Memory(limit) => limit.reserve(key, id, cost, lasting, options),
+            Backend::Memory(limit) => limit.reserve(key, id, cost, lasting),
             Backend::Redis(limit) => {
-                let reserved = limit.reserve(key, id, cost, lasting, options).await?;
+                let reserved = limit.reserve(key, id, cost, lasting, &self.core.options).await?;
                 match &reserved {
                     Reserve::Held(held) if held.is_new => self.core.tallies.count(true, Source::Store),
                     Reserve::Held(_) | Reserve::Ended(_) => {}
@@ -331,7 +328,7 @@ impl Limit {
 
     async fn settle(&self, key: Key<'_>, id: &str, what: Settle) -> Result<Option<Reservation>> {
         match &self.core.backend {
-            Backend::Memory(limit) => limit.settle(key, id, what, &self.core.options),
+            Backend::Memory(limit) => limit.settle(key, id, what),
             Backend::Redis(limit) => {
                 let settled = limit.settle(key, id, what, &self.core.options).await;
                 self.refresh(key);
@@ -450,13 +447,13 @@ impl Limit {
     }
 
     /// What decides in this process during an outage, and the request for its share.
-    fn local_share(&self, request: Request) -> Option<(&InProcess, Request)> {
+    pub(super) fn local_share(&self, request: Request) -> Option<(&InProcess, Request)> {
         let (share, local) = self.core.local.as_ref()?;
         let terms = self.core.algorithm.share_of(request.terms, *share)?;
         (request.cost <= local.capacity_of(terms)).then_some((local, Request { terms, ..request }))
     }
 
-    fn without_the_store(&self, key: Key<'_>, request: Request) -> Decision {
+    pub(super) fn without_the_store(&self, key: Key<'_>, request: Request) -> Decision {
         let algorithm = &self.core.algorithm;
         let capacity = algorithm.capacity_of(request.terms);
         let quota = |remaining, reset_after_ms| Quota {
@@ -497,12 +494,12 @@ pub(crate) struct LeaseCounts {
 
 /// Decisions of a limit whose store is elsewhere.
 #[derive(Debug, Default)]
-struct Tallies([[AtomicU64; 2]; 3]);
+pub(super) struct Tallies([[AtomicU64; 2]; 3]);
 
 impl Tallies {
     const SOURCES: [Source; 3] = [Source::Store, Source::Local, Source::Policy];
 
-    fn count(&self, is_admitted: bool, source: Source) {
+    pub(super) fn count(&self, is_admitted: bool, source: Source) {
         if let Some(row) = Self::SOURCES.iter().position(|known| *known == source) {
             self.0[row][usize::from(is_admitted)].fetch_add(1, Ordering::Relaxed);
         }

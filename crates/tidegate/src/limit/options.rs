@@ -4,8 +4,9 @@ use super::lease_options::LeaseOptions;
 use super::memory::InProcess;
 use super::reservation::OnLapse;
 use crate::bounds::WhenFull;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::outage::{AfterLoss, ClosedStatus, Outage};
+use crate::setters::setters;
 
 /// What a limit does beside counting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct LimitOptions {
     pub prefix: Option<String>,
     /// The most keys held in this process at a time.
     pub max_keys: usize,
-    /// What a key beyond that gets.
+    /// What a key beyond that gets: [`Refuse`](WhenFull::Refuse) or [`Share`](WhenFull::Share).
     pub when_full: WhenFull,
     /// What becomes of a reservation at its deadline.
     pub on_lapse: OnLapse,
@@ -46,5 +47,25 @@ impl Default for LimitOptions {
             max_reservations: 10_000,
             lease: None,
         }
+    }
+}
+
+setters!(LimitOptions {
+    outage: Outage,
+    closed_status: ClosedStatus,
+    after_loss: AfterLoss,
+    max_keys: usize,
+    when_full: WhenFull,
+    on_lapse: OnLapse,
+    max_reservations: usize,
+    ; some
+    prefix: String,
+    lease: LeaseOptions,
+});
+
+impl LimitOptions {
+    /// Whether all of it is allowed; a limit is only made if it is.
+    pub fn check(&self) -> Result<()> {
+        self.when_full.check("a limit", [WhenFull::Refuse, WhenFull::Share])
     }
 }

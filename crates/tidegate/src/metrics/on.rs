@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 pub(crate) use prometheus_client::metrics::counter::Counter;
@@ -105,7 +105,13 @@ impl Reading {
 
 impl Metrics {
     /// The row of these labels, made if it is not there.
-    fn row(&self, name: &'static str, help: &'static str, labels: Labels<'_>, new: impl FnOnce() -> Row) -> Row {
+    fn row(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        new: impl FnOnce() -> Row,
+    ) -> Row {
         let mut families = self.0.families.lock();
         let family = families.entry(name).or_insert_with(|| Family { help, rows: BTreeMap::new() });
         family.rows.entry(owned(labels)).or_insert_with(new).clone()
@@ -128,7 +134,12 @@ impl Metrics {
     }
 
     /// A gauge of fractions.
-    pub(crate) fn float_gauge(&self, name: &'static str, help: &'static str, labels: Labels<'_>) -> FloatGauge {
+    pub(crate) fn float_gauge(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+    ) -> FloatGauge {
         match self.row(name, help, labels, || Row::FloatGauge(FloatGauge::default())) {
             Row::FloatGauge(row) => row,
             _ => FloatGauge::default(),
@@ -158,16 +169,6 @@ impl Metrics {
     /// Puts all of it into a registry, with what is declared later.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
-    }
-
-    /// All of these as text.
-    pub(crate) fn encode(all: &[&Self]) -> String {
-        let mut registry = Registry::default();
-        all.iter().for_each(|metrics| metrics.register(&mut registry));
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = text::encode(&mut text, &registry);
-        text
     }
 }
 

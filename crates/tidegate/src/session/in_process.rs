@@ -11,8 +11,8 @@ use super::metrics::SessionMetrics;
 use super::options::{MAX_BATCH, SessionOptions};
 use super::reaped::Cleanup;
 use super::types::{
-    Activated, Answer, Claims, Counts, Disconnect, Generation, Holder, Lease, List, Listed, Session, SessionId,
-    State, Swept, check_text,
+    Activated, Answer, Claims, Counts, Disconnect, Generation, Holder, Lease, List, Listed, Session,
+    SessionId, State, Swept, check_text,
 };
 use crate::clock::{self, Clock, Timestamp};
 use crate::error::Result;

@@ -55,10 +55,7 @@ impl SessionMetrics {
             ),
             lapsed: counter("tidegate_session_lapsed", "Sessions found silent"),
             buried: counter("tidegate_session_buried", "Sessions put aside after too many claims"),
-            missing: counter(
-                "tidegate_session_missing_entries",
-                "Index entries without a session, removed",
-            ),
+            missing: counter("tidegate_session_missing_entries", "Index entries without a session, removed"),
             invalid: counter(
                 "tidegate_session_invalid_entries",
                 "Index entries that are no session ids, removed",

@@ -4,16 +4,17 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::options::MAX_BATCH;
+use super::handle::{Backend, Sessions};
+use super::memory::Sweep;
+use super::options::{MAX_BATCH, Reap};
+use super::reaped::Cleanup;
 use super::redis::{MAX_ACKS, OnRedis};
-use super::{Answer, Backend, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
+use super::types::{Answer, Claims, Generation, Refusal, SessionId, Swept};
 use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::reaper::Progress;
 use crate::store::partitions;
-
-/// Steps of a cleanup in a row that find only sessions of a clock that was wrong.
-const MAX_FRUITLESS: usize = 1000;
 
 /// How often a claim goes on to those that have more.
 const MAX_ROUNDS: usize = 8;
@@ -22,17 +23,6 @@ const MAX_ROUNDS: usize = 8;
 /// once more: a short stop does not cost a whole interval.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What a sweep looks after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sweep {
-    /// Who has fallen silent.
-    Lapsed,
-    /// Orphans besides, that nobody has claimed.
-    Unclaimed,
-    /// And those whose claim has ended.
-    All,
-}
-
 impl Sessions {
     /// Claims up to `limit` orphans for the length of a claim. Side effects run at least
     /// once for each, with its id and generation as their token; then
@@ -40,14 +30,14 @@ impl Sessions {
     pub async fn claim(&self, limit: usize) -> Result<Claims> {
         let limit = limit.min(MAX_BATCH);
         let (all, failed) = match &self.core.backend {
-            Backend::Memory { .. } => (self.in_memory(|it, now_ms| it.claim(now_ms, limit))?, Ok(())),
+            Backend::Memory(space) => return Ok(space.claim(limit)),
             Backend::Redis(partitions) => self.claim_from(partitions, limit).await?,
         };
-        self.note_swept(&all.swept);
+        self.core.metrics.swept(&all.swept);
         match failed {
             // What is claimed is not lost for another partition's sake.
             Err(error) if !all.claims.is_empty() => {
-                tracing::warn!(%error, "some partitions could not be claimed from");
+                log::warn!(%error, "some partitions could not be claimed from");
                 Ok(all)
             }
             failed => failed.map(|()| all),
@@ -104,10 +94,11 @@ impl Sessions {
         attempt: u64,
     ) -> Result<Answer<Timestamp>> {
         match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                Ok(partition.lock().renew(clock.now().as_millis(), id, generation, attempt))
+            Backend::Memory(space) => Ok(space.renew(id, generation, attempt)),
+            Backend::Redis(partitions) => {
+                let renewed = partitions[self.partition(id)].renew(id, generation, attempt).await;
+                renewed.map(Answer::from)
             }
-            Backend::Redis(partitions) => partitions[self.partition(id)].renew(id, generation, attempt).await,
         }
     }
 
@@ -120,53 +111,42 @@ impl Sessions {
     /// Acknowledges many, in one round trip per hundred and partition; what became of
     /// each, in order.
     pub async fn ack_many(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
-        let mut all = vec![Err(Refusal::Gone); claims.len()];
-        let mut away = Ok(());
-        match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                for (answer, (id, generation)) in all.iter_mut().zip(claims) {
-                    *answer = partition.lock().ack(clock.now().as_millis(), *id, *generation);
-                }
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => {
+                return Ok(claims.iter().map(|(id, generation)| space.ack(*id, *generation)).collect());
             }
-            Backend::Redis(partitions) => {
-                let mut by_partition = vec![Vec::new(); partitions.len()];
-                for (index, (id, generation)) in claims.iter().enumerate() {
-                    by_partition[self.partition(*id)].push((index, (*id, *generation)));
-                }
-                let mut questions = Vec::new();
-                for (partition, claims) in partitions.iter().zip(&by_partition) {
-                    for claims in claims.chunks(MAX_ACKS) {
-                        let (indices, claims): (Vec<_>, Vec<_>) = claims.iter().copied().unzip();
-                        questions.push(async move { Ok((indices, partition.ack(&claims).await?)) });
-                    }
-                }
-                let (acked, failed) = partitions::reached(questions).await?;
-                for (index, answer) in
-                    acked.into_iter().flat_map(|(indices, acked)| indices.into_iter().zip(acked))
-                {
-                    all[index] = answer;
-                }
-                away = failed;
+            Backend::Redis(partitions) => partitions,
+        };
+        let mut all = vec![Answer::Refused(Refusal::Gone); claims.len()];
+        let mut by_partition = vec![Vec::new(); partitions.len()];
+        for (index, (id, generation)) in claims.iter().enumerate() {
+            by_partition[self.partition(*id)].push((index, (*id, *generation)));
+        }
+        let mut questions = Vec::new();
+        for (partition, claims) in partitions.iter().zip(&by_partition) {
+            for claims in claims.chunks(MAX_ACKS) {
+                let (indices, claims): (Vec<_>, Vec<_>) = claims.iter().copied().unzip();
+                questions.push(async move { Ok((indices, partition.ack(&claims).await?)) });
             }
         }
-        self.core.metrics.deleted.inc_by(all.iter().filter(|it| it.is_ok()).count() as u64);
-        away.map(|()| all)
+        let (acked, failed) = partitions::reached(questions).await?;
+        for (index, answer) in acked.into_iter().flat_map(|(indices, acked)| indices.into_iter().zip(acked)) {
+            all[index] = answer.into();
+        }
+        self.core.metrics.deleted.inc_by(all.iter().filter(|it| it.is_done()).count() as u64);
+        failed.map(|()| all)
     }
 
     /// Deletes all orphans, without side effects.
     pub async fn cleanup(&self) -> Result<Swept> {
         let started = clock::monotonic();
-        let (mut all, mut fruitless) = (Swept::default(), 0);
+        let mut cleanup = Cleanup::default();
         loop {
             let (swept, failed) = self.sweep(self.core.options.batch, Sweep::All).await?;
             failed?;
-            all += swept;
-            all.is_more = false;
-            // One that changes nothing would go on for ever.
-            fruitless = if swept.items() == 0 { fruitless + 1 } else { 0 };
-            if !swept.is_more || fruitless == MAX_FRUITLESS {
+            if !cleanup.goes_on_after(swept) {
                 self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
-                return Ok(all);
+                return Ok(cleanup.swept());
             }
         }
     }
@@ -175,38 +155,20 @@ impl Sessions {
     /// What became of them, and of the partitions that could not be reached; if none could,
     /// an error.
     async fn sweep(&self, limit: usize, sweep: Sweep) -> Result<(Swept, Result<()>)> {
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok((space.sweep(limit, sweep), Ok(()))),
+            Backend::Redis(partitions) => partitions,
+        };
+        let question = async |partition: &OnRedis| match sweep {
+            Sweep::Lapsed => partition.lapse(limit).await,
+            Sweep::Unclaimed => partition.cleanup(limit, false).await,
+            Sweep::All => partition.cleanup(limit, true).await,
+        };
+        let (answers, failed) = partitions::reached(partitions.iter().map(question).collect()).await?;
         let mut all = Swept::default();
-        let mut failed = Ok(());
-        let is_claiming = sweep == Sweep::All;
-        match &self.core.backend {
-            Backend::Memory { .. } => {
-                all = self.in_memory(|it, now_ms| match sweep {
-                    Sweep::Lapsed => it.lapse(now_ms, limit),
-                    _ => it.cleanup(now_ms, limit, is_claiming),
-                })?;
-            }
-            Backend::Redis(partitions) => {
-                let question = async |partition: &OnRedis| match sweep {
-                    Sweep::Lapsed => partition.lapse(limit).await,
-                    _ => partition.cleanup(limit, is_claiming).await,
-                };
-                let (answers, away) = partitions::reached(partitions.iter().map(question).collect()).await?;
-                answers.into_iter().for_each(|swept| all += swept);
-                failed = away;
-            }
-        }
-        self.note_swept(&all);
+        answers.into_iter().for_each(|swept| all += swept);
+        self.core.metrics.swept(&all);
         Ok((all, failed))
-    }
-
-    fn note_swept(&self, swept: &Swept) {
-        let metrics = &self.core.metrics;
-        metrics.deleted.inc_by(swept.deleted);
-        metrics.lapsed.inc_by(swept.lapsed);
-        metrics.buried.inc_by(swept.buried);
-        metrics.missing.inc_by(swept.missing);
-        metrics.invalid.inc_by(swept.invalid);
-        metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
     }
 
     /// One run of the background loop.

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;
 use crate::random::Random;
+use crate::setters::setters;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
@@ -92,6 +93,24 @@ impl Default for StoreOptions {
     }
 }
 
+setters!(StoreOptions {
+    clock: Clock,
+    random: Random,
+    hash_key: [u8; 16],
+    deadline: Duration,
+    connect_timeout: Duration,
+    read_only: bool,
+    nodelay: bool,
+    marker_ttl: Duration,
+    keepalive: Option<Duration>,
+    check_interval: Duration,
+    declarations: Declarations,
+    ; some
+    namespace: Name,
+    partitions: u32,
+    tls_ca: Vec<u8>,
+});
+
 impl Store {
     /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`,
     /// `redis-cluster://host:port,host:port` or `rediss-cluster://…`. Needs a
@@ -136,6 +155,11 @@ impl Store {
     /// Whether it was opened to look only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.on_redis().is_some_and(RedisStore::is_read_only)
+    }
+
+    /// How many partitions are away.
+    pub(crate) fn away(&self) -> u64 {
+        self.on_redis().map_or(0, RedisStore::away) as u64
     }
 
     /// What is counted of it.

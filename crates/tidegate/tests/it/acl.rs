@@ -120,8 +120,8 @@ async fn the_documented_keys_are_enough() {
         }
         for space in ["sessions", "rooms"] {
             let sessions = gate.sessions(space, SessionOptions::default()).unwrap();
-            let active = sessions.activate(key, "{}", Some(key)).await.unwrap().unwrap();
-            sessions.disconnect(active.id, key).await.unwrap().unwrap();
+            let active = sessions.activate(key, "{}", Some(key)).await.unwrap().done().unwrap();
+            sessions.disconnect(active.id, key).await.unwrap().done().unwrap();
             sessions.counts().await.unwrap();
             sessions.cleanup().await.unwrap();
             let mut reconciliation: Reconciliation = sessions.reconcile();

@@ -75,7 +75,7 @@ fn spaces() -> impl Strategy<Value = HotOptions> {
             options.window_duration = Duration::from_secs(window);
             options.max_tracked = tracked;
             options.max_members_per_page = members;
-            options.when_full = if replaces { WhenFull::ReplaceColdest } else { WhenFull::Reject };
+            options.when_full = if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse };
             options.max_activity = activity;
             options.spike_minimum = 3;
             options

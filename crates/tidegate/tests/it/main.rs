@@ -57,4 +57,5 @@ mod session_world;
 mod skew;
 mod soak;
 mod space_names;
+mod surface;
 mod timing;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::session::{
-    Disconnect, Found, Holder, Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State,
+    Answer, Disconnect, Found, Holder, Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State,
 };
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{RedisServer, unique};
@@ -102,13 +102,13 @@ impl Space {
 
     /// A session of `broadcaster` that `holder` holds.
     pub(crate) async fn held(&self, broadcaster: &str, holder: &str) -> SessionId {
-        self.sessions.activate(key(broadcaster), "{}", Some(key(holder))).await.unwrap().unwrap().id
+        self.sessions.activate(key(broadcaster), "{}", Some(key(holder))).await.unwrap().done().unwrap().id
     }
 
     /// A session of `broadcaster` that was left now.
     pub(crate) async fn left(&self, broadcaster: &str) -> SessionId {
         let id = self.held(broadcaster, "h").await;
-        self.sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+        self.sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
         id
     }
 
@@ -156,19 +156,31 @@ async fn a_lease_ends_at_its_last_millisecond_and_the_session_with_it() {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "a").await;
         space.reach(START_MS + 1000).await;
-        sessions.connect(id, key("b")).await.unwrap().unwrap();
+        sessions.connect(id, key("b")).await.unwrap().done().unwrap();
         space.reach(START_MS + LEASE - 1).await;
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
         space.pass(1).await;
         assert_eq!(space.get(id).await.ref_count, 1, "{on}");
-        assert_eq!(sessions.heartbeat(id, key("a")).await.unwrap(), Err(Refusal::Lapsed), "{on}");
-        assert_eq!(sessions.heartbeat(id, key("never")).await.unwrap(), Err(Refusal::Lapsed), "{on}");
+        assert_eq!(sessions.heartbeat(id, key("a")).await.unwrap(), Answer::Refused(Refusal::Lapsed), "{on}");
+        assert_eq!(
+            sessions.heartbeat(id, key("never")).await.unwrap(),
+            Answer::Refused(Refusal::Lapsed),
+            "{on}"
+        );
         space.reach(START_MS + 1000 + LEASE - 1).await;
         assert_eq!(space.get(id).await.state, State::Active, "{on}");
-        assert_eq!(sessions.delete(id).await.unwrap(), Err(Refusal::Active), "{on}");
+        assert_eq!(sessions.delete(id).await.unwrap(), Answer::Refused(Refusal::Active), "{on}");
         space.pass(1).await;
-        assert_eq!(sessions.heartbeat(id, key("b")).await.unwrap(), Err(Refusal::Disconnected), "{on}");
-        assert_eq!(sessions.connect(id, key("b")).await.unwrap(), Err(Refusal::Disconnected), "{on}");
+        assert_eq!(
+            sessions.heartbeat(id, key("b")).await.unwrap(),
+            Answer::Refused(Refusal::Disconnected),
+            "{on}"
+        );
+        assert_eq!(
+            sessions.connect(id, key("b")).await.unwrap(),
+            Answer::Refused(Refusal::Disconnected),
+            "{on}"
+        );
         let session = space.get(id).await;
         assert_eq!(
             (session.state, session.last_disconnect),
@@ -176,7 +188,7 @@ async fn a_lease_ends_at_its_last_millisecond_and_the_session_with_it() {
             "{on}"
         );
         assert_eq!(session.last_seen, ms(START_MS + 1000), "{on}");
-        let lease = sessions.resume(id, key("b")).await.unwrap().unwrap();
+        let lease = sessions.resume(id, key("b")).await.unwrap().done().unwrap();
         assert_eq!(lease.until, ms(START_MS + 1000 + 2 * LEASE), "{on}");
     }
 }
@@ -195,8 +207,8 @@ async fn an_orphan_is_due_when_its_grace_is_over_and_not_before() {
         assert_eq!(sessions.orphans(grace, 9).await.unwrap().sessions[0].id, id, "{on}");
         assert_eq!(space.get(id).await.state, State::Orphan, "{on}");
         // Nobody has claimed it: it can still be resumed.
-        sessions.resume(id, key("h")).await.unwrap().unwrap();
-        sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+        sessions.resume(id, key("h")).await.unwrap().done().unwrap();
+        sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
         space.pass(GRACE).await;
         let claim = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((claim.id, claim.generation.get(), claim.attempt), (id, 2, 1), "{on}");
@@ -206,7 +218,7 @@ async fn an_orphan_is_due_when_its_grace_is_over_and_not_before() {
         assert_eq!(sessions.claim(9).await.unwrap().claims[0].attempt, 2, "{on}");
         // A claim that has ended and was not taken by another is as good as one that holds.
         space.pass(CLAIM).await;
-        assert_eq!(sessions.ack(id, claim.generation).await.unwrap(), Ok(()), "{on}");
+        assert_eq!(sessions.ack(id, claim.generation).await.unwrap(), Answer::Done(()), "{on}");
     }
 }
 
@@ -217,13 +229,17 @@ async fn after_its_ttl_a_session_is_gone_for_clients_and_still_there_for_reapers
         let (id, other) = (space.left("b").await, space.left("other").await);
         space.reach(START_MS + TTL - 1).await;
         // Not a sign of life.
-        sessions.update(id, "v", None).await.unwrap().unwrap();
-        assert_eq!(sessions.resume(other, key("h")).await.unwrap().unwrap().generation.get(), 2, "{on}");
+        sessions.update(id, "v", None).await.unwrap().done().unwrap();
+        assert_eq!(
+            sessions.resume(other, key("h")).await.unwrap().done().unwrap().generation.get(),
+            2,
+            "{on}"
+        );
         space.pass(1).await;
-        assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.update(id, "v", None).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        let new = sessions.activate(key("b"), "", None).await.unwrap().unwrap();
+        assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.update(id, "v", None).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        let new = sessions.activate(key("b"), "", None).await.unwrap().done().unwrap();
         assert_eq!((new.id == id, new.found), (false, Found::Nothing), "{on}");
         let claims = sessions.claim(9).await.unwrap().claims;
         assert_eq!((claims.len(), claims[0].id), (1, id), "{on}");
@@ -235,27 +251,35 @@ async fn after_its_ttl_a_session_is_gone_for_clients_and_still_there_for_reapers
 async fn an_activated_session_waits_a_lease_for_somebody_to_connect() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
-        let activated = sessions.activate(key("b"), "one", None).await.unwrap().unwrap();
+        let activated = sessions.activate(key("b"), "one", None).await.unwrap().done().unwrap();
         let id = activated.id;
         assert_eq!((space.get(id).await.state, space.get(id).await.ref_count), (State::Active, 0), "{on}");
         space.pass(LEASE - 1).await;
-        sessions.connect(id, key("h")).await.unwrap().unwrap();
+        sessions.connect(id, key("h")).await.unwrap().done().unwrap();
         // Whoever was expected has come: when they leave nobody is left.
-        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Ok(Disconnect::Disconnected), "{on}");
-        let again = sessions.activate(key("b"), "two", None).await.unwrap().unwrap();
+        assert_eq!(
+            sessions.disconnect(id, key("h")).await.unwrap(),
+            Answer::Done(Disconnect::Disconnected),
+            "{on}"
+        );
+        let again = sessions.activate(key("b"), "two", None).await.unwrap().done().unwrap();
         assert_eq!(
             (again.id, again.found, again.lease.generation.get()),
             (id, Found::Disconnected, 2),
             "{on}"
         );
-        let again = sessions.activate(key("b"), "three", Some(key("h"))).await.unwrap().unwrap();
+        let again = sessions.activate(key("b"), "three", Some(key("h"))).await.unwrap().done().unwrap();
         assert_eq!((again.id, again.found, again.lease.generation.get()), (id, Found::Active, 2), "{on}");
         let session = space.get(id).await;
         assert_eq!((&*session.config, &*session.value, session.ref_count), ("three", "", 1), "{on}");
         assert_eq!(session.last_update, ms((START_MS + LEASE - 1) / 1000 * 1000), "{on}");
         let stale = Holder { name: key("h"), generation: Some(activated.lease.generation) };
-        assert_eq!(sessions.disconnect(id, stale).await.unwrap(), Err(Refusal::Stale), "{on}");
-        assert_eq!(sessions.update(id, "v", stale.generation).await.unwrap(), Err(Refusal::Stale), "{on}");
+        assert_eq!(sessions.disconnect(id, stale).await.unwrap(), Answer::Refused(Refusal::Stale), "{on}");
+        assert_eq!(
+            sessions.update(id, "v", stale.generation).await.unwrap(),
+            Answer::Refused(Refusal::Stale),
+            "{on}"
+        );
         assert_eq!((&*space.get(id).await.value, space.get(id).await.ref_count), ("", 1), "{on}");
     }
 }
@@ -267,50 +291,62 @@ async fn bounds_on_holders_and_sessions_are_exact() {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b0", "h0").await;
         space.pass(10).await;
-        sessions.connect(id, key("h1")).await.unwrap().unwrap();
-        sessions.connect(id, key("h2")).await.unwrap().unwrap();
+        sessions.connect(id, key("h1")).await.unwrap().done().unwrap();
+        sessions.connect(id, key("h2")).await.unwrap().done().unwrap();
         for holder in ["h3", "h4"] {
             assert_eq!(
                 sessions.connect(id, key(holder)).await.unwrap(),
-                Err(Refusal::TooManyHolders),
+                Answer::Refused(Refusal::TooManyHolders),
                 "{on}"
             );
-            assert_eq!(sessions.resume(id, key(holder)).await.unwrap(), Err(Refusal::TooManyHolders), "{on}");
+            assert_eq!(
+                sessions.resume(id, key(holder)).await.unwrap(),
+                Answer::Refused(Refusal::TooManyHolders),
+                "{on}"
+            );
         }
         let refused = sessions.activate(key("b0"), "new", Some(key("h3"))).await.unwrap();
-        assert_eq!(refused, Err(Refusal::TooManyHolders), "{on}");
+        assert_eq!(refused, Answer::Refused(Refusal::TooManyHolders), "{on}");
         assert_eq!(space.get(id).await.config, "{}", "{on}: a refusal changes nothing");
-        sessions.connect(id, key("h1")).await.unwrap().unwrap();
+        sessions.connect(id, key("h1")).await.unwrap().done().unwrap();
         // The first one's lease ends: there is room for one.
         space.reach(START_MS + LEASE).await;
-        sessions.connect(id, key("h3")).await.unwrap().unwrap();
-        assert_eq!(sessions.connect(id, key("h0")).await.unwrap(), Err(Refusal::TooManyHolders), "{on}");
+        sessions.connect(id, key("h3")).await.unwrap().done().unwrap();
+        assert_eq!(
+            sessions.connect(id, key("h0")).await.unwrap(),
+            Answer::Refused(Refusal::TooManyHolders),
+            "{on}"
+        );
         assert_eq!(space.get(id).await.ref_count, 3, "{on}");
 
         for number in 1..6 {
             space.left(&format!("b{number}")).await;
         }
         let full = sessions.activate(key("b6"), "", None).await.unwrap();
-        assert_eq!(full, Err(Refusal::Full), "{on}");
+        assert_eq!(full, Answer::Refused(Refusal::Full), "{on}");
         assert_eq!(sessions.find(key("b6")).await.unwrap(), None, "{on}");
         space.held("b3", "h").await;
         space.pass(GRACE).await;
         let claims = sessions.claim(9).await.unwrap().claims;
         assert_eq!(
             sessions.activate(key("b6"), "", None).await.unwrap(),
-            Err(Refusal::Full),
+            Answer::Refused(Refusal::Full),
             "{on}: claimed ones count"
         );
-        sessions.ack(claims[0].id, claims[0].generation).await.unwrap().unwrap();
-        sessions.activate(key("b6"), "", None).await.unwrap().unwrap();
-        assert_eq!(sessions.activate(key("b7"), "", None).await.unwrap(), Err(Refusal::Full), "{on}");
+        sessions.ack(claims[0].id, claims[0].generation).await.unwrap().done().unwrap();
+        sessions.activate(key("b6"), "", None).await.unwrap().done().unwrap();
+        assert_eq!(
+            sessions.activate(key("b7"), "", None).await.unwrap(),
+            Answer::Refused(Refusal::Full),
+            "{on}"
+        );
     }
     // Each of three partitions has its third.
     let space = Space::cluster(set).await;
     let mut full = 0;
     for number in 0..40 {
         let activated = space.sessions.activate(key(&format!("b{number}")), "", None).await.unwrap();
-        full += usize::from(activated == Err(Refusal::Full));
+        full += usize::from(activated == Answer::Refused(Refusal::Full));
     }
     assert_eq!((full, space.sessions.counts().await.unwrap().active), (34, 6));
 }
@@ -326,9 +362,9 @@ async fn names_may_be_anything_and_meet_nobody_elses() {
         }
         for (name, id) in names.into_iter().zip(&ids) {
             for holder in names {
-                sessions.connect(*id, key(holder)).await.unwrap().unwrap();
+                sessions.connect(*id, key(holder)).await.unwrap().done().unwrap();
             }
-            sessions.update(*id, name, None).await.unwrap().unwrap();
+            sessions.update(*id, name, None).await.unwrap().done().unwrap();
             let session = sessions.find(key(name)).await.unwrap().unwrap();
             assert_eq!((session.id, &*session.broadcaster, &*session.value), (*id, name, name), "{on}");
             assert_eq!(session.ref_count, names.len() as u64, "{on}: {name:?}");
@@ -362,11 +398,11 @@ async fn spaces_and_namespaces_do_not_share() {
         let id = space.left("b").await;
         assert_eq!(other.get(id).await.unwrap(), None, "{on}");
         assert_eq!(other.find(key("b")).await.unwrap(), None, "{on}");
-        let theirs = other.activate(key("b"), "", None).await.unwrap().unwrap().id;
+        let theirs = other.activate(key("b"), "", None).await.unwrap().done().unwrap().id;
         assert_ne!(theirs, id, "{on}");
         let elsewhere = open(&space.url, &unique("s"), Some(&space.clock)).await;
         let elsewhere = elsewhere.sessions("sessions", options(|_| {})).unwrap();
-        assert_eq!(elsewhere.resume(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
+        assert_eq!(elsewhere.resume(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
         space.pass(GRACE).await;
         assert_eq!(
             (other.cleanup().await.unwrap().deleted, elsewhere.cleanup().await.unwrap().deleted),
@@ -453,9 +489,9 @@ async fn a_clock_that_was_absurdly_ahead_holds_nothing_for_ever() {
         let (held, left) = (space.held("held", "h").await, space.left("left").await);
         let claimed = space.left("claimed").await;
         space.pass(GRACE).await;
-        sessions.resume(left, key("h")).await.unwrap().unwrap();
+        sessions.resume(left, key("h")).await.unwrap().done().unwrap();
         assert_eq!(sessions.claim(9).await.unwrap().claims[0].id, claimed, "{on}");
-        sessions.disconnect(left, key("h")).await.unwrap().unwrap();
+        sessions.disconnect(left, key("h")).await.unwrap().done().unwrap();
         space.set(START_MS);
         assert_eq!(
             space.held("now", "h").await,

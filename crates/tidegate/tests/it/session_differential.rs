@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use tidegate::session::{Claims, Generation, Holder, Listed, SessionId, SessionOptions, State};
+use tidegate::session::{Answer, Claims, Generation, Holder, Listed, SessionId, SessionOptions, State};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::session::SessionModel;
 
@@ -315,19 +315,19 @@ impl Pair {
         let (sessions, model) = (&self.space.sessions, &mut self.model);
         match how {
             Hold::Connect => {
-                let answer = sessions.connect(id, holder).await.unwrap();
+                let answer = sessions.connect(id, holder).await.unwrap().into_result();
                 prop_assert_eq!(answer, model.connect(now, id, name, generation));
             }
             Hold::Resume => {
-                let answer = sessions.resume(id, holder).await.unwrap();
+                let answer = sessions.resume(id, holder).await.unwrap().into_result();
                 prop_assert_eq!(answer, model.resume(now, id, name, generation));
             }
             Hold::Heartbeat => {
-                let answer = sessions.heartbeat(id, holder).await.unwrap();
+                let answer = sessions.heartbeat(id, holder).await.unwrap().into_result();
                 prop_assert_eq!(answer, model.heartbeat(now, id, name, generation));
             }
             Hold::Disconnect => {
-                let answer = sessions.disconnect(id, holder).await.unwrap();
+                let answer = sessions.disconnect(id, holder).await.unwrap().into_result();
                 prop_assert_eq!(answer, model.disconnect(now, id, name, generation));
             }
         }
@@ -356,6 +356,7 @@ impl Pair {
             .map(|(id, generation)| (id, self.generation(id, of).unwrap_or(generation)))
             .collect();
         let answers = self.space.sessions.ack_many(&tokens).await.unwrap();
+        let answers: Vec<_> = answers.into_iter().map(Answer::into_result).collect();
         let expected: Vec<_> =
             tokens.iter().map(|(id, generation)| self.model.ack(now, *id, *generation)).collect();
         prop_assert_eq!(answers, expected);
@@ -369,7 +370,13 @@ impl Pair {
                 let (broadcaster, config) = (format!("{{b}}:{broadcaster}"), format!("c{config}"));
                 let name = holder.map(|holder| format!("h{holder}"));
                 let holder = name.as_deref().map(key);
-                let answer = self.space.sessions.activate(key(&broadcaster), &config, holder).await.unwrap();
+                let answer = self
+                    .space
+                    .sessions
+                    .activate(key(&broadcaster), &config, holder)
+                    .await
+                    .unwrap()
+                    .into_result();
                 let id = answer.map_or_else(|_| self.session(255), |it| it.id);
                 let expected = self.model.activate(now, id, &broadcaster, &config, name.as_deref());
                 prop_assert_eq!(answer, expected);
@@ -383,7 +390,7 @@ impl Pair {
             Op::Update { session, value, of } => {
                 let (id, value) = (self.session(session), format!("v{value}"));
                 let generation = self.generation(id, of);
-                let answer = self.space.sessions.update(id, &value, generation).await.unwrap();
+                let answer = self.space.sessions.update(id, &value, generation).await.unwrap().into_result();
                 prop_assert_eq!(answer, self.model.update(now, id, &value, generation));
             }
             Op::Get { session } => {
@@ -401,7 +408,7 @@ impl Pair {
             }
             Op::Delete { session } => {
                 let id = self.session(session);
-                let answer = self.space.sessions.delete(id).await.unwrap();
+                let answer = self.space.sessions.delete(id).await.unwrap().into_result();
                 prop_assert_eq!(answer, self.model.delete(now, id));
             }
             Op::Orphans { age_ms, after, limit } => {
@@ -420,13 +427,13 @@ impl Pair {
             Op::Ack { session, of } => {
                 let id = self.session(session);
                 let generation = self.generation(id, of).unwrap_or(Generation::new(1));
-                let answer = self.space.sessions.ack(id, generation).await.unwrap();
+                let answer = self.space.sessions.ack(id, generation).await.unwrap().into_result();
                 prop_assert_eq!(answer, self.model.ack(now, id, generation));
             }
             Op::Renew { session, of, attempt } => {
                 let id = self.session(session);
                 let generation = self.generation(id, of).unwrap_or(Generation::new(1));
-                let answer = self.space.sessions.renew(id, generation, attempt).await.unwrap();
+                let answer = self.space.sessions.renew(id, generation, attempt).await.unwrap().into_result();
                 prop_assert_eq!(answer, self.model.renew(now, id, generation, attempt));
             }
             Op::AckMany { of } => self.ack_many(of).await?,
@@ -436,7 +443,7 @@ impl Pair {
             }
             Op::Retry { session } => {
                 let id = self.session(session);
-                let answer = self.space.sessions.retry(id).await.unwrap();
+                let answer = self.space.sessions.retry(id).await.unwrap().into_result();
                 prop_assert_eq!(answer, self.model.retry(now, id));
             }
             Op::Move { by_ms } => self.move_to(now.strict_add_signed(by_ms)).await?,

@@ -147,5 +147,5 @@ async fn spaces(call: Call) -> std::result::Result<Json<session::Spaces>, Proble
 
 /// What was asked for, or a problem, be it a refusal or that there is no answer.
 fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
-    answer?.map_err(Problem::refused)
+    answer?.into_result().map_err(Problem::refused)
 }

@@ -101,8 +101,7 @@ impl Events {
                 events: Vec::new(),
             };
         };
-        let (status, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS
-        {
+        let (status, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS {
             (PositionStatus::Impossible, self.last)
         } else if given == Position::OLDEST {
             (PositionStatus::Known, given.order())

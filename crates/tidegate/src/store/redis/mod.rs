@@ -44,12 +44,12 @@ use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::metrics::StoreMetrics;
 use crate::random::Random;
+use crate::store::metrics::StoreMetrics;
 
 /// A store on Redis. Clones share their connections, which end with the last.
 #[derive(Debug, Clone)]
-pub struct RedisStore {
+pub(crate) struct RedisStore {
     lanes: Arc<[Lane]>,
     shared: Arc<Shared>,
     _log: Arc<Task>,
