@@ -11,7 +11,7 @@ use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Decision, InProcess, LimitOptions, Reserve, Sliding};
 use tidegate::{Cost, Key};
 
-fn main() -> tidegate::Result<()> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
     let five_a_minute = Sliding::new("5/m".parse()?, Duration::from_secs(60))?;
     let limit = InProcess::with(five_a_minute, &LimitOptions::new().max_keys(10_000), clock.clone().into())?;
@@ -24,7 +24,7 @@ fn main() -> tidegate::Result<()> {
     println!("the fifth is admitted, {} are left", last.quota.remaining);
 
     let refused = limit.take(user, Cost::ONE)?;
-    let wait = refused.wait().expect("one fits later");
+    let wait = refused.wait().ok_or("one fits later")?;
     println!("the sixth is not: come back in {} ms", wait.retry_after_ms);
     assert!(!refused.is_admitted());
 
@@ -36,7 +36,7 @@ fn main() -> tidegate::Result<()> {
     assert!(decision.is_admitted());
 
     // The work failed: give the permit back. Twice does no harm.
-    let receipt = decision.receipt().expect("it was charged");
+    let receipt = decision.receipt().ok_or("it was charged")?;
     assert_eq!((limit.refund(user, receipt)?, limit.refund(user, receipt)?), (1, 0));
 
     // Or hold first, and spend when it is done.

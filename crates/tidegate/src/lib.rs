@@ -27,10 +27,11 @@
 //! only what a decision is told by: `limit::headers`, and with the feature `tower` a
 //! layer.
 
-// What only a store elsewhere needs is not worth a gate of its own, and who does not log has
-// names that nobody uses.
-#![cfg_attr(not(feature = "redis"), allow(dead_code, rustdoc::broken_intra_doc_links))]
-#![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
+// What only one feature needs is not worth a gate of its own.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "metrics", feature = "tracing")),
+    allow(dead_code, unused_imports, unused_variables, rustdoc::broken_intra_doc_links)
+)]
 
 pub mod bounds;
 pub mod clock;

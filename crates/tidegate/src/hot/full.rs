@@ -46,19 +46,10 @@ impl Refusals {
         }
         let refused = self.count.swap(0, Ordering::Relaxed);
         let (space, max_tracked) = (self.space.as_str(), self.max_tracked);
-        match self.when_full {
-            WhenFull::ReplaceColdest => log::warn!(
-                space,
-                refused,
-                max_tracked,
-                "as many pages are hot as may be, and none was colder: raise max_tracked"
-            ),
-            _ => log::warn!(
-                space,
-                refused,
-                max_tracked,
-                "as many pages are hot as may be: raise max_tracked, or set when_full to replace_coldest"
-            ),
-        }
+        let advice = match self.when_full {
+            WhenFull::ReplaceColdest => ", and none was colder: raise max_tracked",
+            _ => ": raise max_tracked, or set when_full to replace_coldest",
+        };
+        log::warn!(space, refused, max_tracked, "as many pages are hot as may be{advice}");
     }
 }

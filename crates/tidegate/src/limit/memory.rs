@@ -460,7 +460,6 @@ impl InProcess {
     ) -> Decision {
         let Shared { when_full, .. } = &*self.shared;
         let decision = match when_full {
-            WhenFull::Refuse => self.no_room(counted, now, request),
             WhenFull::Share => {
                 let now_ms = now.as_millis();
                 let mut shared = counted.overflow.lock();
@@ -472,6 +471,7 @@ impl InProcess {
                 let seconds = self.window_seconds_of(request.terms);
                 verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy)
             }
+            _ => self.no_room(counted, now, request),
         };
         if counts {
             self.count_overflow(decision.is_admitted());
