@@ -199,6 +199,21 @@ impl ManualClock {
     }
 }
 
+/// The moment that decides: the clock's, or that of the latest stamp if the clock is behind it, so
+/// that nothing which is over counts again; and whether the stamp is absurd. One that is more than
+/// `absurd` ahead was left by a clock that was wrong, and decides nothing. In milliseconds, or in
+/// whatever all three are. Scripts have the same in `prelude.lua`.
+#[inline(always)]
+pub(crate) fn deciding(clock: u64, stamp: u64, absurd: u64) -> (u64, bool) {
+    let is_absurd = stamp > clock + absurd;
+    (if is_absurd { clock } else { stamp.max(clock) }, is_absurd)
+}
+
+/// How far a stamp may be ahead of the clock, of what counts for `counts_ms`.
+pub(crate) const fn absurd_ms(counts_ms: u64) -> u64 {
+    if counts_ms > 60_000 { counts_ms } else { 60_000 }
+}
+
 /// A reading for deadlines and durations: it never steps.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub fn monotonic() -> Instant {
@@ -221,6 +236,15 @@ mod tests {
         ] {
             assert_eq!(Timestamp(ms).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn what_was_decides_unless_it_is_absurdly_far_ahead() {
+        assert_eq!(deciding(1000, 0, 60), (1000, false));
+        assert_eq!(deciding(1000, 1000, 60), (1000, false));
+        assert_eq!(deciding(1000, 1060, 60), (1060, false));
+        assert_eq!(deciding(1000, 1061, 60), (1000, true));
+        assert_eq!([0, 60_000, 60_001].map(absurd_ms), [60_000, 60_000, 60_001]);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The handle: an open store, what is open on it, and what runs in the background.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +8,16 @@ use parking_lot::Mutex;
 
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
-use crate::hot::metrics::HotMetrics;
 use crate::hot::{Hot, HotOptions};
 use crate::key::{Key, Name};
 use crate::limit::{self, Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
-use crate::session::metrics::SessionMetrics;
+use crate::registry::{OpenPart, Registry};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
 use crate::store::metrics::StoreMetrics;
-use crate::store::{self, Declaration, DeclaredSettings, Differences, Part, PartKind, Store, StoreOptions};
+use crate::store::{self, Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]
@@ -33,10 +31,9 @@ struct Inner {
     store: Store,
     metrics: Metrics,
     store_metrics: StoreMetrics,
-    limits: Arc<Mutex<BTreeMap<Name, Limit>>>,
-    /// By what the store calls them, as are the next.
-    spaces: Mutex<BTreeMap<String, Hot>>,
-    sessions: Mutex<BTreeMap<String, Sessions>>,
+    limits: Arc<Registry<Limit>>,
+    hot: Registry<Hot>,
+    sessions: Registry<Sessions>,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
 }
@@ -51,12 +48,6 @@ pub(crate) struct Background {
 
 /// Idle keys are looked for every second, a thousand at a time.
 const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
-
-/// Hot pages are looked after a hundred at a time.
-const CLEANED: NonZeroUsize = NonZeroUsize::new(100).unwrap();
-
-/// How often it is interval at least whether sessions are to be compared with their index.
-const RECONCILE: Duration = Duration::from_secs(600);
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
@@ -81,42 +72,38 @@ impl Tidegate {
     /// On a store that is open already. Needs a tokio runtime.
     pub fn on(store: Store) -> Self {
         let (metrics, store_metrics) = (Metrics::default(), store.metrics());
-        let limits = Arc::<Mutex<BTreeMap<Name, Limit>>>::default();
+        let limits = Arc::<Registry<Limit>>::default();
         metrics.read({
             let (limits, store) = (limits.clone(), store.clone());
             move |reading| {
-                limits.lock().values().for_each(|limit| limit::metrics::read(limit, reading));
+                limits.all().iter().for_each(|limit| limit::metrics::read(limit, reading));
                 let help = "Partitions whose server is away";
                 reading.gauge("tidegate_store_partitions_away", help, &[], store.away());
             }
         });
-        let mut reapers = vec![Reaper::start(SWEEP, ReaperMetrics::new(&metrics, "limit"), {
-            let limits = limits.clone();
-            move |batch| {
-                let limits: Vec<_> = limits.lock().values().cloned().collect();
-                let swept = limits.iter().map(|limit| limit.sweep(batch));
-                let nothing = Progress { items: 0, is_more: false };
-                std::future::ready(Ok(swept.fold(nothing, |sum, swept| Progress {
-                    items: sum.items + swept.dropped,
-                    is_more: sum.is_more || swept.looked_at == batch,
-                })))
-            }
+        let sweeping = ReaperMetrics::new(&metrics, "limit");
+        let mut reapers = vec![Reaper::of(&limits, SWEEP, sweeping, async |limits, batch| {
+            let swept = limits.all().into_iter().map(|limit| limit.sweep(batch));
+            let nothing = Progress { items: 0, is_more: false };
+            Ok(swept.fold(nothing, |sum, swept| Progress {
+                items: sum.items + swept.dropped,
+                is_more: sum.is_more || swept.looked_at == batch,
+            }))
         })];
         if let Some(store) = store.on_redis()
             && !store.is_read_only()
         {
-            let store = store.clone();
-            reapers.push(Reaper::start(RENEW, ReaperMetrics::new(&metrics, "marker"), move |_| {
-                let store = store.clone();
-                async move { store.renew_markers().await.map(|()| Progress { items: 0, is_more: false }) }
+            let renewing = ReaperMetrics::new(&metrics, "marker");
+            reapers.push(Reaper::of(store, RENEW, renewing, async |store, _| {
+                store.renew_markers().await.map(|()| Progress { items: 0, is_more: false })
             }));
         }
         let declarer = store
             .on_redis()
             .map(|redis| Arc::new(Declarer::new(redis.clone(), redis.declarations(), metrics.clone())));
         let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
-        let (spaces, sessions) = (Mutex::default(), Mutex::default());
-        let inner = Inner { store, metrics, store_metrics, limits, spaces, sessions, declarer };
+        let (hot, sessions) = (Registry::default(), Registry::default());
+        let inner = Inner { store, metrics, store_metrics, limits, hot, sessions, declarer };
         let background = Background { reapers: Mutex::new(reapers), declaring };
         Self { inner: Arc::new(inner), background: Arc::new(background) }
     }
@@ -124,124 +111,38 @@ impl Tidegate {
     /// The limit called `name`. Asked again with the same numbers and options it
     /// is the same limit; with others it is an error.
     pub fn limit(&self, name: &str, algorithm: impl Into<Algorithm>, options: LimitOptions) -> Result<Limit> {
-        let (name, algorithm) = (Name::new(name)?, algorithm.into());
-        let mut limits = self.inner.limits.lock();
-        if let Some(limit) = limits.get(&name) {
-            if *limit.algorithm() != algorithm || *limit.options() != options {
-                return Err(Error::invalid(format!(
-                    "there is a limit {:?} with other numbers or options already",
-                    name.as_str()
-                )));
-            }
-            return Ok(limit.with(&self.background));
-        }
-        let limit = Limit::new(&self.inner.store, name.clone(), algorithm, &options)?;
-        if let Some(declarer) = &self.inner.declarer {
-            let counts_for = Duration::from_secs(algorithm.window_size_seconds());
-            let open = limit.clone();
-            declarer.add(options.declared(&name, &algorithm), counts_for, move |others| open.respect(others));
-        }
-        limits.insert(name, limit.clone());
-        Ok(limit.with(&self.background))
+        self.open_part(&self.inner.limits, name, &(algorithm.into(), options))
     }
 
     /// The space of hot pages called `name`. Asked again with the same options it is
     /// the same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
     /// and `pages` are two names of one space: that whose keys have no name in them.
     pub fn hot(&self, name: &str, options: HotOptions) -> Result<Hot> {
-        let name = Name::new(name)?;
-        let stored = PartKind::Hot.stored_name(name.as_str()).to_owned();
-        let mut spaces = self.inner.spaces.lock();
-        if let Some(hot) = spaces.get(&stored) {
-            if *hot.options() != options {
-                return Err(Error::invalid(format!(
-                    "there is a space {:?} with other options already",
-                    hot.space().as_str()
-                )));
-            }
-            return Ok(hot.with(&self.background));
-        }
-        let metrics = HotMetrics::new(&self.inner.metrics, name.as_str());
-        let hot = Hot::new(&self.inner.store, name.clone(), &options, metrics)?;
-        let rhythm = Rhythm { interval: options.cleanup_interval, batch: CLEANED };
-        let reaper =
-            Reaper::start(rhythm, ReaperMetrics::new(&self.inner.metrics, "hot").in_space(name.as_str()), {
-                let hot = hot.clone();
-                move |batch| {
-                    let hot = hot.clone();
-                    async move { hot.reap(batch).await }
-                }
-            });
-        self.background.reapers.lock().push(reaper);
-        if let Some(declarer) = &self.inner.declarer {
-            let open = hot.clone();
-            let respect = move |others: &[_]| open.respect(others);
-            declarer.add(options.declared(&name), options.window_duration, respect);
-        }
-        spaces.insert(stored, hot.clone());
-        Ok(hot.with(&self.background))
+        self.open_part(&self.inner.hot, name, &options)
     }
 
     /// The space of sessions called `name`. Asked again with the same options it is the
     /// same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
     /// and `sessions` are two names of one space: that whose keys have no name in them.
     pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
-        let name = Name::new(name)?;
-        let stored = PartKind::Sessions.stored_name(name.as_str()).to_owned();
-        let mut spaces = self.inner.sessions.lock();
-        if let Some(sessions) = spaces.get(&stored) {
-            if *sessions.options() != options {
-                return Err(Error::invalid(format!(
-                    "there is a space {:?} with other options already",
-                    sessions.space().as_str()
-                )));
+        self.open_part(&self.inner.sessions, name, &options)
+    }
+
+    /// The part called `name`: looked after from when it is first opened, and declared.
+    fn open_part<P: OpenPart>(&self, parts: &Registry<P>, name: &str, options: &P::Options) -> Result<P> {
+        let Inner { store, metrics, declarer, .. } = &*self.inner;
+        let part = parts.open(Name::new(name)?, options, |name| {
+            let part = P::open(store, name, options, metrics)?;
+            if !store.is_read_only() {
+                self.background.reapers.lock().extend(part.reapers(metrics));
             }
-            return Ok(sessions.with(&self.background));
-        }
-        let metrics = SessionMetrics::new(&self.inner.metrics, name.as_str());
-        let sessions = Sessions::new(&self.inner.store, name.clone(), &options, metrics)?;
-        if self.inner.store.is_read_only() {
-            spaces.insert(stored, sessions.clone());
-            return Ok(sessions.with(&self.background));
-        }
-        let batch = NonZeroUsize::new(options.batch).unwrap_or(NonZeroUsize::MIN);
-        let rhythm = Rhythm { interval: options.cleanup_interval, batch };
-        let reaper = Reaper::start(
-            rhythm,
-            ReaperMetrics::new(&self.inner.metrics, "session").in_space(name.as_str()),
-            {
-                let sessions = sessions.clone();
-                move |batch| {
-                    let sessions = sessions.clone();
-                    async move { sessions.run(batch).await }
-                }
-            },
-        );
-        // Often enough that it is not late by more than a fraction of its interval.
-        let interval = RECONCILE.min(options.reconcile_interval / 20);
-        let rhythm = Rhythm { interval, batch: NonZeroUsize::MIN };
-        let metrics = ReaperMetrics::new(&self.inner.metrics, "session_reconcile").in_space(name.as_str());
-        let reconciler = Reaper::start(rhythm, metrics, {
-            let sessions = sessions.clone();
-            move |_| {
-                let sessions = sessions.clone();
-                async move { sessions.reconcile_due().await }
+            if let Some(declarer) = declarer {
+                let ((declared, counts_for), open) = (part.declared(), part.clone());
+                declarer.add(declared, counts_for, move |others| open.respect(others));
             }
-        });
-        let rhythm = Rhythm { interval: sessions.stamp_interval(), batch: NonZeroUsize::MIN };
-        let stamper = Reaper::start(rhythm, ReaperMetrics::new(&self.inner.metrics, "session_stamp"), {
-            let sessions = sessions.clone();
-            move |_| {
-                let sessions = sessions.clone();
-                async move { sessions.keep_stamped().await }
-            }
-        });
-        self.background.reapers.lock().extend([reaper, reconciler, stamper]);
-        if let Some(declarer) = &self.inner.declarer {
-            declarer.add(options.declared(&name), options.grace + options.holder_lease, |_| {});
-        }
-        spaces.insert(stored, sessions.clone());
-        Ok(sessions.with(&self.background))
+            Ok(part)
+        })?;
+        Ok(part.with(&self.background))
     }
 
     /// Charges `key` under several limits of this store, or under none: in one
@@ -359,8 +260,7 @@ impl Tidegate {
     /// Returns what limits hold by lease, and stops the background loops, each after
     /// the batch it is in.
     pub async fn shutdown(&self) {
-        let limits: Vec<_> = self.inner.limits.lock().values().cloned().collect();
-        for limit in limits {
+        for limit in self.inner.limits.all() {
             limit.end_leases().await;
         }
         drop(self.background.declaring.lock().take());

@@ -48,6 +48,8 @@ pub mod random;
 mod ranges;
 #[cfg(feature = "redis")]
 mod reaper;
+#[cfg(feature = "redis")]
+mod registry;
 pub mod session;
 mod setters;
 pub mod store;

@@ -60,6 +60,7 @@ mod reservation;
 mod rule;
 mod sliding;
 mod suppressed;
+mod tally;
 mod token;
 mod usage;
 mod verdict;

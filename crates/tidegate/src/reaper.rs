@@ -120,6 +120,17 @@ impl Reaper {
         Self { stop, task }
     }
 
+    /// Runs `job` with a clone of `of` each time.
+    pub(crate) fn of<P, J, F>(of: &P, rhythm: Rhythm, metrics: ReaperMetrics, job: J) -> Self
+    where
+        P: Clone + Send + 'static,
+        J: Fn(P, usize) -> F + Send + 'static,
+        F: Future<Output = Result<Progress>> + Send,
+    {
+        let of = of.clone();
+        Self::start(rhythm, metrics, move |batch| job(of.clone(), batch))
+    }
+
     /// Ends the loop after the batch it is in.
     pub(crate) async fn stop(self) {
         // A loop that has ended already is stopped.

@@ -18,6 +18,7 @@ pub(crate) mod partitions;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod secret;
+mod spread;
 #[cfg(feature = "redis")]
 mod status;
 mod time_index;
@@ -31,10 +32,11 @@ pub(crate) use self::declaration::{duration_of, duration_text};
 #[cfg(feature = "redis")]
 pub use self::default_space::DEFAULT_SPACE;
 #[cfg(feature = "redis")]
-pub(crate) use self::open::Backend;
+pub(crate) use self::open::{Backend, MemoryStore};
 #[cfg(feature = "redis")]
 pub use self::open::{Store, StoreOptions};
 pub(crate) use self::secret::Secret;
+pub(crate) use self::spread::Spread;
 #[cfg(feature = "redis")]
 pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;

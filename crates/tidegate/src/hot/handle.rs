@@ -1,5 +1,6 @@
 //! A space of hot pages on a store: the same calls wherever that is.
 
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,8 +24,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
 use crate::log;
-use crate::reaper::Progress;
-use crate::store::{self, DeclaredSettings, Store, partitions};
+use crate::metrics::Metrics;
+use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
+use crate::registry::OpenPart;
+use crate::store::{self, DeclaredSettings, MemoryStore, Part, PartKind, Store, partitions};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -67,16 +70,59 @@ impl Core {
     }
 }
 
+/// Pages that are looked after at a time in the background.
+const CLEANED_BY_REAPER: NonZeroUsize = NonZeroUsize::new(100).unwrap();
+
 /// Pages with a window that has changed which a count asks for at a time.
 const COUNTED_AT_A_TIME: usize = 10_000;
 
+impl OpenPart for Hot {
+    const KIND: PartKind = PartKind::Hot;
+    type Options = HotOptions;
+
+    fn open(store: &Store, name: Name, options: &HotOptions, metrics: &Metrics) -> Result<Self> {
+        let metrics = HotMetrics::new(metrics, name.as_str());
+        Self::new(store, name, options, metrics)
+    }
+
+    fn part_name(&self) -> &Name {
+        self.space()
+    }
+
+    fn has(&self, options: &HotOptions) -> bool {
+        self.options() == options
+    }
+
+    fn declared(&self) -> (Part, Duration) {
+        let options = self.options();
+        (options.declared(self.space()), options.window_duration)
+    }
+
+    fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis { partitions, .. } = &self.core.backend {
+            let longest_ms = longest_window_ms(others);
+            partitions.iter().for_each(|it| it.keep(longest_ms));
+        }
+    }
+
+    fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
+        let rhythm = Rhythm { interval: self.core.notes.options.cleanup_interval, batch: CLEANED_BY_REAPER };
+        let metrics = ReaperMetrics::new(metrics, "hot").in_space(self.space().as_str());
+        vec![Reaper::of(self, rhythm, metrics, Self::reap)]
+    }
+
+    fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
 impl Hot {
-    pub(crate) fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
+    fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
         options.check()?;
         let (bounds, of) = (options.bounds(), options.partitions);
-        let notes = Arc::new(Notes::new(space.as_str(), options.clone(), metrics));
+        let notes = Arc::new(Notes::new(space.as_str(), options.clone(), metrics)?);
         let backend = match store.backend() {
-            store::Backend::Memory(clock, _) => {
+            store::Backend::Memory(MemoryStore { clock, .. }) => {
                 Backend::Memory(InProcess::noted(clock.clone(), notes.clone()))
             }
             store::Backend::Redis(store) => {
@@ -96,11 +142,6 @@ impl Hot {
         Ok(Self { core, _background: None })
     }
 
-    /// The same space, keeping `background` alive.
-    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
-        Self { core: self.core.clone(), _background: Some(background.clone()) }
-    }
-
     /// The name.
     pub fn space(&self) -> &Name {
         &self.core.space
@@ -109,14 +150,6 @@ impl Hot {
     /// What it is bounded by.
     pub fn options(&self) -> &HotOptions {
         &self.core.notes.options
-    }
-
-    /// Deletes nothing from now on that is in the window of those who have these settings.
-    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
-        if let Backend::Redis { partitions, .. } = &self.core.backend {
-            let longest_ms = longest_window_ms(others);
-            partitions.iter().for_each(|it| it.keep(longest_ms));
-        }
     }
 
     /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
@@ -148,42 +181,27 @@ impl Hot {
     }
 
     async fn record_all(&self, edits: &[Edit<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
-        let partitions = match &self.core.backend {
-            Backend::Memory(space) => return space.record_many(edits),
-            Backend::Redis { partitions, .. } => partitions,
-        };
-        edits.iter().try_for_each(Edit::check)?;
-        let mut by_partition = vec![Vec::new(); partitions.len()];
-        for (index, edit) in edits.iter().enumerate() {
-            by_partition[self.partition(edit.page)].push((index, *edit));
+        if let Backend::Memory(space) = &self.core.backend {
+            return space.record_many(edits);
         }
-        let sent =
-            by_partition.into_iter().enumerate().map(|(number, edits)| self.send(number, edits, deadline));
-        let mut all = vec![Recorded::Dropped; edits.len()];
-        for done in partitions::each(sent.collect()).await {
-            for (index, recorded) in done? {
-                all[index] = recorded;
-            }
-        }
-        Ok(all)
+        let send = |number, edits| self.send(number, edits, deadline);
+        let of = self.core.notes.options.partitions as usize;
+        partitions::split(edits, of, |edit| self.partition(edit.page), send).await.into_iter().collect()
     }
 
-    /// Sends the edits of one partition.
+    /// Sends the edits of one partition, in the order they came.
     async fn send(
         &self,
         number: usize,
-        edits: Vec<(usize, Edit<'_>)>,
+        edits: Vec<Edit<'_>>,
         deadline: Option<Duration>,
-    ) -> Result<Vec<(usize, Recorded)>> {
+    ) -> Vec<Result<Recorded>> {
         let mut done = Vec::with_capacity(edits.len());
         for chunk in edits.chunks(MAX_EDITS) {
-            let (indices, chunk): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
-            let recorded = self.recorded(self.record_on(number, &chunk, deadline).await, chunk.len());
-            for (index, recorded) in indices.into_iter().zip(recorded) {
-                done.push((index, recorded.or_else(|error| self.corrupt(error))?));
-            }
+            let recorded = self.recorded(self.record_on(number, chunk, deadline).await, chunk.len());
+            done.extend(recorded.into_iter().map(|it| it.or_else(|error| self.corrupt(error))));
         }
-        Ok(done)
+        done
     }
 
     /// What one of many is told of a page that cannot be read.
@@ -208,23 +226,26 @@ impl Hot {
 
     /// A partition on Redis, once it is known to be one of as many as we take it for.
     async fn on_redis(&self, number: usize) -> Result<&OnRedis> {
-        let Backend::Redis { partitions, is_pinned } = &self.core.backend else {
+        let Backend::Redis { partitions, .. } = &self.core.backend else {
             return Err(Error::internal("the space is not on Redis"));
         };
-        if !is_pinned.load(Ordering::Relaxed) {
+        if !self.is_pinned() {
             self.pin().await?;
-            is_pinned.store(true, Ordering::Relaxed);
         }
         Ok(&partitions[number])
     }
 
+    fn is_pinned(&self) -> bool {
+        matches!(&self.core.backend, Backend::Redis { is_pinned, .. } if is_pinned.load(Ordering::Relaxed))
+    }
+
+    /// Asks the first partition, which is the same for all, over how many the space is spread.
     async fn pin(&self) -> Result<()> {
-        match &self.core.backend {
-            Backend::Redis { partitions, .. } => {
-                partitions[0].pin(&self.core.space, self.core.notes.options.partitions).await
-            }
-            Backend::Memory(_) => Ok(()),
+        if let Backend::Redis { partitions, is_pinned } = &self.core.backend {
+            partitions[0].pin(&self.core.space, self.core.notes.options.partitions).await?;
+            is_pinned.store(true, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// What a partition said; an outage drops edits instead of failing.
@@ -325,7 +346,7 @@ impl Hot {
             return Ok(Vec::new());
         }
         let list = async |number| self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await;
-        let lists = partitions::all(self.numbers().map(list).collect()).await?;
+        let lists = partitions::all(self.numbers().map(list)).await?;
         Ok(HotPage::hottest(lists.concat(), limit))
     }
 
@@ -335,17 +356,20 @@ impl Hot {
             return Ok(space.count());
         }
         let count = async |number| self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await;
-        let counts = partitions::all(self.numbers().map(count).collect()).await?;
+        let counts = partitions::all(self.numbers().map(count)).await?;
         Ok(self.core.notes.counted(counts.into_iter()))
     }
 
     /// Drops pages whose window is empty, and activity that is over; how many pages
-    /// that were.
+    /// that were. A partition that is away keeps no other from being cleaned up: it is an error
+    /// when they are.
     pub async fn cleanup(&self) -> Result<u64> {
         if let Backend::Memory(space) = &self.core.backend {
             return Ok(space.cleanup());
         }
-        let cleaned = partitions::all(self.numbers().map(|number| self.clean_one(number)).collect()).await?;
+        let (cleaned, failed) =
+            partitions::reached(self.numbers().map(|number| self.clean_one(number))).await?;
+        failed?;
         self.core.notes.counted(cleaned.iter().map(|it| (it.tracked, it.activities)));
         self.core.notes.metrics.cleanups.inc();
         Ok(cleaned.iter().map(|it| it.effects.expired).sum())
@@ -357,7 +381,7 @@ impl Hot {
         Watch::new(self.clone(), cursor).await
     }
 
-    /// Cleans a partition up until every page is exact and no activity is over.
+    /// Cleans a partition up, until every page is exact and no activity is over.
     async fn clean_one(&self, number: usize) -> Result<Cleaned> {
         let mut expired = 0;
         loop {
@@ -382,14 +406,18 @@ impl Hot {
     }
 
     /// One run of the reaper.
-    pub(crate) async fn reap(&self, batch: usize) -> Result<Progress> {
-        self.pin().await?;
-        let (mut items, mut is_more) = (0, false);
-        let batches = self.numbers().map(|number| self.clean_batch(number, batch)).collect();
-        let (answers, failed) = partitions::reached(batches).await?;
-        for cleaned in &answers {
-            items += cleaned.effects.expired as usize;
-            is_more |= cleaned.is_more || cleaned.is_more_activity;
+    async fn reap(self, batch: usize) -> Result<Progress> {
+        match self.pin().await {
+            // Of the first partition's being away the others know nothing, if it was asked once.
+            Err(error) if !(error.is_transient() && self.is_pinned()) => return Err(error),
+            _ => {}
+        }
+        let (cleaned, failed) =
+            partitions::reached(self.numbers().map(|number| self.clean_batch(number, batch))).await?;
+        let items = cleaned.iter().map(|it| it.effects.expired as usize).sum();
+        let is_more = cleaned.iter().any(|it| it.is_more || it.is_more_activity);
+        if failed.is_ok() {
+            self.core.notes.counted(cleaned.iter().map(|it| (it.tracked, it.activities)));
         }
         self.core.notes.tell(self.core.now_ms());
         if !is_more {
@@ -397,7 +425,6 @@ impl Hot {
             failed?;
             self.core.notes.metrics.cleanups.inc();
         }
-        self.core.notes.counted(answers.iter().map(|it| (it.tracked, it.activities)));
         Ok(Progress { items, is_more })
     }
 
@@ -436,12 +463,13 @@ impl Hot {
         }
     }
 
-    /// The partitions.
-    fn numbers(&self) -> std::ops::Range<usize> {
-        0..self.core.notes.options.partitions as usize
+    /// The partition that a page is in.
+    #[inline]
+    fn partition(&self, page: Key<'_>) -> usize {
+        self.core.notes.spread.partition(page.as_str()) as usize
     }
 
-    fn partition(&self, page: Key<'_>) -> usize {
-        self.core.notes.options.partition_of(page)
+    fn numbers(&self) -> std::ops::Range<usize> {
+        0..self.core.notes.options.partitions as usize
     }
 }

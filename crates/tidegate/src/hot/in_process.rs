@@ -69,7 +69,7 @@ impl InProcess {
     pub fn with_clock(options: HotOptions, clock: Clock) -> Result<Self> {
         options.check()?;
         let metrics = HotMetrics::new(&Metrics::default(), "");
-        Ok(Self::noted(clock, Arc::new(Notes::new("", options, metrics))))
+        Ok(Self::noted(clock, Arc::new(Notes::new("", options, metrics)?)))
     }
 
     /// One whose options were checked.
@@ -95,10 +95,15 @@ impl InProcess {
         self.shared.clock.now().as_millis()
     }
 
+    #[inline]
+    fn partition(&self, page: Key<'_>) -> usize {
+        self.shared.notes.spread.partition(page.as_str()) as usize
+    }
+
     /// Does something with the partition of `page`.
     #[inline]
     fn on<R>(&self, page: Key<'_>, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
-        let number = self.options().partition_of(page);
+        let number = self.partition(page);
         act(&mut self.shared.partitions[number].lock(), self.now_ms())
     }
 
@@ -125,7 +130,7 @@ impl InProcess {
     #[inline]
     pub fn record(&self, edit: &Edit<'_>) -> Result<Recorded> {
         edit.check()?;
-        let number = self.options().partition_of(edit.page);
+        let number = self.partition(edit.page);
         Ok(self.change(number, |partition, now_ms| partition.record(now_ms, edit)))
     }
 
@@ -138,7 +143,7 @@ impl InProcess {
     /// Forgets all that is known of `page`, hot or not; what it had been. Its next edit is its
     /// first.
     pub fn remove(&self, page: Key<'_>) -> Removed {
-        let number = self.options().partition_of(page);
+        let number = self.partition(page);
         self.change(number, |partition, now_ms| partition.remove(now_ms, page.as_str()))
     }
 

@@ -28,8 +28,8 @@ use self::page::{Added, Page};
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
 use super::edit::{Edit, EventCounts, EventKind, Recorded, Removed};
-use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
-use crate::clock::Timestamp;
+use super::options::{ACTIVITY_MS, Bounds};
+use crate::clock::{Timestamp, absurd_ms, deciding};
 
 /// Pages whose window is looked after at most by an edit that finds no room.
 const SETTLED_BY_EDIT: usize = 64;
@@ -99,17 +99,15 @@ impl Partition {
         }
     }
 
-    /// The time that decides: the clock's, or the latest that was, if the clock is
-    /// behind it and not by an absurd amount.
+    /// The time that decides.
     #[inline]
-    fn advance(&mut self, now_ms: u64) -> u64 {
-        self.clock_ms = now_ms;
-        if self.stamp_ms > now_ms + absurd_ms(self.bounds.window_ms) {
+    fn advance(&mut self, clock_ms: u64) -> u64 {
+        let (now_ms, is_absurd) = deciding(clock_ms, self.stamp_ms, absurd_ms(self.bounds.window_ms));
+        if is_absurd {
             self.pages.index_all(self.bounds.window_ms);
-            self.stamp_ms = now_ms;
         }
-        self.stamp_ms = self.stamp_ms.max(now_ms);
-        self.stamp_ms
+        (self.clock_ms, self.stamp_ms) = (clock_ms, now_ms);
+        now_ms
     }
 
     #[inline]

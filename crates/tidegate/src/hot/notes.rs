@@ -4,19 +4,24 @@ use super::full::Refusals;
 use super::memory::Effects;
 use super::metrics::HotMetrics;
 use super::options::HotOptions;
+use crate::error::Result;
+use crate::store::Spread;
 
 /// The metrics of a space, and what the log is told of it.
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) options: HotOptions,
+    /// The same on every node and every store.
+    pub(super) spread: Spread,
     pub(super) metrics: HotMetrics,
     refusals: Refusals,
 }
 
 impl Notes {
-    pub(super) fn new(space: &str, options: HotOptions, metrics: HotMetrics) -> Self {
+    pub(super) fn new(space: &str, options: HotOptions, metrics: HotMetrics) -> Result<Self> {
         let refusals = Refusals::new(space, options.max_tracked, options.when_full);
-        Self { options, metrics, refusals }
+        let spread = Spread::new(options.partitions, *b"tidegate-hotpage")?;
+        Ok(Self { options, spread, metrics, refusals })
     }
 
     /// `now_ms` is only asked for when somebody is to be told.

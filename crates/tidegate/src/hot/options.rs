@@ -1,13 +1,9 @@
 //! What a space of hot pages is bounded by.
 
-use std::hash::Hasher as _;
 use std::time::Duration;
-
-use siphasher::sip::SipHasher24;
 
 use crate::bounds::WhenFull;
 use crate::error::{Error, Result};
-use crate::key::Key;
 use crate::ranges::{self, Ranged};
 use crate::setters::setters;
 
@@ -178,16 +174,6 @@ impl HotOptions {
         Ok(())
     }
 
-    /// The partition of `page`: the same on every node and every store.
-    pub(super) fn partition_of(&self, page: Key<'_>) -> usize {
-        if self.partitions == 1 {
-            return 0;
-        }
-        let mut hasher = SipHasher24::new_with_key(b"tidegate-hotpage");
-        hasher.write(page.as_str().as_bytes());
-        (hasher.finish() % u64::from(self.partitions)) as usize
-    }
-
     /// What each partition is bounded by: together no more than the whole.
     pub(super) fn bounds(&self) -> Bounds {
         let share = |whole: usize| (whole as u64 / u64::from(self.partitions)).max(1);
@@ -214,11 +200,6 @@ pub(super) const SPIKE_MS: u64 = 300_000;
 
 /// The longest stretch that is reported.
 pub(super) const HOUR_MS: u64 = 3_600_000;
-
-/// How far ahead of the clock a stamp may be before it is taken for wrong.
-pub(super) fn absurd_ms(window_ms: u64) -> u64 {
-    window_ms.max(60_000)
-}
 
 /// The same in numbers, for one partition.
 #[derive(Debug, Clone, Copy)]

@@ -10,9 +10,9 @@ use redis::Value;
 
 use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
 use super::memory::{Cleaned, Effects};
-use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
+use super::options::{ACTIVITY_MS, Bounds};
 use super::position::{Happened, News, Position, PositionStatus};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, absurd_ms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
 use crate::log;

@@ -60,13 +60,13 @@ pub(crate) async fn take_all(store: &Store, key: Key<'_>, limits: &[(&Limit, Cos
     check(limits)?;
     let requests: Vec<Request> = limits.iter().map(|(limit, cost)| limit.plain(*cost)).collect();
     let decided = match store.backend() {
-        store::Backend::Memory(clock, _) => {
+        store::Backend::Memory(store) => {
             let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {
                 Backend::Memory(limit) => Ok(memory::Part { limit, request: *request }),
                 Backend::Redis(_) => Err(elsewhere(limit)),
             });
             let parts: Vec<_> = parts.collect::<Result<_>>()?;
-            memory::take_all(&parts, key, clock.now()).into_iter().enumerate().collect()
+            memory::take_all(&parts, key, store.clock.now()).into_iter().enumerate().collect()
         }
         store::Backend::Redis(store) => {
             let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {

@@ -16,16 +16,19 @@ use super::overrides::Override;
 use super::receipt::{Receipt, ReceiptText};
 use super::redis::{Hold, OnRedis};
 use super::reservation::{Reservation, Reserve, Settle};
+use super::tally::TallyBySource;
 use crate::Background;
 use crate::bounds::{Cost, Rate};
 use crate::error::Result;
 use crate::key::{Key, Name, check_prefix};
 use crate::log;
+use crate::metrics::Metrics;
 use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
+use crate::registry::OpenPart;
 use crate::store::memory::Swept;
 use crate::store::redis::PartPolicy;
-use crate::store::{self, DeclaredSettings, Store};
+use crate::store::{self, DeclaredSettings, MemoryStore, Part, PartKind, Store};
 
 /// A named limit on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -46,7 +49,7 @@ pub(super) struct Core {
     /// Decides during an outage, under that policy.
     local: Option<(Share, InProcess)>,
     random: Random,
-    pub(super) tallies: Tallies,
+    pub(super) tallies: TallyBySource,
 }
 
 #[derive(Debug)]
@@ -59,18 +62,46 @@ pub(super) enum Backend {
 /// has been tried again.
 const OUTAGE_RETRY_MS: u64 = 1000;
 
+impl OpenPart for Limit {
+    const KIND: PartKind = PartKind::Limit;
+    const TOLD_APART_BY: &str = "numbers or options";
+    type Options = (Algorithm, LimitOptions);
+
+    fn open(store: &Store, name: Name, options: &Self::Options, _: &Metrics) -> Result<Self> {
+        Self::new(store, name, options.0, &options.1)
+    }
+
+    fn part_name(&self) -> &Name {
+        self.name()
+    }
+
+    fn has(&self, (algorithm, options): &Self::Options) -> bool {
+        self.algorithm() == algorithm && self.options() == options
+    }
+
+    fn declared(&self) -> (Part, Duration) {
+        let Core { name, algorithm, options, .. } = &*self.core;
+        (options.declared(name, algorithm), Duration::from_secs(algorithm.window_size_seconds()))
+    }
+
+    fn respect(&self, others: &[DeclaredSettings]) {
+        if let Backend::Redis(limit) = &self.core.backend {
+            limit.respect(others);
+        }
+    }
+
+    fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
 impl Limit {
-    pub(crate) fn new(
-        store: &Store,
-        name: Name,
-        algorithm: Algorithm,
-        options: &LimitOptions,
-    ) -> Result<Self> {
+    fn new(store: &Store, name: Name, algorithm: Algorithm, options: &LimitOptions) -> Result<Self> {
         options.check()?;
         let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
         check_prefix(prefix.as_str())?;
         let (backend, clock, random) = match store.backend() {
-            store::Backend::Memory(clock, random) => {
+            store::Backend::Memory(MemoryStore { clock, random, .. }) => {
                 let limit = InProcess::checked(algorithm, options, clock.clone(), random.clone());
                 (Backend::Memory(limit), clock.clone(), random.clone())
             }
@@ -111,14 +142,9 @@ impl Limit {
             }
             _ => None,
         };
-        let (options, tallies) = (options.clone(), Tallies::default());
+        let (options, tallies) = (options.clone(), TallyBySource::default());
         let core = Core { name, algorithm, options, backend, leases, local, random, tallies };
         Ok(Self { core: Arc::new(core), _background: None })
-    }
-
-    /// The same limit, keeping `background` alive.
-    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
-        Self { core: self.core.clone(), _background: Some(background.clone()) }
     }
 
     /// The name.
@@ -134,13 +160,6 @@ impl Limit {
     /// What it does beside counting.
     pub fn options(&self) -> &LimitOptions {
         &self.core.options
-    }
-
-    /// Deletes nothing from now on that still counts for those who have these settings.
-    pub(crate) fn respect(&self, others: &[DeclaredSettings]) {
-        if let Backend::Redis(limit) = &self.core.backend {
-            limit.respect(others);
-        }
     }
 
     /// Charges `cost` to `key` if it fits.
@@ -414,13 +433,10 @@ impl Limit {
     /// Decisions so far, by outcome and source.
     pub(crate) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
         match &self.core.backend {
-            Backend::Memory(limit) => limit.tallies().to_vec(),
+            Backend::Memory(limit) => limit.tallies(),
             Backend::Redis(_) => {
-                let mut tallies = self.core.tallies.read();
-                let (admitted, rejected) = self.core.leases.as_ref().map_or((0, 0), |it| it.tallies());
-                tallies.push(("admitted", Source::Lease, admitted));
-                tallies.push(("rejected", Source::Lease, rejected));
-                tallies
+                let leased = self.core.leases.as_ref().map(|it| it.tally()).unwrap_or_default();
+                self.core.tallies.rows().chain(leased.rows(Source::Lease)).collect()
             }
         }
     }
@@ -490,27 +506,4 @@ pub(crate) struct LeaseCounts {
     pub(crate) returned: u64,
     pub(crate) size: u64,
     pub(crate) held: u64,
-}
-
-/// Decisions of a limit whose store is elsewhere.
-#[derive(Debug, Default)]
-pub(super) struct Tallies([[AtomicU64; 2]; 3]);
-
-impl Tallies {
-    const SOURCES: [Source; 3] = [Source::Store, Source::Local, Source::Policy];
-
-    pub(super) fn count(&self, is_admitted: bool, source: Source) {
-        if let Some(row) = Self::SOURCES.iter().position(|known| *known == source) {
-            self.0[row][usize::from(is_admitted)].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn read(&self) -> Vec<(&'static str, Source, u64)> {
-        let rows = Self::SOURCES.into_iter().zip(&self.0);
-        rows.flat_map(|(source, [rejected, admitted])| {
-            let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            [("admitted", source, read(admitted)), ("rejected", source, read(rejected))]
-        })
-        .collect()
-    }
 }

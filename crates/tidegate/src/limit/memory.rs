@@ -1,7 +1,6 @@
 //! The limit in this process: exact, synchronous, bounded in keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,6 +16,7 @@ use super::reservation::{Book, OnLapse};
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
+use super::tally::{SharedTally, Tally};
 use super::token::Token;
 use super::verdict::Verdict;
 use crate::bounds::{Cost, Rate, WhenFull};
@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
 use crate::store::Secret;
-use crate::store::memory::{Lookup, Swept, Table, Tally};
+use crate::store::memory::{Lookup, Swept, Table};
 
 /// A limit in this process. Clones share their state.
 ///
@@ -61,7 +61,7 @@ pub(super) struct Shared {
     reservations: Table<Book>,
     pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
-    overflow: OverflowTally,
+    overflow: SharedTally,
     /// What receipts in text are checked by.
     secret: Secret,
 }
@@ -79,7 +79,7 @@ enum Engine {
 #[derive(Debug)]
 pub(super) struct Counted<R: Rule> {
     pub(super) rule: R,
-    pub(super) table: Table<R::State>,
+    pub(super) table: Table<R::State, Tally>,
     /// What the keys beyond the cap share, by setting.
     overflow: Mutex<R::State>,
 }
@@ -90,12 +90,10 @@ fn charge<R: Rule>(
     state: &mut R::State,
     now_ms: u64,
     request: Request,
-    tally: &mut Tally<'_>,
+    tally: &mut Tally,
 ) -> Verdict {
     let verdict = rule.take(state, now_ms, request);
-    let admitted = verdict.is_admitted();
-    *tally.admitted += u64::from(admitted);
-    *tally.rejected += u64::from(!admitted);
+    tally.count(verdict.is_admitted());
     verdict
 }
 
@@ -113,8 +111,8 @@ impl<R: Rule> Counted<R> {
         let now_ms = now.as_millis();
         let key = rule.entry(key.as_str(), now_ms);
         let mut held = table.hold(&key);
-        if let Some((state, subject, mut tally)) = held.entry() {
-            return Lookup::Found((charge(rule, state, now_ms, request(), &mut tally), subject));
+        if let Some((state, subject, tally)) = held.entry() {
+            return Lookup::Found((charge(rule, state, now_ms, request(), tally), subject));
         }
         let hash = held.hash;
         drop(held);
@@ -123,12 +121,6 @@ impl<R: Rule> Counted<R> {
             ((verdict, subject), verdict.is_admitted() || R::RECORDS_ALL)
         })
     }
-}
-
-#[derive(Debug, Default)]
-struct OverflowTally {
-    admitted: AtomicU64,
-    rejected: AtomicU64,
 }
 
 /// Does the same whatever the algorithm is.
@@ -183,7 +175,7 @@ impl InProcess {
         };
         let window_size_seconds = algorithm.window_size_seconds();
         let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
-        let overflow = OverflowTally::default();
+        let overflow = SharedTally::default();
         Self {
             shared: Arc::new(Shared {
                 algorithm,
@@ -372,7 +364,7 @@ impl InProcess {
         let new = Override::new(rate, lasting)?;
         let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
         overrides_by_end.sweep(now.as_millis());
-        let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+        let set = |found: &mut Overridden, _: u32, (): &mut ()| {
             let before_ms = found.until_ms();
             *found = Overridden::from_now(now, terms, new);
             overrides_by_end.moved(key.as_str(), before_ms, found.until_ms());
@@ -437,15 +429,9 @@ impl InProcess {
     }
 
     /// Decisions so far by outcome and source.
-    pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
-        let (admitted, rejected) = with!(&self.shared.engine, counted => counted.table.tallies());
-        let overflow = &self.shared.overflow;
-        [
-            ("admitted", Source::Store, admitted),
-            ("rejected", Source::Store, rejected),
-            ("admitted", Source::Policy, overflow.admitted.load(Ordering::Relaxed)),
-            ("rejected", Source::Policy, overflow.rejected.load(Ordering::Relaxed)),
-        ]
+    pub(super) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
+        let held = with!(&self.shared.engine, counted => counted.table.beside());
+        [held.rows(Source::Store), self.shared.overflow.read().rows(Source::Policy)].concat()
     }
 
     /// Decides about a key for which there is no room; `counts` unless it is
@@ -474,15 +460,9 @@ impl InProcess {
             _ => self.no_room(counted, now, request),
         };
         if counts {
-            self.count_overflow(decision.is_admitted());
+            self.shared.overflow.count(decision.is_admitted());
         }
         decision
-    }
-
-    fn count_overflow(&self, is_admitted: bool) {
-        let OverflowTally { admitted, rejected } = &self.shared.overflow;
-        let counter = if is_admitted { admitted } else { rejected };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn no_room<R: Rule>(

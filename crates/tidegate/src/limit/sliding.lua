@@ -94,10 +94,9 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     else
       w = { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, last = 0, life = 0, capacity = 0, stored = false }
     end
-    -- A stamp far ahead can only be from a clock that was wrong.
-    local absurd = w.newest * coalesce_ms > now_ms + absurd_ms
-    w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
-    w.started_over = absurd or end_of_keep(w.last) <= w.instant
+    local is_absurd
+    w.instant, is_absurd = deciding(now_ms, w.newest * coalesce_ms, absurd_ms)
+    w.started_over = is_absurd or end_of_keep(w.last) <= w.instant
     if w.started_over then
       w.live, w.first = 0, w.tail
     else

@@ -60,9 +60,9 @@ local function suppressed(at, now_us, slack_ms)
       newest = floor(((newest + 1) * grid - 1) / coalesce_ms)
       offered, declined, tail, kept, w.rewrite = total, total_declined, newest, 0, true
     end
-    local absurd = newest * coalesce_ms > now_ms + absurd_ms
-    w.instant = absurd and now_ms or max(now_ms, newest * coalesce_ms)
-    if absurd or end_of_life(newest) <= w.instant then
+    local is_absurd
+    w.instant, is_absurd = deciding(now_ms, newest * coalesce_ms, absurd_ms)
+    if is_absurd or end_of_life(newest) <= w.instant then
       w.newest = floor(w.instant / coalesce_ms)
       w.tail, w.first, w.rewrite = w.newest, w.newest, true
       return w

@@ -33,8 +33,8 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local s = { permit = permit, drain = drain, birth = birth, life = life, ever = ever, given = given, kept = kept,
       stored = true, tail = string.sub(stored, HEADER_BYTES + 1) }
     s.refunds = s.tail
-    local absurd = stamp > now_us + absurd_us
-    s.instant = absurd and now_us or math.max(now_us, stamp)
+    local is_absurd
+    s.instant, is_absurd = deciding(now_us, stamp, absurd_us)
     if scale ~= permit then
       -- Charged at another rate: as many permits as before, and receipts are void.
       local whole = math.floor(level / scale)
@@ -43,7 +43,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     end
     -- Never more than there is, so that the product stays exact.
     local elapsed = math.min(s.instant - stamp, math.ceil(level / drain))
-    s.level = absurd and 0 or math.max(level - elapsed * drain, 0)
+    s.level = is_absurd and 0 or math.max(level - elapsed * drain, 0)
     s.fresh = s.level == 0
     return s
   end

@@ -351,7 +351,7 @@ impl Usage {
 
     /// Whether it can only be from a clock that was wrong.
     pub(super) fn is_absurd(&self, grid: &Grid, now_ms: u64) -> bool {
-        grid.is_absurd(self.newest.number(), now_ms)
+        grid.deciding(self.newest.number(), now_ms).1
     }
 
     /// What counts at the time that decides: the clock's, or that of the newest
@@ -359,8 +359,7 @@ impl Usage {
     #[inline]
     fn live(&self, grid: &Grid, now_ms: u64) -> Live {
         let newest = self.newest.number();
-        let is_absurd = grid.is_absurd(newest, now_ms);
-        let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
+        let (instant, is_absurd) = grid.deciding(newest, now_ms);
         if is_absurd || grid.end_of_life_ms(newest) <= instant {
             return match is_absurd || grid.end_of_life_ms(self.last()) <= instant {
                 true => Live { instant, age: Age::StartedOver, total: 0 },

@@ -33,7 +33,7 @@ impl Sessions {
         let (mut reaped, mut is_more, mut failed) = (0, true, Ok(()));
         loop {
             // Not one by one: a claim is a round trip.
-            if is_more && failed.is_ok() && claiming.is_empty() && 2 * running.len() <= at_once {
+            if is_more && claiming.is_empty() && 2 * running.len() <= at_once {
                 claiming.push(self.claim(at_once - running.len()));
             }
             tokio::select! {
@@ -46,12 +46,13 @@ impl Sessions {
                             running.push(self.acknowledged(id, generation, effect(claim)));
                         }
                     }
-                    Err(error) => failed = Err(error),
+                    Err(error) => (is_more, failed) = (false, Err(error)),
                 },
                 Some((id, done)) = running.next() => {
                     claimed.remove(&id);
                     match done {
                         Ok(is_acked) => reaped += u64::from(is_acked),
+                        // Its partition is away: others are not.
                         Err(error) => failed = Err(error),
                     }
                 }

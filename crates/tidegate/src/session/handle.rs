@@ -1,5 +1,6 @@
 //! A space of sessions on a store: the same calls wherever that is.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -22,8 +23,13 @@ use crate::Background;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::key::{Key, Name};
-use crate::reaper::Progress;
-use crate::store::{self, Store, partitions};
+use crate::metrics::Metrics;
+use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
+use crate::registry::OpenPart;
+use crate::store::{self, MemoryStore, Part, PartKind, Spread, Store, partitions};
+
+/// How often it is asked at least whether sessions are to be compared with their index.
+const RECONCILE: Duration = Duration::from_secs(600);
 
 /// A space of sessions on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -37,6 +43,8 @@ pub struct Sessions {
 pub(super) struct Core {
     space: Name,
     pub(super) options: SessionOptions,
+    /// Of ids and broadcasters.
+    spread: Spread,
     pub(super) backend: Backend,
     pub(super) metrics: SessionMetrics,
     /// The partition that the next claim begins with.
@@ -51,42 +59,81 @@ pub(super) enum Backend {
     Redis(Box<[OnRedis]>),
 }
 
+impl OpenPart for Sessions {
+    const KIND: PartKind = PartKind::Sessions;
+    type Options = SessionOptions;
+
+    fn open(store: &Store, name: Name, options: &SessionOptions, metrics: &Metrics) -> Result<Self> {
+        let metrics = SessionMetrics::new(metrics, name.as_str());
+        Self::new(store, name, options, metrics)
+    }
+
+    fn part_name(&self) -> &Name {
+        self.space()
+    }
+
+    fn has(&self, options: &SessionOptions) -> bool {
+        self.options() == options
+    }
+
+    fn declared(&self) -> (Part, Duration) {
+        let Core { space, options, .. } = &*self.core;
+        (options.declared(space), options.grace + options.holder_lease)
+    }
+
+    fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
+        let Core { space, options, .. } = &*self.core;
+        let rhythm = |interval: Duration, batch: usize| Rhythm {
+            interval,
+            batch: NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN),
+        };
+        // Often enough that it is not late by more than a fraction of its interval.
+        let asked = RECONCILE.min(options.reconcile_interval / 20);
+        let of_space = |name| ReaperMetrics::new(metrics, name).in_space(space.as_str());
+        let (cleanup, stamp) = (rhythm(options.cleanup_interval, options.batch), self.stamp_interval());
+        let stamping = ReaperMetrics::new(metrics, "session_stamp");
+        vec![
+            Reaper::of(self, cleanup, of_space("session"), async |it, batch| it.run(batch).await),
+            Reaper::of(self, rhythm(asked, 1), of_space("session_reconcile"), async |it, _| {
+                it.reconcile_due().await
+            }),
+            Reaper::of(self, rhythm(stamp, 1), stamping, async |it, _| it.keep_stamped().await),
+        ]
+    }
+
+    fn with(&self, background: &Arc<Background>) -> Self {
+        Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
 impl Sessions {
-    pub(crate) fn new(
-        store: &Store,
-        space: Name,
-        options: &SessionOptions,
-        metrics: SessionMetrics,
-    ) -> Result<Self> {
+    fn new(store: &Store, space: Name, options: &SessionOptions, metrics: SessionMetrics) -> Result<Self> {
         options.check()?;
-        let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
-        let hold_log = Arc::new(HoldLog::new(space.as_str(), begun, running));
-        let holds = |partition: u32| HoldWatch::new(hold_log.clone(), partition);
-        let backend = match store.backend() {
-            store::Backend::Memory(clock, _) => {
-                Backend::Memory(InProcess::noted(options.clone(), clock.clone(), holds(0), metrics.clone()))
+        let log = Arc::new(HoldLog::new(space.as_str(), &metrics));
+        let (backend, spread) = match store.backend() {
+            store::Backend::Memory(MemoryStore { clock, spread, .. }) => {
+                let options = options.clone();
+                let space = InProcess::noted(options, clock.clone(), *spread, &log, metrics.clone());
+                (Backend::Memory(space), *spread)
             }
             store::Backend::Redis(store) => {
-                let of = store.partitions();
-                let bounds = options.bounds(of);
+                let spread = store.subjects();
+                let bounds = options.bounds(spread.partitions());
+                let holds = |number| HoldWatch::new(log.clone(), number);
                 let partition = |it| OnRedis::new(store.clone(), &space, bounds, it, holds(it));
-                Backend::Redis((0..of).map(partition).collect())
+                (Backend::Redis((0..spread.partitions()).map(partition).collect()), spread)
             }
         };
         let core = Core {
             space,
             options: options.clone(),
+            spread,
             backend,
             metrics,
             hand: AtomicUsize::new(0),
             cleaning_since: Mutex::default(),
         };
         Ok(Self { core: Arc::new(core), _background: None })
-    }
-
-    /// The same space, keeping `background` alive.
-    pub(crate) fn with(&self, background: &Arc<Background>) -> Self {
-        Self { core: self.core.clone(), _background: Some(background.clone()) }
     }
 
     /// The name.
@@ -114,10 +161,7 @@ impl Sessions {
                 let holder = holder.map_or("", Key::as_str);
                 // A session is found by its id, and must be where its broadcaster is.
                 let number = self.partition(broadcaster.as_str());
-                let mut new = SessionId::random();
-                while self.partition(new) != number {
-                    new = SessionId::random();
-                }
+                let new = SessionId::random_where(|id| self.partition(id) == number);
                 partitions[number].activate(new, broadcaster, config, holder).await.map(Answer::from)
             }
         }
@@ -257,17 +301,8 @@ impl Sessions {
             Backend::Redis(partitions) => partitions,
         };
         let (age_ms, limit) = (age_ms(age), limit.min(MAX_BATCH));
-        let mut all = List::default();
-        let lists = partitions.iter().map(|it| it.list(set, age_ms, after, limit)).collect();
-        for list in partitions::all(lists).await? {
-            all.sessions.extend(list.sessions);
-            all.invalid += list.invalid;
-        }
-        all.sessions.sort();
-        // One that was found silent between two steps has been in both sets.
-        all.sessions.dedup();
-        all.sessions.truncate(limit);
-        Ok(all)
+        let lists = partitions.iter().map(|it| it.list(set, age_ms, after, limit));
+        Ok(List::merged(partitions::all(lists).await?, limit))
     }
 
     /// Sessions that nobody holds.
@@ -282,7 +317,7 @@ impl Sessions {
             Backend::Redis(partitions) => partitions,
         };
         let mut all = Counts::default();
-        for counts in partitions::all(partitions.iter().map(OnRedis::counts).collect()).await? {
+        for counts in partitions::all(partitions.iter().map(OnRedis::counts)).await? {
             all += counts;
         }
         self.core.metrics.counted(&all);
@@ -306,19 +341,19 @@ impl Sessions {
         match &self.core.backend {
             Backend::Memory(space) => Ok(space.stamp()),
             Backend::Redis(partitions) => {
-                let stamped = partitions::each(partitions.iter().map(|it| it.stamp(lately)).collect()).await;
-                stamped.into_iter().try_fold(None, |latest, held| Ok(held?.max(latest)))
+                let held_until = partitions::all(partitions.iter().map(|it| it.stamp(lately))).await?;
+                Ok(held_until.into_iter().flatten().max())
             }
         }
     }
 
     /// How often this process says that it is there.
-    pub(crate) fn stamp_interval(&self) -> Duration {
+    fn stamp_interval(&self) -> Duration {
         self.core.options.holder_lease / 6
     }
 
     /// One run of the loop that does so. A store that is away is told of elsewhere.
-    pub(crate) async fn keep_stamped(&self) -> Result<Progress> {
+    async fn keep_stamped(&self) -> Result<Progress> {
         match self.stamp_unless(self.stamp_interval() / 2).await {
             Err(error) if !error.is_transient() => Err(error),
             _ => Ok(Progress { items: 0, is_more: false }),
@@ -346,14 +381,13 @@ impl Sessions {
     }
 
     /// One step of the reconciliation that goes on in the background, if it is time.
-    pub(crate) async fn reconcile_due(&self) -> Result<Progress> {
+    async fn reconcile_due(&self) -> Result<Progress> {
         let Backend::Redis(partitions) = &self.core.backend else {
             return Ok(Progress { items: 0, is_more: false });
         };
         let pause_ms = self.core.options.reconcile_interval.as_millis() as u64;
         let request = StepRequest { is_dry_run: false, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
-        let (steps, failed) =
-            partitions::reached(partitions.iter().map(|it| it.reconcile(&request)).collect()).await?;
+        let (steps, failed) = partitions::reached(partitions.iter().map(|it| it.reconcile(&request))).await?;
         let (mut items, mut is_more) = (0, false);
         for step in steps {
             self.note_step(&step);
@@ -381,10 +415,9 @@ impl Sessions {
 
     /// The partition of a session or a broadcaster.
     pub(super) fn partition(&self, subject: impl ToString) -> usize {
-        match &self.core.backend {
-            Backend::Memory(_) => 0,
-            Backend::Redis(partitions) if partitions.len() == 1 => 0,
-            Backend::Redis(partitions) => partitions[0].partition_of(&subject.to_string()),
+        match self.core.spread.partitions() {
+            1 => 0,
+            _ => self.core.spread.partition(&subject.to_string()) as usize,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::metrics::SessionMetrics;
 use crate::log;
 use crate::metrics::{Counter, Gauge};
 use crate::outage::OutageReason;
@@ -149,7 +150,8 @@ struct Logged {
 }
 
 impl HoldLog {
-    pub(super) fn new(space: &str, begun: Counter, running: Gauge) -> Self {
+    pub(super) fn new(space: &str, metrics: &SessionMetrics) -> Self {
+        let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
         Self { space: space.to_owned(), begun, running, logged: Mutex::default() }
     }
 

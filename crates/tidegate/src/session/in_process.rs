@@ -1,6 +1,7 @@
 //! Sessions in this process: synchronous, bounded in number.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use super::hold::{HoldLog, HoldWatch};
 use super::memory::{Partition, Set, Sweep};
 use super::metrics::SessionMetrics;
 use super::options::{MAX_BATCH, SessionOptions};
-use super::reaped::Cleanup;
+use super::reaped::{Claiming, Cleanup};
 use super::types::{
     Activated, Answer, Claims, Counts, Disconnect, Generation, Holder, Lease, List, Listed, Session,
     SessionId, State, Swept, check_text,
@@ -18,6 +19,7 @@ use crate::clock::{self, Clock, Timestamp};
 use crate::error::Result;
 use crate::key::Key;
 use crate::metrics::Metrics;
+use crate::store::Spread;
 
 /// A space of sessions in this process. Clones share it.
 ///
@@ -50,9 +52,12 @@ pub struct InProcess {
 struct Shared {
     options: SessionOptions,
     clock: Clock,
-    partition: Mutex<Partition>,
-    holds: HoldWatch,
+    /// Of ids and broadcasters.
+    spread: Spread,
+    partitions: Box<[(Mutex<Partition>, HoldWatch)]>,
     metrics: SessionMetrics,
+    /// The partition that the next claim begins with.
+    hand: AtomicUsize,
 }
 
 impl InProcess {
@@ -65,19 +70,26 @@ impl InProcess {
     pub fn with_clock(options: SessionOptions, clock: Clock) -> Result<Self> {
         options.check()?;
         let metrics = SessionMetrics::new(&Metrics::default(), "");
-        let log = HoldLog::new("", metrics.holds.clone(), metrics.held_partitions.clone());
-        Ok(Self::noted(options, clock, HoldWatch::new(Arc::new(log), 0), metrics))
+        let log = Arc::new(HoldLog::new("", &metrics));
+        Ok(Self::noted(options, clock, Spread::ONE, &log, metrics))
     }
 
     /// One whose options were checked.
     pub(super) fn noted(
         options: SessionOptions,
         clock: Clock,
-        holds: HoldWatch,
+        spread: Spread,
+        log: &Arc<HoldLog>,
         metrics: SessionMetrics,
     ) -> Self {
-        let partition = Mutex::new(Partition::new(options.bounds(1), clock.slack_ms()));
-        Self { shared: Arc::new(Shared { options, clock, partition, holds, metrics }) }
+        let bounds = options.bounds(spread.partitions());
+        let partition = |number| {
+            let partition = Partition::new(bounds, clock.slack_ms());
+            (Mutex::new(partition), HoldWatch::new(log.clone(), number))
+        };
+        let partitions = (0..spread.partitions()).map(partition).collect();
+        let hand = AtomicUsize::new(0);
+        Self { shared: Arc::new(Shared { options, clock, spread, partitions, metrics, hand }) }
     }
 
     /// How its sessions live.
@@ -85,17 +97,32 @@ impl InProcess {
         &self.shared.options
     }
 
-    fn on<R>(&self, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
-        act(&mut self.shared.partition.lock(), self.shared.clock.now().as_millis())
+    /// The partition of a session or a broadcaster.
+    fn partition(&self, subject: impl ToString) -> usize {
+        match self.shared.spread.partitions() {
+            1 => 0,
+            _ => self.shared.spread.partition(&subject.to_string()) as usize,
+        }
     }
 
-    /// The same, looking whether a hold runs.
-    fn on_held<R>(&self, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
-        self.on(|partition, now_ms| {
-            let answer = act(partition, now_ms);
-            self.shared.holds.note(now_ms, partition.held_until(), None);
-            answer
-        })
+    /// Does something with the partition of a session or a broadcaster.
+    fn on<R>(&self, subject: impl ToString, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
+        let (partition, _) = &self.shared.partitions[self.partition(subject)];
+        act(&mut partition.lock(), self.shared.clock.now().as_millis())
+    }
+
+    /// The same with a partition by its number, looking whether a hold runs.
+    fn on_all<R>(&self, number: usize, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
+        let (partition, holds) = &self.shared.partitions[number];
+        let (mut partition, now_ms) = (partition.lock(), self.shared.clock.now().as_millis());
+        let answer = act(&mut partition, now_ms);
+        holds.note(now_ms, partition.held_until(), None);
+        answer
+    }
+
+    /// The same with each.
+    fn each<R>(&self, act: impl Fn(&mut Partition, u64) -> R) -> impl Iterator<Item = R> {
+        (0..self.shared.partitions.len()).map(move |number| self.on_all(number, &act))
     }
 
     /// The session of `broadcaster`: the one it has, resumed if it was disconnected, or a
@@ -107,42 +134,47 @@ impl InProcess {
         holder: Option<Key<'_>>,
     ) -> Result<Answer<Activated>> {
         check_text("config", config)?;
-        let (new, holder) = (SessionId::random(), holder.map_or("", Key::as_str));
-        Ok(self.on(|it, now_ms| it.activate(now_ms, new, broadcaster.as_str(), config, holder)).into())
+        let (number, holder) = (self.partition(broadcaster.as_str()), holder.map_or("", Key::as_str));
+        let new = SessionId::random_where(|id| self.partition(id) == number);
+        Ok(self
+            .on(broadcaster.as_str(), |it, now_ms| {
+                it.activate(now_ms, new, broadcaster.as_str(), config, holder)
+            })
+            .into())
     }
 
     /// One more holder of an active session.
     pub fn connect<'a>(&self, id: SessionId, holder: impl Into<Holder<'a>>) -> Answer<Lease> {
         let Holder { name, generation } = holder.into();
-        self.on(|it, now_ms| it.connect(now_ms, id, name.as_str(), generation)).into()
+        self.on(id, |it, now_ms| it.connect(now_ms, id, name.as_str(), generation)).into()
     }
 
     /// A holder of a session that may have been disconnected: if so, it is active again.
     pub fn resume<'a>(&self, id: SessionId, holder: impl Into<Holder<'a>>) -> Answer<Lease> {
         let Holder { name, generation } = holder.into();
-        self.on(|it, now_ms| it.resume(now_ms, id, name.as_str(), generation)).into()
+        self.on(id, |it, now_ms| it.resume(now_ms, id, name.as_str(), generation)).into()
     }
 
     /// A holder is still there: its lease begins anew.
     pub fn heartbeat<'a>(&self, id: SessionId, holder: impl Into<Holder<'a>>) -> Answer<Lease> {
         let Holder { name, generation } = holder.into();
-        self.on(|it, now_ms| it.heartbeat(now_ms, id, name.as_str(), generation)).into()
+        self.on(id, |it, now_ms| it.heartbeat(now_ms, id, name.as_str(), generation)).into()
     }
 
     /// A holder leaves. One that does not hold the session changes nothing.
     pub fn disconnect<'a>(&self, id: SessionId, holder: impl Into<Holder<'a>>) -> Answer<Disconnect> {
         let Holder { name, generation } = holder.into();
-        self.on(|it, now_ms| it.disconnect(now_ms, id, name.as_str(), generation)).into()
+        self.on(id, |it, now_ms| it.disconnect(now_ms, id, name.as_str(), generation)).into()
     }
 
     /// A session as it is.
     pub fn get(&self, id: SessionId) -> Option<Session> {
-        self.on(|it, now_ms| it.get(now_ms, id))
+        self.on(id, |it, now_ms| it.get(now_ms, id))
     }
 
     /// The session that `broadcaster` last activated.
     pub fn find(&self, broadcaster: Key<'_>) -> Option<Session> {
-        self.on(|it, now_ms| it.find(now_ms, broadcaster.as_str()))
+        self.on(broadcaster.as_str(), |it, now_ms| it.find(now_ms, broadcaster.as_str()))
     }
 
     /// Sets the value of a session, in the life of `generation` if that is given.
@@ -153,12 +185,12 @@ impl InProcess {
         generation: Option<Generation>,
     ) -> Result<Answer<Generation>> {
         check_text("value", value)?;
-        Ok(self.on(|it, now_ms| it.update(now_ms, id, value, generation)).into())
+        Ok(self.on(id, |it, now_ms| it.update(now_ms, id, value, generation)).into())
     }
 
     /// Deletes a session that nobody holds and nobody is reaping, without side effects.
     pub fn delete(&self, id: SessionId) -> Answer<()> {
-        let deleted: Answer<()> = self.on(|it, now_ms| it.delete(now_ms, id)).into();
+        let deleted: Answer<()> = self.on(id, |it, now_ms| it.delete(now_ms, id)).into();
         self.shared.metrics.deleted.inc_by(deleted.is_done().into());
         deleted
     }
@@ -178,19 +210,20 @@ impl InProcess {
 
     pub(super) fn list_set(&self, set: Set, age: Duration, after: Option<Listed>, limit: usize) -> List {
         let (age_ms, limit) = (super::age_ms(age), limit.min(MAX_BATCH));
-        self.on_held(|it, now_ms| it.list(now_ms, set, age_ms, after, limit))
+        List::merged(self.each(|it, now_ms| it.list(now_ms, set, age_ms, after, limit)).collect(), limit)
     }
 
     /// How many sessions there are.
     pub fn counts(&self) -> Counts {
-        let counts = self.on_held(Partition::counts);
+        let mut counts = Counts::default();
+        self.each(Partition::counts).for_each(|it| counts += it);
         self.shared.metrics.counted(&counts);
         counts
     }
 
     /// Says that somebody is there; until when a hold runs, if one does.
     pub fn stamp(&self) -> Option<Timestamp> {
-        self.on_held(Partition::stamp).map(Timestamp::from_millis)
+        self.each(|it, now_ms| it.stamp(now_ms, Duration::ZERO)).flatten().max()
     }
 
     /// Claims up to `limit` orphans for the length of a claim. Side effects run at least
@@ -198,42 +231,64 @@ impl InProcess {
     /// [`ack`](Self::ack). What is not acknowledged in time can be claimed again.
     pub fn claim(&self, limit: usize) -> Claims {
         let limit = limit.min(MAX_BATCH);
-        let claims = self.on_held(|it, now_ms| it.claim(now_ms, limit));
+        let first = self.shared.hand.fetch_add(1, Ordering::Relaxed);
+        let mut claiming = Claiming::new(limit, self.shared.partitions.len(), first);
+        let claim =
+            |(part, number)| (part, number, self.on_all(number, |it, now_ms| it.claim(now_ms, part, limit)));
+        while claiming.goes_on_after(claiming.next().into_iter().map(claim).collect()) {}
+        let claims = claiming.claims();
         self.shared.metrics.swept(&claims.swept);
+        self.shared.metrics.lagged(&claims.swept);
         claims
     }
 
     /// A claim whose side effects are not done yet holds for longer, unless somebody has
     /// claimed its session since; until when. `attempt` is the claim's.
     pub fn renew(&self, id: SessionId, generation: Generation, attempt: u64) -> Answer<Timestamp> {
-        self.on(|it, now_ms| it.renew(now_ms, id, generation, attempt)).into()
+        self.on(id, |it, now_ms| it.renew(now_ms, id, generation, attempt)).into()
     }
 
     /// The side effects of a claim have run: deletes its session, once.
     pub fn ack(&self, id: SessionId, generation: Generation) -> Answer<()> {
-        let acked: Answer<()> = self.on(|it, now_ms| it.ack(now_ms, id, generation)).into();
+        let acked: Answer<()> = self.on(id, |it, now_ms| it.ack(now_ms, id, generation)).into();
         self.shared.metrics.deleted.inc_by(acked.is_done().into());
         acked
     }
 
     /// Deletes all orphans, without side effects.
     pub fn cleanup(&self) -> Swept {
-        let started = clock::monotonic();
-        let mut cleanup = Cleanup::default();
-        while cleanup.goes_on_after(self.sweep(self.shared.options.batch, Sweep::All)) {}
+        let (started, batch) = (clock::monotonic(), self.shared.options.batch);
+        let clean = |number| {
+            let mut cleanup = Cleanup::default();
+            while cleanup.goes_on_after(self.sweep_one(number, batch, Sweep::All)) {}
+            cleanup.swept()
+        };
+        let swept = self.sum_up((0..self.shared.partitions.len()).map(clean));
         self.shared.metrics.seconds.observe(started.elapsed().as_secs_f64());
-        cleanup.swept()
+        swept
     }
 
-    /// Looks after up to `limit` sessions.
+    /// Looks after up to `limit` sessions of each partition.
     pub(super) fn sweep(&self, limit: usize, sweep: Sweep) -> Swept {
-        let swept = self.on_held(|it, now_ms| it.sweep(now_ms, limit, sweep));
+        let numbers = 0..self.shared.partitions.len();
+        self.sum_up(numbers.map(|number| self.sweep_one(number, limit, sweep)))
+    }
+
+    fn sweep_one(&self, number: usize, limit: usize, sweep: Sweep) -> Swept {
+        let swept = self.on_all(number, |it, now_ms| it.sweep(now_ms, limit, sweep));
         self.shared.metrics.swept(&swept);
         swept
     }
 
+    fn sum_up(&self, swept: impl Iterator<Item = Swept>) -> Swept {
+        let mut all = Swept::default();
+        swept.for_each(|swept| all += swept);
+        self.shared.metrics.lagged(&all);
+        all
+    }
+
     /// A session that was claimed too often can be claimed again.
     pub fn retry(&self, id: SessionId) -> Answer<()> {
-        self.on(|it, now_ms| it.retry(now_ms, id)).into()
+        self.on(id, |it, now_ms| it.retry(now_ms, id)).into()
     }
 }

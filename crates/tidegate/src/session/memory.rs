@@ -13,7 +13,7 @@ use super::types::{
     Activated, Counts, Disconnect, Found, Generation, Granted, HeldBy, Lease, List, Listed, Refusal, Session,
     SessionId, State,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, deciding};
 
 mod reap;
 #[cfg(test)]
@@ -130,16 +130,14 @@ impl Partition {
         }
     }
 
-    /// The time that decides: the clock's, or the latest that was, if the clock is
-    /// behind it and not by an absurd amount. If nobody has asked for long, a hold begins:
+    /// The time that decides. If nobody has asked for long, a hold begins:
     /// this process was stopped, or its machine.
     fn advance(&mut self, clock_ms: u64) -> u64 {
         let Some(stamp_ms) = self.stamp_ms else {
             self.stamp_ms = Some(clock_ms);
             return clock_ms;
         };
-        let is_absurd = stamp_ms > clock_ms + self.bounds.retention_ms.min(STAMP_MS);
-        let now_ms = if is_absurd { clock_ms } else { stamp_ms.max(clock_ms) };
+        let (now_ms, is_absurd) = deciding(clock_ms, stamp_ms, self.bounds.retention_ms.min(STAMP_MS));
         if is_absurd || 2 * clock_ms.saturating_sub(stamp_ms) > self.bounds.lease_ms {
             self.hold.begin(stamp_ms, now_ms, self.bounds.lease_ms);
         }
@@ -147,10 +145,10 @@ impl Partition {
         now_ms
     }
 
-    /// Somebody is there; until when a hold runs.
-    pub(super) fn stamp(&mut self, clock_ms: u64) -> Option<u64> {
+    /// Somebody is there; until when a hold runs. Here that is said however lately it was.
+    pub(super) fn stamp(&mut self, clock_ms: u64, _: Duration) -> Option<Timestamp> {
         self.advance(clock_ms);
-        self.held_until()
+        self.held_until().map(Timestamp::from_millis)
     }
 
     /// Until when no lease ends and nothing is reaped.

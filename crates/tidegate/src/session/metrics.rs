@@ -82,6 +82,10 @@ impl SessionMetrics {
         self.buried.inc_by(swept.buried);
         self.missing.inc_by(swept.missing);
         self.invalid.inc_by(swept.invalid);
+    }
+
+    /// How late orphans were, in all partitions.
+    pub(super) fn lagged(&self, swept: &Swept) {
         self.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
     }
 

@@ -101,11 +101,6 @@ impl OnRedis {
         }
     }
 
-    /// The partition of a session or a broadcaster.
-    pub(super) fn partition_of(&self, subject: &str) -> usize {
-        self.store.partition(subject) as usize
-    }
-
     async fn call(
         &self,
         script: &'static Script,

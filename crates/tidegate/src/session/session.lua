@@ -68,8 +68,6 @@ local function is_misused(key)
   return type(answer) == 'table' and answer.err and is_wrong_type(answer.err)
 end
 
--- The time that decides: the clock's, or the latest that was, if the clock is behind
--- it and not by an absurd amount.
 local state = redis.pcall('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost', 'hold_lease')
 if state.err then
   if not is_wrong_type(state.err) then return state end
@@ -78,8 +76,7 @@ if state.err then
   state = {}
 end
 local stamp_ms, clock_ms = moment(state[1]), now()
-local is_absurd = stamp_ms and stamp_ms > clock_ms + STAMP_MS
-local now_ms = not is_absurd and stamp_ms and math.max(clock_ms, stamp_ms) or clock_ms
+local now_ms, is_absurd = deciding(clock_ms, stamp_ms or 0, STAMP_MS)
 
 -- Holds. Whoever calls leaves a stamp, and every process calls at least every sixth of a
 -- lease. If there is none of the last half of a lease, the store or all who use it were

@@ -22,6 +22,12 @@ impl SessionId {
         Self(Uuid::new_v4())
     }
 
+    /// The same, of those that are `there`: a session is found by its id, and must be where its
+    /// broadcaster is.
+    pub(super) fn random_where(there: impl Fn(Self) -> bool) -> Self {
+        std::iter::repeat_with(Self::random).find(|id| there(*id)).unwrap_or(Self::LAST)
+    }
+
     /// The id that an index has. Other ways to write a UUID name other keys.
     pub(super) fn listed(text: &str) -> Option<Self> {
         let id = Uuid::try_parse(text).ok()?;
@@ -368,6 +374,22 @@ pub struct List {
     pub sessions: Vec<Listed>,
     /// Entries of the index that are no session ids, skipped.
     pub invalid: u64,
+}
+
+impl List {
+    /// The first `limit` of those of several partitions.
+    pub(super) fn merged(lists: Vec<Self>, limit: usize) -> Self {
+        let mut all = Self::default();
+        for list in lists {
+            all.sessions.extend(list.sessions);
+            all.invalid += list.invalid;
+        }
+        all.sessions.sort();
+        // One that was found silent between two steps has been in both sets.
+        all.sessions.dedup();
+        all.sessions.truncate(limit);
+        all
+    }
 }
 
 /// A session to reap. Run its side effects, then [acknowledge](super::Sessions::ack).

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::declaration::Declarations;
 use super::metrics::StoreMetrics;
 use super::redis::{MARKER_TTL, RedisStore};
+use super::spread::Spread;
 use super::status::StoreStatus;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -21,9 +22,17 @@ pub struct Store(Backend);
 #[derive(Debug, Clone)]
 pub(crate) enum Backend {
     /// In this process: nothing to install, and gone with it.
-    Memory(Clock, Random),
+    Memory(MemoryStore),
     /// Redis, Valkey or a Cluster of either.
     Redis(RedisStore),
+}
+
+/// A store in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryStore {
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    pub(crate) spread: Spread,
 }
 
 /// How to open a store.
@@ -40,8 +49,8 @@ pub struct StoreOptions {
     pub random: Random,
     /// A prefix of every Redis key, so that several can share a server.
     pub namespace: Option<Name>,
-    /// How many partitions subjects are spread over: 1 on a single server, 64 in
-    /// a cluster unless set. Fixed by the first use of a namespace.
+    /// How many partitions subjects are spread over: 1 in this process and on a single server,
+    /// 64 in a cluster unless set. Fixed by the first use of a namespace.
     pub partitions: Option<u32>,
     /// The key of the hash that spreads them. Fixed likewise.
     pub hash_key: [u8; 16],
@@ -126,7 +135,11 @@ impl Store {
     pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
         let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
         match scheme {
-            "memory" => Ok(Self(Backend::Memory(options.clock.clone(), options.random.clone()))),
+            "memory" => {
+                let spread = Spread::new(options.partitions.unwrap_or(1), options.hash_key)?;
+                let (clock, random) = (options.clock.clone(), options.random.clone());
+                Ok(Self(Backend::Memory(MemoryStore { clock, random, spread })))
+            }
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
                 let store = RedisStore::open(url, options, StoreMetrics::default()).await?;
                 Ok(Self(Backend::Redis(store)))

@@ -37,6 +37,7 @@ mod outage;
 mod override_rates;
 mod overrides;
 mod pages;
+mod partitions;
 mod ranges;
 mod reservations;
 mod session;

@@ -21,6 +21,9 @@ pub(crate) const GRACE: u64 = 30_000;
 pub(crate) const CLAIM: u64 = 60_000;
 pub(crate) const TTL: u64 = 24 * 3_600_000;
 
+/// A store in this process in as many partitions as the cluster has.
+pub(crate) const SPREAD_MEMORY: &str = "memory:spread";
+
 /// A space of its own on some store, with a clock that the test moves.
 pub(crate) struct Space {
     /// The kind of store, for messages.
@@ -45,7 +48,7 @@ pub(crate) async fn open(url: &str, namespace: &str, clock: Option<&ManualClock>
     let mut options = StoreOptions::default();
     options.deadline = Duration::from_secs(10);
     options.namespace = (!namespace.is_empty()).then(|| Name::new(namespace).unwrap());
-    if url.starts_with("redis-cluster") {
+    if url.starts_with("redis-cluster") || url == SPREAD_MEMORY {
         options.partitions = Some(3);
     }
     if let Some(clock) = clock {

@@ -14,7 +14,7 @@ use tidegate::testkit::RedisServer;
 use tidegate::testkit::session::SessionModel;
 
 use crate::kit::CLUSTER;
-use crate::session::{START_MS, Space, key};
+use crate::session::{SPREAD_MEMORY, START_MS, Space, key};
 use crate::session_audit::audit;
 
 /// The generation that a call is made with.
@@ -475,7 +475,7 @@ pub(crate) struct On<'a> {
 }
 
 async fn agree(on: On<'_>, mut options: SessionOptions, history: &[Op]) -> Result<(), TestCaseError> {
-    let is_partitioned = on.name == "cluster";
+    let is_partitioned = on.name == "cluster" || on.url == SPREAD_MEMORY;
     if is_partitioned {
         (options.max_sessions, options.batch) = (100_000, 1000);
     }
@@ -519,6 +519,11 @@ fn budget() -> u32 {
 #[test]
 fn memory_agrees_with_the_model() {
     check(On { name: "memory", url: "memory:", servers: &[] }, budget());
+}
+
+#[test]
+fn memory_in_partitions_agrees_with_the_model() {
+    check(On { name: "memory", url: SPREAD_MEMORY, servers: &[] }, budget() / 2);
 }
 
 #[test]

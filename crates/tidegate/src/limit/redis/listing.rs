@@ -4,13 +4,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use compact_str::{CompactString, ToCompactString as _};
-use futures_util::future::join_all;
 use redis::Value;
 
 use super::super::listing::{self, Cursor, KeyOverride, KeyReservation, Page};
 use super::super::reservation::{Reservation, ReservationState};
 use super::{OVERRIDES_BY_END, OnRedis, PENDING, RATE, unexpected};
 use crate::error::Result;
+use crate::store::partitions;
 use crate::store::redis::{Call, Script};
 
 const LISTING: &str = include_str!("../listing.lua");
@@ -76,11 +76,9 @@ impl OnRedis {
             };
             self.store.call(partition, call)
         });
-        let mut parts = Vec::new();
-        for answer in join_all(calls).await {
-            parts.push(part(answer?, &read)?);
-        }
-        Ok(listing::merge(parts, limit))
+        let answers = partitions::all(calls).await?;
+        let parts = answers.into_iter().map(|answer| part(answer, &read));
+        Ok(listing::merge(parts.collect::<Result<_>>()?, limit))
     }
 }
 

@@ -52,9 +52,15 @@ impl Partition {
     }
 
     /// Takes up to `limit` orphans: first those whose claim has ended, then those that
-    /// were left first.
-    fn take(&mut self, now_ms: u64, limit: usize, is_claiming: bool, swept: &mut Swept) -> Vec<SessionId> {
-        swept.lapsed = self.lapse_some(now_ms, limit);
+    /// were left first, after up to `silent` were found out to be.
+    fn take(
+        &mut self,
+        now_ms: u64,
+        [limit, silent]: [usize; 2],
+        is_claiming: bool,
+        swept: &mut Swept,
+    ) -> Vec<SessionId> {
+        swept.lapsed = self.lapse_some(now_ms, silent);
         let mut taken = Vec::new();
         let ended = if is_claiming { self.due(Set::Claimed, now_ms, now_ms, limit) } else { Vec::new() };
         for id in ended {
@@ -91,14 +97,15 @@ impl Partition {
             || is_due(Set::Disconnected, due_ms)
     }
 
-    pub(in crate::session) fn claim(&mut self, clock_ms: u64, limit: usize) -> Claims {
+    /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
+    pub(in crate::session) fn claim(&mut self, clock_ms: u64, limit: usize, silent: usize) -> Claims {
         let now_ms = self.advance(clock_ms);
         let mut swept = self.look(now_ms, clock_ms);
         let mut claims = Vec::new();
         if swept.held_until.is_some() {
             return Claims { claims, swept };
         }
-        for id in self.take(now_ms, limit, true, &mut swept) {
+        for id in self.take(now_ms, [limit, silent], true, &mut swept) {
             let Some(entry) = self.sessions.get_mut(&id) else { continue };
             entry.attempts += 1;
             entry.claimed = Claimed::Until(now_ms + self.bounds.claim_ms);
@@ -175,7 +182,7 @@ impl Partition {
         if swept.held_until.is_some() {
             return swept;
         }
-        for id in self.take(now_ms, limit, is_claiming, &mut swept) {
+        for id in self.take(now_ms, [limit, limit], is_claiming, &mut swept) {
             self.erase(id);
             swept.deleted += 1;
         }

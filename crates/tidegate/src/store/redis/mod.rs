@@ -39,7 +39,7 @@ use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
-use super::partitions;
+use super::partitions::{self, Spread};
 use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
@@ -172,9 +172,9 @@ impl RedisStore {
         self.shared.keyspace.partitions()
     }
 
-    /// The partition of `subject`.
-    pub(crate) fn partition(&self, subject: &str) -> u32 {
-        self.shared.keyspace.partition(subject)
+    /// How subjects are spread over them.
+    pub(crate) fn subjects(&self) -> Spread {
+        self.shared.keyspace.spread()
     }
 
     /// What keys of a partition start with.
@@ -272,8 +272,7 @@ impl RedisStore {
     /// One that cannot be reached does not keep the others from it.
     pub(crate) async fn renew_markers(&self) -> Result<()> {
         let all = 0..self.shared.keyspace.partitions();
-        let renewed = partitions::each(all.map(|it| self.shared.renew(it)).collect()).await;
-        renewed.into_iter().try_for_each(|it| it.map(drop))
+        partitions::all(all.map(|it| self.shared.renew(it))).await.map(drop)
     }
 
     /// Whether it was opened to look only.

@@ -23,6 +23,13 @@ static DUE: LazyLock<Script> = LazyLock::new(|| {
     ])
 });
 
+static DECIDING: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(&["return each(function(_, at)
+        local moment, is_absurd = deciding(tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+        return { moment, is_absurd and 1 or 0 }
+    end, 1, 3)"])
+});
+
 #[derive(Debug, Clone)]
 enum Op {
     Put { id: u32, due_ms: u64 },
@@ -49,16 +56,35 @@ async fn run(
     store.call(0, call).await.unwrap()
 }
 
-#[test]
-fn the_index_on_redis_answers_like_the_one_in_memory() {
-    let server = RedisServer::start();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+async fn open(server: &RedisServer) -> RedisStore {
     let options = StoreOptions {
         clock: ManualClock::at(Timestamp::from_millis(1)).into(),
         deadline: Duration::from_secs(5),
         ..StoreOptions::default()
     };
-    let store = runtime.block_on(RedisStore::open(&server.url(), &options, StoreMetrics::default())).unwrap();
+    RedisStore::open(&server.url(), &options, StoreMetrics::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_moment_that_decides_is_the_same_for_scripts() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    // Milliseconds and microseconds of today.
+    for clock in [1_700_000_000_000_u64, 1_700_000_000_000_000] {
+        for stamp in [0, clock - 1, clock, clock + 1, clock + 59, clock + 60, clock + 61, 2 * clock] {
+            let own = [clock, stamp, 60].map(|it| it.to_compact_string()).to_vec();
+            let found = run(&store, &DECIDING, "k", 0, own).await;
+            let (moment, is_absurd): (u64, bool) = redis::from_redis_value(found).unwrap();
+            assert_eq!((moment, is_absurd), crate::clock::deciding(clock, stamp, 60), "{clock} {stamp}");
+        }
+    }
+}
+
+#[test]
+fn the_index_on_redis_answers_like_the_one_in_memory() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = runtime.block_on(open(&server));
     // Times of today, where `..` in Lua would lose the last digits.
     let times = 1_700_000_000_000..1_700_000_000_040_u64;
     let op = prop_oneof![
