@@ -39,7 +39,7 @@ use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
-use super::partitions::{self, Spread};
+use super::{Spread, partitions};
 use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
 use crate::clock::{self, Clock};
