@@ -46,11 +46,12 @@ impl Sessions {
     async fn claim_from(&self, of: &[OnRedis], limit: usize) -> Result<(Claims, Result<()>)> {
         let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
         let mut claiming = Claiming::new(limit, of.len(), first);
-        let claim =
-            async |(part, number): (usize, usize)| Ok((part, number, of[number].claim(part, limit).await?));
+        let claim = async |(part, number): (usize, usize)| {
+            of[number].claim(part, limit).await.map(|claims| (part, number, claims))
+        };
         let mut failed = Ok(());
         loop {
-            let (answers, away) = match partitions::reached(claiming.next().into_iter().map(claim)).await {
+            let (answers, away) = match partitions::reached(claiming.next().into_iter().map(&claim)).await {
                 Ok(reached) => reached,
                 Err(error) if claiming.is_empty() => return Err(error),
                 Err(error) => (Vec::new(), Err(error)),
