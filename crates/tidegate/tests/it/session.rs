@@ -376,7 +376,7 @@ async fn names_may_be_anything_and_meet_nobody_elses() {
                 let expected = if is_last { Disconnect::Disconnected } else { Disconnect::Held };
                 assert_eq!(
                     sessions.disconnect(*id, key(holder)).await.unwrap(),
-                    Ok(expected),
+                    Answer::Done(expected),
                     "{on}: {holder:?}"
                 );
             }

@@ -373,7 +373,7 @@ async fn an_index_of_another_type_is_named_and_replaced_by_reconciling() {
                                 assert!(is_hit, "{call}: {error}");
                                 assert_corrupt(&Err(error), &at.1, &call);
                             }
-                            Answer::Done(()) => assert!(name != "sessions:state" || !is_hit, "{call}"),
+                            Ok(()) => assert!(name != "sessions:state" || !is_hit, "{call}"),
                         }
                     }
                 }

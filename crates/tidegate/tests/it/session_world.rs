@@ -122,7 +122,8 @@ impl<'a> World<'a> {
     pub(crate) async fn begin(space: &'a Space, number: u64) -> Result<Self, String> {
         let broadcaster = format!("b{number}");
         let made = space.sessions.activate(key(&broadcaster), "", Some(key(HOLDERS[0]))).await;
-        let made = made.unwrap().map_err(|refusal| format!("the first activation: {refusal}"))?;
+        let made =
+            made.unwrap().into_result().map_err(|refusal| format!("the first activation: {refusal}"))?;
         let client = Client { id: made.id, generation: made.lease.generation };
         let mut known = Known { generation: made.lease.generation.get(), ..Known::default() };
         known.leases.insert(0, made.lease.until.as_millis());
@@ -386,7 +387,7 @@ impl<'a> World<'a> {
             let left: Vec<_> = self.known.iter().filter(|(_, it)| !it.is_gone()).map(|(id, _)| *id).collect();
             for id in left {
                 let retried = self.space.sessions.retry(id).await.unwrap();
-                ensure!(retried == Ok(()), "{id} was neither reaped nor put aside: {retried:?}");
+                ensure!(retried == Answer::Done(()), "{id} was neither reaped nor put aside: {retried:?}");
             }
             self.reap(by_claims).await?;
         }
