@@ -16,6 +16,10 @@ pub(crate) static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::star
 pub(crate) static TLS: LazyLock<TlsServer> = LazyLock::new(TlsServer::start);
 pub(crate) static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
+/// For tests that look for keys again and again: all that others write would be gone through too.
+pub(crate) static FEW_KEYS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+pub(crate) static FEW_KEYS_CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
 /// A store to make limits and spaces on.
 pub(crate) struct On {
     pub(crate) url: String,

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::session::{
-    Found, Holder, Left, Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State,
-};
+use tidegate::session::{Reap, Refusal, Session, SessionId, SessionOptions, Sessions, State};
 use tidegate::store::StoreOptions;
 pub(crate) use tidegate::testkit::session::options;
 use tidegate::testkit::{RedisServer, unique};
@@ -20,7 +18,6 @@ pub(crate) const START_MS: u64 = 1_700_000_000_000;
 pub(crate) const LEASE: u64 = 45_000;
 pub(crate) const GRACE: u64 = 30_000;
 pub(crate) const CLAIM: u64 = 60_000;
-pub(crate) const TTL: u64 = 24 * 3_600_000;
 
 /// A space of its own on some store, with a clock that the test moves.
 pub(crate) struct Space {

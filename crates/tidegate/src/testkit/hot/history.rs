@@ -56,16 +56,17 @@ fn spaces() -> impl Strategy<Value = HotOptions> {
     (1..4_u32, 1..6_u32, window, 1..6_usize, 0..6_usize, any::<bool>(), 1..9_usize).prop_map(
         |(hot, promotion, window, tracked, more, replaces, activity)| {
             let members = hot as usize + more;
-            let mut options = HotOptions::default();
-            options.hot_threshold = hot;
-            options.promotion_threshold = promotion.min(members as u32);
-            options.window_duration = Duration::from_secs(window);
-            options.max_tracked = tracked;
-            options.max_members_per_page = members;
-            options.when_full = if replaces { WhenFull::ReplaceColdest } else { WhenFull::Reject };
-            options.max_activity = activity;
-            options.spike_minimum = 3;
-            options
+            HotOptions {
+                hot_threshold: hot,
+                promotion_threshold: promotion.min(members as u32),
+                window_duration: Duration::from_secs(window),
+                max_tracked: tracked,
+                max_members_per_page: members,
+                when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Reject },
+                max_activity: activity,
+                spike_minimum: 3,
+                ..HotOptions::default()
+            }
         },
     )
 }

@@ -218,7 +218,6 @@ impl Setup {
                 let (window, thousandths) = self.suppressed;
                 Modelled::new(SuppressedModel::new(suppressed, Some(thousandths)), over(window))
             }
-            other => unreachable!("{other:?}"),
         };
         algorithms.iter().map(model).collect()
     }

@@ -223,8 +223,8 @@ pub trait Kit {
 
 /// The defaults, with nothing in the background unless `set` says otherwise.
 pub fn options(set: impl FnOnce(&mut SessionOptions)) -> SessionOptions {
-    let mut options = SessionOptions::default();
-    options.cleanup_interval = Duration::from_secs(24 * 3600);
+    let cleanup_interval = Duration::from_secs(24 * 3600);
+    let mut options = SessionOptions { cleanup_interval, ..SessionOptions::default() };
     set(&mut options);
     options
 }
