@@ -31,7 +31,7 @@ pub(super) async fn figures(effort: Effort) -> Result<Vec<Figure>> {
         if filled == 0 {
             ours.fill(0, DUE, true).await?;
             seed.fill(0, DUE, START_MS / 1000).await?;
-            ours.clock.advance_ms(GRACE.as_millis() as u64);
+            ours.pass(GRACE).await?;
             filled = DUE;
         }
         ours.fill(filled, sessions - filled, false).await?;

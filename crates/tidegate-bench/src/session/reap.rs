@@ -1,5 +1,7 @@
 //! Orphans reaped: in batches with every check, and one by one as the seed does.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use tidegate::clock::monotonic;
 
@@ -22,7 +24,7 @@ pub(super) async fn figures(effort: Effort) -> Result<Vec<Figure>> {
         ours.fill(first, orphans, true).await?;
         seed.fill(first, orphans, START_MS / 1000).await?;
         // Past the grace of these, within the lease of those that are held.
-        ours.clock.advance_ms(30_000);
+        ours.pass(Duration::from_secs(30)).await?;
         let start = monotonic();
         let swept = ours.sessions.cleanup().await?;
         let ours_s = start.elapsed().as_secs_f64();
