@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The same work, ended by a signal.
-pub(crate) async fn until_told<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn until_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         done = work => done,

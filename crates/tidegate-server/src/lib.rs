@@ -3,20 +3,16 @@
 //!
 //! Where to look:
 //! - [`settings`]: defaults, file, environment and flags become checked values.
-//! - [`http`]: what is asked and what is answered.
-//! - [`serve`]: connections, timeouts, the way down.
+//! - [`http`]: the operations, as requests and responses.
+//! - [`serve`]: the API on a listener, until it shall end.
 //! - [`cli`]: the commands.
-//! - [`log`]: what the server says about itself.
+//! - [`log`]: the log.
 //!
 //! Nothing here decides whether a take is admitted: that is the library's.
 
-mod access_log;
 mod api;
-
-mod chunks;
 pub mod cli;
 mod connection;
-mod fast_path;
 pub mod http;
 mod lines;
 mod listen;
@@ -24,8 +20,5 @@ pub mod log;
 mod moment;
 mod outcomes;
 mod readiness;
-mod request_head;
-mod request_stream;
 pub mod serve;
 pub mod settings;
-mod timeouts;

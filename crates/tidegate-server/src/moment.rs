@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn anything_else_is_refused_with_what_is_allowed() {
         for text in [
             "",
             "-1",
@@ -181,12 +181,12 @@ mod tests {
             "2015-09-12T00:46:58ä:00",
             "ä015-09-12T00:46:58Z",
         ] {
-            let told = parse(text).unwrap_err();
+            let refusal = parse(text).unwrap_err();
             assert!(
-                told.ends_with(
+                refusal.ends_with(
                     "is not a moment: milliseconds since 1970 are, and RFC 3339 like 2026-11-15T12:30:00Z"
                 ),
-                "{told}"
+                "{refusal}"
             );
         }
     }

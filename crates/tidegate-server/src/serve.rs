@@ -1,30 +1,16 @@
-//! The server's life: it accepts, within bounds, and ends.
+//! The HTTP API on a listener.
 //!
 //! The caller owns the port and the lifetime: [`run`] takes a listener and a
 //! future that ends when the server shall.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 
-use crate::connection::Connection;
-use crate::http::App;
+pub use crate::connection::Ended;
+use crate::connection::accept;
+use crate::http::{App, HttpService};
 use crate::settings::HttpSettings;
-
-/// How the server ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// Connections that were still busy at the deadline.
-    pub cut: usize,
-}
-
-/// After a failed accept, for want of file descriptors most likely: long enough
-/// not to spin, short enough not to be noticed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves `app` on `listener` until `shutdown`, then lets requests in flight end,
 /// for as long as the settings allow.
@@ -34,62 +20,6 @@ pub async fn run(
     settings: &HttpSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Ended {
-    let (stop, stopping) = watch::channel(());
-    let app = app.on_server(settings, stopping.clone());
-    let connection = Connection::new(app, settings);
-    let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let mut open = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            accepted = accept(&listener, &room) => {
-                let Some((stream, permit)) = accepted else { continue };
-                let (connection, stopping) = (connection.clone(), stopping.clone());
-                open.spawn(async move {
-                    connection.serve(stream, stopping).await;
-                    drop(permit);
-                });
-            }
-            Some(ended) = open.join_next() => told_of_panics(ended),
-        }
-    }
-    // Who connects from now on is refused at once, and not left waiting.
-    drop(listener);
-    // Nobody listens if there are no connections.
-    let _ = stop.send(());
-    let all = async {
-        while let Some(ended) = open.join_next().await {
-            told_of_panics(ended);
-        }
-    };
-    let cut = match tokio::time::timeout(settings.shutdown_deadline, all).await {
-        Ok(()) => 0,
-        Err(_) => open.len(),
-    };
-    open.shutdown().await;
-    Ended { cut }
-}
-
-type Permit = tokio::sync::OwnedSemaphorePermit;
-
-/// The next connection, once there is room for it.
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<(TcpStream, Permit)> {
-    let permit = room.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
-        Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
-    }
-}
-
-fn told_of_panics(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "a connection ended by a bug");
-    }
+    let service = |stopping| HttpService::new(app.on_server(settings, stopping));
+    accept::run(listener, settings, service, shutdown).await
 }

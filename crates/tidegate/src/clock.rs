@@ -135,14 +135,14 @@ impl SystemClock {
         if counter.wrapping_sub(seen.from) < seen.ticks {
             return Timestamp(seen.ms);
         }
-        self.ask_the_system(counter)
+        self.read_system(counter)
     }
 
     /// `counter` was read before the system is asked, so the millisecond is taken
     /// to end a little early rather than a little late.
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-    fn ask_the_system(&self, counter: u64) -> Timestamp {
+    fn read_system(&self, counter: u64) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = since_epoch.as_millis() as u64;
         let left_ns = 1_000_000 - u64::from(since_epoch.subsec_nanos()) % 1_000_000;

@@ -23,7 +23,7 @@ pub enum ErrorKind {
     /// The store did not answer in time, or is not reachable.
     Unavailable,
     /// What the store has under a key of ours is of another type, or cannot be read. Somebody
-    /// else writes there, or did. A reset, or deleting what it is about, mends it.
+    /// else writes there, or did. A reset, or deleting what it is about, repairs it.
     Corrupt,
     /// The store answered with something that only a bug explains.
     Internal,

@@ -85,7 +85,7 @@ const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroU
 /// Hot pages are looked after a hundred at a time.
 const CLEANED: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 
-/// How often it is asked at least whether sessions are to be compared with their index.
+/// How often it is interval at least whether sessions are to be compared with their index.
 const RECONCILE: Duration = Duration::from_secs(600);
 
 /// Markers live for months; once an hour keeps them so.
@@ -243,14 +243,14 @@ impl Tidegate {
             }
         });
         // Often enough that it is not late by more than a fraction of its interval.
-        let asked = RECONCILE.min(options.reconcile_interval / 20);
-        let rhythm = Rhythm { interval: asked, batch: NonZeroUsize::MIN };
+        let interval = RECONCILE.min(options.reconcile_interval / 20);
+        let rhythm = Rhythm { interval, batch: NonZeroUsize::MIN };
         let metrics = self.inner.metrics.reaper("session_reconcile").in_space(name.as_str());
-        let mender = Reaper::start(rhythm, metrics, {
+        let reconciler = Reaper::start(rhythm, metrics, {
             let sessions = sessions.clone();
             move |_| {
                 let sessions = sessions.clone();
-                async move { sessions.reconcile().await }
+                async move { sessions.reconcile_due().await }
             }
         });
         let rhythm = Rhythm { interval: sessions.stamp_interval(), batch: NonZeroUsize::MIN };
@@ -261,7 +261,7 @@ impl Tidegate {
                 async move { sessions.keep_stamped().await }
             }
         });
-        self.background.reapers.lock().extend([reaper, mender, stamper]);
+        self.background.reapers.lock().extend([reaper, reconciler, stamper]);
         if let Some(declarer) = &self.inner.declarer {
             declarer.add(options.declared(&name), options.grace + options.holder_lease, |_| {});
         }

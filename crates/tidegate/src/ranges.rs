@@ -22,13 +22,13 @@ pub(crate) struct Ranged<O, V> {
 }
 
 impl<O: Clone, V: Copy + PartialOrd> Ranged<O, V> {
-    fn is_beyond(&self, options: &O, [least, most]: [V; 2]) -> bool {
+    fn is_outside(&self, options: &O, [least, most]: [V; 2]) -> bool {
         let value = (self.get)(options);
         value < least || value > most
     }
 
     fn is_out(&self, options: &O) -> bool {
-        self.is_beyond(options, (self.range)(options)) || self.is_beyond(options, self.widest)
+        self.is_outside(options, (self.range)(options)) || self.is_outside(options, self.widest)
     }
 
     /// Whether all is well once this one is within its range.
@@ -61,7 +61,7 @@ pub(crate) fn check<O: Clone + Default, V: Copy + PartialOrd + Debug>(
         return refused(it, (it.range)(options));
     }
     // Several have to be changed, one after another.
-    if let Some(it) = all.iter().find(|it| it.is_beyond(options, it.widest)) {
+    if let Some(it) = all.iter().find(|it| it.is_outside(options, it.widest)) {
         return refused(it, it.widest);
     }
     match out.iter().find(|it| (it.range)(options)[0] <= (it.range)(options)[1]).or(out.first()) {

@@ -18,7 +18,7 @@ use anyhow::Result;
 
 use crate::report::Figure;
 use crate::rounds::Effort;
-use crate::until::until_told;
+use crate::until::until_interrupted;
 
 const SEED: &str = "the seed's commands";
 const POOLED: &str = "the seed's commands, pooled";
@@ -37,7 +37,7 @@ pub(crate) fn figures(effort: Effort, only: &str, trace: Option<&Path>) -> Resul
         figures.extend(full::in_memory(effort)?);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    figures.extend(runtime.block_on(until_told(with_servers(effort, wants, trace)))?);
+    figures.extend(runtime.block_on(until_interrupted(with_servers(effort, wants, trace)))?);
     figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }

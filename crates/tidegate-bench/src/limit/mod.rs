@@ -24,7 +24,7 @@ use crate::progress;
 use crate::redis_server::RedisServer;
 use crate::report::Figure;
 use crate::rounds::Effort;
-use crate::until::until_told;
+use crate::until::until_interrupted;
 
 const GOVERNOR: &str = "governor";
 const TRYPEMA: &str = "trypema";
@@ -45,7 +45,7 @@ pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
         figures.extend(size::figures(effort)?);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    figures.extend(runtime.block_on(until_told(with_servers(effort, wants)))?);
+    figures.extend(runtime.block_on(until_interrupted(with_servers(effort, wants)))?);
     figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }

@@ -11,12 +11,12 @@ use anyhow::Result;
 
 use crate::report::Figure;
 use crate::rounds::Effort;
-use crate::until::until_told;
+use crate::until::until_interrupted;
 
 /// The figures of the area, or those of the groups that `only` names.
 pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut figures = runtime.block_on(until_told(with_servers(effort, only)))?;
+    let mut figures = runtime.block_on(until_interrupted(with_servers(effort, only)))?;
     figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }

@@ -193,8 +193,8 @@ pub(crate) struct AllDecision<'a> {
 
 impl<'a> AllDecision<'a> {
     /// The answer: a problem if one refused. `asked` is what was asked of each limit.
-    pub(crate) fn new(key: Key<'a>, decision: &'a limit::AllDecision, asked: &[(&'a Limit, Cost)]) -> Self {
-        let of = |name: &str| asked.iter().find(|(limit, _)| limit.name().as_str() == name);
+    pub(crate) fn new(key: Key<'a>, decision: &'a limit::AllDecision, charges: &[(&'a Limit, Cost)]) -> Self {
+        let of = |name: &str| charges.iter().find(|(limit, _)| limit.name().as_str() == name);
         let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);
         let closed_status =
             |name: &str| of(name).map_or(ClosedStatus::default(), |(limit, _)| limit.options().closed_status);

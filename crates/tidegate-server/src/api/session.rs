@@ -10,7 +10,7 @@ use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{
-    Activated, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Reap, Session, SessionId,
+    Activated, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Reap, Session, SessionId,
     SessionOptions,
 };
 
@@ -263,10 +263,10 @@ pub(crate) struct Without {
 }
 
 impl Without {
-    pub(crate) fn new(space: &str, id: SessionId, holder: &str, left: Left) -> Self {
+    pub(crate) fn new(space: &str, id: SessionId, holder: &str, left: Disconnect) -> Self {
         let state = match left {
-            Left::Held => "active",
-            Left::Disconnected => "disconnected",
+            Disconnect::Held => "active",
+            Disconnect::Disconnected => "disconnected",
         };
         let (space, holder, state) = (space.to_owned(), holder.to_owned(), state.to_owned());
         Self { space, id: id.to_string(), holder, state }

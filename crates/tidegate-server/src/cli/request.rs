@@ -1,4 +1,4 @@
-//! What a command asks, as the HTTP request that asks it.
+//! A command as an HTTP request.
 
 use std::fmt::Write as _;
 

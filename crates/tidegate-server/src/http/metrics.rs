@@ -2,21 +2,17 @@
 
 use std::time::Instant;
 
-use axum::http::StatusCode;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tidegate::Tidegate;
 
 use super::process::Process;
+use crate::connection::ConnectionMetrics;
 
-/// Connections, responses by the first digit of their status, and times by what
-/// was asked.
+/// Connections and their responses, and times by operation.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
-    responses: [Counter; 5],
-    connections: Gauge,
+    pub(super) connections: ConnectionMetrics,
     seconds: Family<[(&'static str, &'static str); 1], Histogram>,
     take_seconds: Histogram,
 }
@@ -24,22 +20,18 @@ pub(crate) struct HttpMetrics {
 impl HttpMetrics {
     /// Counts beside what `gate` counts.
     pub(super) fn beside(gate: &Tidegate) -> Self {
-        let connections = Gauge::default();
-        let responses = Family::<[(&str, &str); 1], Counter>::default();
         // From 50 us to 3 s.
         let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
+        let connections = ConnectionMetrics::new();
         gate.register_metrics(|registry| {
             registry.register_collector(Box::new(Process));
-            registry.register("tidegate_http_connections", "Open connections", connections.clone());
-            registry.register("tidegate_http_responses", "Responses by class of status", responses.clone());
+            connections.register(registry);
             let help = "Time from a request's head to its answer";
             registry.register("tidegate_http_request_seconds", help, seconds.clone());
         });
-        let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-        let responses = classes.map(|class| responses.get_or_create(&[("status", class)]).clone());
         let take_seconds = seconds.get_or_create(&[("operation", "take")]).clone();
-        Self { responses, connections, seconds, take_seconds }
+        Self { connections, seconds, take_seconds }
     }
 
     /// Where the times of an operation go.
@@ -48,28 +40,8 @@ impl HttpMetrics {
     }
 
     /// Where those of takes go, which are many.
-    pub(crate) fn take_seconds(&self) -> &Histogram {
+    pub(super) fn take_seconds(&self) -> &Histogram {
         &self.take_seconds
-    }
-
-    pub(crate) fn responded(&self, status: StatusCode) {
-        let class = usize::from(status.as_u16() / 100).saturating_sub(1).min(4);
-        self.responses[class].inc();
-    }
-
-    /// Counts a connection for as long as what it returns lives.
-    pub(crate) fn connected(&self) -> Connected<'_> {
-        self.connections.inc();
-        Connected(&self.connections)
-    }
-}
-
-/// An open connection.
-pub(crate) struct Connected<'a>(&'a Gauge);
-
-impl Drop for Connected<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/metrics`: in the form that who asks can read. OpenMetrics for those who ask for it, and the
+//! `/metrics`: in the form that the client accepts. OpenMetrics for those who accept it, and the
 //! text format that came before it, version 0.0.4, for everybody else.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

@@ -18,6 +18,7 @@ mod probes;
 mod problem;
 mod process;
 mod response;
+mod service;
 mod sessions;
 mod shape;
 mod sse;
@@ -40,10 +41,10 @@ use tidegate::session::Sessions;
 use tidegate::store::PartKind;
 use tokio::sync::watch;
 
-pub(crate) use self::body::is_type_allowed;
 pub(crate) use self::metrics::HttpMetrics;
 pub(crate) use self::problem::{Problem, ProblemBody, Reason};
-pub(crate) use self::response::Served;
+use self::response::Served;
+pub(crate) use self::service::HttpService;
 use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;
 use crate::readiness::{Readiness, Report};
@@ -81,6 +82,12 @@ impl From<&HttpSettings> for Bounds {
 /// Tells those whose answer has no end that the server has. Never, without a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stopping(Option<watch::Receiver<()>>);
+
+impl From<watch::Receiver<()>> for Stopping {
+    fn from(stopping: watch::Receiver<()>) -> Self {
+        Self(Some(stopping))
+    }
+}
 
 impl Stopping {
     pub(crate) async fn wait(&mut self) {
@@ -138,7 +145,7 @@ impl App {
     #[must_use]
     pub(crate) fn on_server(self, settings: &HttpSettings, stopping: watch::Receiver<()>) -> Self {
         let readiness = settings.readiness;
-        Self { bounds: settings.into(), readiness, stopping: Stopping(Some(stopping)), ..self }
+        Self { bounds: settings.into(), readiness, stopping: stopping.into(), ..self }
     }
 
     /// The same, ready by another rule.

@@ -1,4 +1,4 @@
-//! What is asked about the server itself.
+//! Operations about the server itself: metrics, probes, the index and the description.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Everything that is not answered as asked, as `application/problem+json`
+//! Everything that is not a success, as `application/problem+json`
 //! (RFC 9457).
 //!
 //! The `type` tells programs what it is, `detail` tells people what was wrong

@@ -29,11 +29,6 @@ impl Served {
         Self { limit, policy }
     }
 
-    /// What the limit is called.
-    pub(crate) fn name(&self) -> &str {
-        self.limit.name().as_str()
-    }
-
     /// To a take: 200, or 429; 503 if it is the store's doing and the limit says so.
     pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
         let answer = DecisionBody::to_take(&self.limit, key, cost, decision);

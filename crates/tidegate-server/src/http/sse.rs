@@ -1,11 +1,13 @@
 //! Server-sent events: a response without an end.
 //!
-//! The id of a message is a position, so who was away goes on by `Last-Event-ID`. The first
-//! thing sent is the position to begin with: nothing is missed by a client that is cut off
-//! before anything has happened. A message is made when there is room to send it, so a slow
-//! client holds none of ours back but those of one write; what its source no longer has by
-//! then the source tells as missed. Lines say that we are still there, and the stream ends
-//! with the server.
+//! - Resume: the id of a message is a position, so who was away goes on by `Last-Event-ID`. The
+//!   first thing sent is the position to begin with: nothing is missed by a client that is cut
+//!   off before anything has happened.
+//! - Bounded buffer: a message is taken from its source when there is room to send it, so a slow
+//!   client has us keep no more than one write.
+//! - Gap notice: what the source no longer has by then is an event `missed`, with a position
+//!   like any other.
+//! - Heartbeat: a comment line while nothing happens. The stream ends with the server.
 
 use std::future::Future;
 use std::time::Duration;
@@ -36,14 +38,29 @@ pub(crate) trait Source: Send + 'static {
 /// One message, without line breaks in any of it.
 pub(crate) struct Message {
     /// The position after it.
-    pub(crate) id: String,
-    pub(crate) event: &'static str,
-    pub(crate) data: String,
+    id: String,
+    event: &'static str,
+    data: String,
+}
+
+impl Message {
+    /// Something that happened, at the position before `id`.
+    pub(crate) fn new(id: String, event: &'static str, data: String) -> Self {
+        Self { id, event, data }
+    }
+
+    /// That the source no longer has some of what happened before `id`.
+    pub(crate) fn missed(id: String, data: String) -> Self {
+        Self::new(id, "missed", data)
+    }
 }
 
 /// The position that a client wants to go on from, and what it is called: what a browser
 /// has seen since, or where it began.
-pub(crate) fn asked<'a>(headers: &'a HeaderMap, after: Option<&'a str>) -> Option<(&'static str, &'a str)> {
+pub(crate) fn requested_position<'a>(
+    headers: &'a HeaderMap,
+    after: Option<&'a str>,
+) -> Option<(&'static str, &'a str)> {
     let seen = headers.get("last-event-id").map(|id| ("`Last-Event-ID`", id.to_str().unwrap_or("?")));
     seen.or(after.map(|after| ("`after`", after)))
 }
@@ -100,5 +117,76 @@ fn text(message: tidegate::Result<Message>) -> (Bytes, bool) {
             tracing::error!(%error, "events cannot be read");
             (Bytes::from_static(b": events cannot be read\n\n"), true)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Counts, from behind the position that it began with; the second is missing.
+    struct Counting {
+        last: Arc<AtomicU64>,
+        until: u64,
+    }
+
+    impl Source for Counting {
+        fn position(&self) -> String {
+            self.last.load(Ordering::Relaxed).to_string()
+        }
+
+        async fn next(&mut self) -> tidegate::Result<Message> {
+            let last = self.last.load(Ordering::Relaxed);
+            if last == self.until {
+                return std::future::pending().await;
+            }
+            self.last.store(last + 1, Ordering::Relaxed);
+            let (id, data) = ((last + 1).to_string(), "{}".to_owned());
+            Ok(if last == 1 { Message::missed(id, data) } else { Message::new(id, "counted", data) })
+        }
+    }
+
+    async fn next(body: &mut Body) -> Option<String> {
+        let frame = body.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_resumes_notices_gaps_buffers_nothing_and_lives() {
+        let last = Arc::new(AtomicU64::new(0));
+        let (stop, stopping) = tokio::sync::watch::channel(());
+        let source = Counting { last: last.clone(), until: 3 };
+        let mut body = respond(source, Stopping::from(stopping)).into_body();
+        // The position to begin with, before anything has happened.
+        assert_eq!(next(&mut body).await.unwrap(), "retry: 1000\nid: 0\n\n");
+        // Nothing is taken from the source before there is room for it.
+        tokio::time::sleep(HEARTBEAT * 3).await;
+        assert_eq!(last.load(Ordering::Relaxed), 0);
+        for (id, event) in [(1, "counted"), (2, "missed"), (3, "counted")] {
+            assert_eq!(next(&mut body).await.unwrap(), format!("id: {id}\nevent: {event}\ndata: {{}}\n\n"));
+            assert_eq!(last.load(Ordering::Relaxed), id);
+        }
+        for _ in 0..3 {
+            let ms = Duration::from_millis(1);
+            assert!(tokio::time::timeout(HEARTBEAT - ms, next(&mut body)).await.is_err());
+            let line = tokio::time::timeout(ms * 2, next(&mut body)).await;
+            assert_eq!(line.unwrap().unwrap(), ":\n\n");
+        }
+        stop.send(()).unwrap();
+        assert_eq!(next(&mut body).await, None);
+    }
+
+    #[test]
+    fn what_a_browser_has_seen_since_is_later_than_where_it_began() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(requested_position(&headers, None), None);
+        assert_eq!(requested_position(&headers, Some("5")), Some(("`after`", "5")));
+        headers.insert("last-event-id", HeaderValue::from_static("7"));
+        assert_eq!(requested_position(&headers, Some("5")), Some(("`Last-Event-ID`", "7")));
     }
 }

@@ -86,7 +86,7 @@ async fn by_chance(limits: &[&str]) -> (crate::support::Answer, crate::support::
 }
 
 #[tokio::test]
-async fn chance_is_told_with_its_factor_and_without_a_time_to_come_back() {
+async fn chance_is_answered_with_its_factor_and_without_a_time_to_come_back() {
     let suppressed =
         ["api.algorithm=suppressed", "api.rate=10/s", "api.window=10s", "api.hard_limit_factor=2"];
     let smooth = ["api.algorithm=smooth", "api.rate=10/s", "api.window=10s"];

@@ -1,4 +1,4 @@
-//! Every way to ask wrongly is told what was wrong and what is allowed.
+//! Every wrong request is refused with what was wrong and what is allowed.
 
 use std::io::Write as _;
 
@@ -17,9 +17,9 @@ fn assert_problem(answer: &Answer, status: u16, name: &str, detail: &str) {
     assert_eq!(body["type"], format!("urn:tidegate:problem:{name}"));
     assert_eq!(body["status"], status);
     assert!(body["title"].is_string());
-    let told = body["detail"].as_str().unwrap();
-    assert!(told.contains(detail), "{told:?} does not contain {detail:?}");
-    assert!(!told.ends_with('.'), "{told:?}");
+    let given = body["detail"].as_str().unwrap();
+    assert!(given.contains(detail), "{given:?} does not contain {detail:?}");
+    assert!(!given.ends_with('.'), "{given:?}");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn reservations_are_checked() {
 }
 
 #[tokio::test]
-async fn an_unknown_limit_is_told_the_known_ones() {
+async fn an_unknown_limit_is_refused_with_the_known_ones() {
     let f = fixture().await;
     for (method, path) in [
         ("POST", "/v1/limits/nope/take"),
@@ -207,7 +207,7 @@ async fn keys_in_paths_are_checked() {
 }
 
 #[tokio::test]
-async fn unknown_paths_are_told_where_to_look() {
+async fn unknown_paths_are_refused_with_where_to_look() {
     let f = fixture().await;
     for path in [
         "/nope",
@@ -225,7 +225,7 @@ async fn unknown_paths_are_told_where_to_look() {
 }
 
 #[tokio::test]
-async fn wrong_methods_are_told_the_right_ones() {
+async fn wrong_methods_are_refused_with_the_right_ones() {
     let f = fixture().await;
     for (method, path, allow) in [
         ("GET", "/v1/limits/api/take", "POST"),

@@ -39,11 +39,11 @@ fn start(redis: &RedisServer) -> Server {
     Server::start(&args)
 }
 
-/// A take that was admitted: when it was asked for, when that was answered.
+/// A take that was admitted: when it was sent, when it was answered.
 type Span = (Instant, Instant);
 
-/// Asks one server, wherever it is just now, until told to stop.
-fn ask(address: &Mutex<String>, is_over: &AtomicBool, by_lease: &AtomicU64) -> Vec<Span> {
+/// Takes from one server, wherever it is just now, until it is over.
+fn take_until_over(address: &Mutex<String>, is_over: &AtomicBool, by_lease: &AtomicU64) -> Vec<Span> {
     let body = format!("{{\"key\":\"k\",\"cost\":{COST}}}");
     let request = format!(
         "POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
@@ -57,14 +57,14 @@ fn ask(address: &Mutex<String>, is_over: &AtomicBool, by_lease: &AtomicU64) -> V
         stream.set_nodelay(true).unwrap();
         let mut answers = BufReader::new(stream);
         while !is_over.load(Ordering::Relaxed) {
-            let asked = monotonic();
+            let sent = monotonic();
             if answers.get_mut().write_all(request.as_bytes()).is_err() {
                 break;
             }
             // A server that was killed leaves half an answer, or none.
             let Some((status, body)) = answer(&mut answers) else { break };
             if status == 200 {
-                admitted.push((asked, monotonic()));
+                admitted.push((sent, monotonic()));
                 by_lease.fetch_add(u64::from(body.contains("\"source\":\"lease\"")), Ordering::Relaxed);
             } else {
                 assert_eq!(status, 429, "{body}");
@@ -89,8 +89,8 @@ fn answer(from: &mut BufReader<TcpStream>) -> Option<(u16, String)> {
         match field.trim_end() {
             "" => break,
             field => {
-                if let Some(told) = field.strip_prefix("content-length: ") {
-                    length = told.parse().ok()?;
+                if let Some(length_text) = field.strip_prefix("content-length: ") {
+                    length = length_text.parse().ok()?;
                 }
             }
         }
@@ -162,7 +162,7 @@ fn fullest(spans: &mut [Span]) -> u64 {
     spans.sort_unstable();
     let in_window = |first: usize| {
         let end = spans[first].0 + WINDOW;
-        let began = spans[first..].iter().take_while(|(asked, _)| *asked < end);
+        let began = spans[first..].iter().take_while(|(sent, _)| *sent < end);
         began.filter(|(_, answered)| *answered < end).count() as u64 * COST
     };
     (0..spans.len()).map(in_window).max().unwrap_or(0)
@@ -179,17 +179,17 @@ fn eight_leased_servers_never_exceed_the_limit_whatever_happens() {
     let addresses: Vec<_> =
         servers.iter().map(|server| Arc::new(Mutex::new(server.address().to_owned()))).collect();
     let (is_over, by_lease) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let asking: Vec<_> = addresses
+    let takers: Vec<_> = addresses
         .iter()
         .map(|address| {
             let (address, is_over, by_lease) = (address.clone(), is_over.clone(), by_lease.clone());
-            thread::spawn(move || ask(&address, &is_over, &by_lease))
+            thread::spawn(move || take_until_over(&address, &is_over, &by_lease))
         })
         .collect();
     let end = monotonic() + Duration::from_secs(seconds);
     let happened = chaos(&redis, &mut servers, &addresses, &Random::seeded(seed), end);
     is_over.store(true, Ordering::Relaxed);
-    let mut spans: Vec<Span> = asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect();
+    let mut spans: Vec<Span> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
     let most = fullest(&mut spans);
     let (admitted, by_lease) = (spans.len() as u64 * COST, by_lease.load(Ordering::Relaxed) * COST);
     println!("{admitted} admitted, {by_lease} by lease, fullest window {most} of {CAPACITY}; {happened:?}");

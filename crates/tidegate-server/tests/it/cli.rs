@@ -64,11 +64,11 @@ impl Server {
 
     /// The whole answer to a GET.
     pub(crate) fn get(&self, path: &str) -> String {
-        self.ask("GET", path, "")
+        self.request("GET", path, "")
     }
 
     /// The whole answer to a request.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> String {
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
         let address = self.address().to_owned();
         let length = body.len();
         let request = format!(
@@ -235,7 +235,7 @@ fn a_redis_that_is_away_does_not_keep_it_from_starting() {
 }
 
 #[test]
-fn a_take_is_told_to_people_and_to_machines() {
+fn a_take_is_printed_for_people_and_for_machines() {
     let server = Server::start(&["--set", "limits.api.rate=2/m"]);
     let (code, out, err) = server.limit(&["take", "api", "a/b:{c} ü"]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -273,7 +273,7 @@ fn a_take_is_told_to_people_and_to_machines() {
     assert_eq!(server.limit(&["reset", "api", "x", "--json"]).1, "{\"reset\":true}\n");
 }
 
-/// Both ways to ask: a server, and (for as long as the command lives) a store.
+/// Both targets: a server, and (for as long as the command lives) a store.
 #[test]
 fn several_limits_are_taken_from_at_once() {
     let limits = [
@@ -405,7 +405,7 @@ fn limits_are_listed() {
 }
 
 #[test]
-fn chance_is_told_and_decides_the_exit_code() {
+fn chance_is_printed_and_decides_the_exit_code() {
     let server = Server::start(&["--set", "limits.api.algorithm=suppressed", "--set", "limits.api.rate=1/m"]);
     assert_eq!(server.limit(&["take", "api", "u"]).0, 0);
     let (code, out, _) = server.limit(&["take", "api", "u"]);
@@ -443,7 +443,7 @@ fn a_server_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn a_store_can_be_asked_directly() {
+fn a_store_can_be_used_directly() {
     let direct = |args: &[&str]| {
         let mut command = tidegate(&["limit"]);
         command.args(args).args(["--store", "memory:"]);
@@ -607,7 +607,7 @@ fn a_server_that_others_could_reach_is_refused_unless_they_are_trusted() {
 /// A share of less than one permit refuses everything while the store is away: the log says
 /// so when the server starts, not when the store has gone.
 #[test]
-fn a_local_share_below_one_permit_is_told_at_the_start() {
+fn a_local_share_below_one_permit_is_reported_at_the_start() {
     let store = "store.url=redis://127.0.0.1:1";
     let with = |share: &str| {
         let settings =
@@ -656,9 +656,9 @@ fn a_hangup_does_not_end_a_server() {
 
 #[test]
 fn the_access_log_has_a_line_for_every_answer_if_it_is_wanted() {
-    let ask = |server: &Server| {
-        server.ask("POST", "/v1/limits/api/take", r#"{"key":"a"}"#);
-        server.ask("POST", "/v1/limits/api/take", "{");
+    let take_twice = |server: &Server| {
+        server.request("POST", "/v1/limits/api/take", r#"{"key":"a"}"#);
+        server.request("POST", "/v1/limits/api/take", "{");
         server.get("/v1/limits/api/keys/a%20b?cost=2");
         server.get("/nope");
         // A take in the form that clients have, on a connection that is kept.
@@ -671,7 +671,7 @@ fn the_access_log_has_a_line_for_every_answer_if_it_is_wanted() {
         assert!(answers.contains("HTTP/1.1 400 "), "{answers}");
     };
     let server = Server::start(&["--set", "http.access_log=true", "--set", "log.format=json"]);
-    ask(&server);
+    take_twice(&server);
     let (_, log) = server.signal("TERM");
     let mut lines = Vec::new();
     for line in log.lines().filter(|line| line.contains("\"answered\"")) {
@@ -690,7 +690,7 @@ fn the_access_log_has_a_line_for_every_answer_if_it_is_wanted() {
     ];
     assert_eq!(lines, expected, "{log}");
     let server = Server::start(&[]);
-    ask(&server);
+    take_twice(&server);
     let (_, log) = server.signal("TERM");
     assert!(!log.contains("/v1/limits"), "{log}");
 }

@@ -370,7 +370,7 @@ fn an_unknown_setting_elsewhere_names_the_nearest() {
 }
 
 #[test]
-fn a_wrong_value_is_told_what_is_allowed() {
+fn a_wrong_value_is_refused_with_what_is_allowed() {
     for (path, value, message) in [
         ("listen", "8080", "\"8080\" is not an address to listen on: host:port is"),
         ("listen", "::1:80", "is not an address to listen on"),
@@ -430,18 +430,18 @@ fn a_wrong_value_is_told_what_is_allowed() {
         ("log.level", "loud", "\"loud\" is not allowed: error, warn, info, debug and trace are"),
     ] {
         let start = format!("`--set {path}`: ");
-        let told = error(&flags(&[(path, value)]));
-        assert!(told.starts_with(&start) && told.contains(message), "{told}");
-        let told = error(&environment(&[(&variable(path), value)]));
-        assert!(told.contains(&variable(path)) && told.contains(message), "{told}");
+        let refusal = error(&flags(&[(path, value)]));
+        assert!(refusal.starts_with(&start) && refusal.contains(message), "{refusal}");
+        let refusal = error(&environment(&[(&variable(path), value)]));
+        assert!(refusal.contains(&variable(path)) && refusal.contains(message), "{refusal}");
         let (_file, sources) = file(&yaml(path, &format!("{value:?}")));
-        let told = error(&sources);
-        assert!(told.contains(":1: ") && told.contains(message), "{told}");
+        let refusal = error(&sources);
+        assert!(refusal.contains(":1: ") && refusal.contains(message), "{refusal}");
     }
 }
 
 #[test]
-fn values_that_do_not_fit_together_are_told_why() {
+fn values_that_do_not_fit_together_are_refused_with_the_reason() {
     for (all, message) in [
         (
             vec![("limits.api.outage", "local")],
@@ -544,7 +544,7 @@ fn values_that_do_not_fit_together_are_told_why() {
 }
 
 #[test]
-fn a_setting_of_another_algorithm_is_told_whose_it_is() {
+fn a_setting_of_another_algorithm_is_refused_with_whose_it_is() {
     for (algorithm, setting, value, whose) in [
         ("sliding", "hard_limit_factor", "2", "suppressed limits do"),
         ("sliding", "burst", "2", "token limits do"),
@@ -563,10 +563,10 @@ fn a_setting_of_another_algorithm_is_told_whose_it_is() {
         ("suppressed", "counter_ttl", "1h", "calendar limits do"),
     ] {
         let path = format!("limits.api.{setting}");
-        let told = error(&flags(&[("limits.api.algorithm", algorithm), (&path, value)]));
+        let refusal = error(&flags(&[("limits.api.algorithm", algorithm), (&path, value)]));
         let expected =
             format!("`{path}`: {algorithm} limits have no such setting: {whose} (`limits.api.algorithm`)");
-        assert_eq!(told, expected);
+        assert_eq!(refusal, expected);
     }
     // What says nothing is nobody's.
     load(&flags(&[("limits.api.algorithm", "token"), ("limits.api.lease", "false")]));
@@ -609,7 +609,7 @@ fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
 }
 
 #[test]
-fn leases_are_told_how_many_share() {
+fn leases_need_to_know_how_many_share() {
     let lease = |all: &[(&str, &str)]| load(&flags(all)).limits[0].options.lease;
     assert_eq!(lease(&[("limits.api.nodes", "4")]), None);
     assert_eq!(lease(&[("limits.api.lease", "false")]), None);

@@ -1,4 +1,4 @@
-//! Keys of ours that somebody else has written: told by a type of their own, and mended by a reset.
+//! Keys of ours that somebody else has written: reported by a type of their own, and repaired by a reset.
 
 use redis::Connection;
 use tidegate::testkit::RedisServer;
@@ -18,7 +18,7 @@ fn run(connection: &mut Connection, command: &[&str]) {
 }
 
 /// Puts something else in the place of `key`, in each of the ways that there are; of the type that
-/// it has too. With how it may be told.
+/// it has too. With how it may be reported.
 fn plants(kind: &str) -> Vec<Vec<&'static str>> {
     let mut plants = vec![vec!["RPUSH", "x"], vec!["SADD", "x"], vec!["ZADD", "1", "x"]];
     match kind {
@@ -29,7 +29,7 @@ fn plants(kind: &str) -> Vec<Vec<&'static str>> {
 }
 
 #[tokio::test]
-async fn a_limits_key_that_is_not_ours_is_told_and_a_reset_mends_it() {
+async fn a_limits_key_that_is_not_ours_is_reported_and_a_reset_repairs_it() {
     let redis = RedisServer::start();
     for algorithm in ["sliding", "suppressed", "smooth", "token", "calendar"] {
         let f = serving_on(&redis.url(), &[&format!("{algorithm}.algorithm={algorithm}")]).await;
@@ -40,7 +40,7 @@ async fn a_limits_key_that_is_not_ours_is_told_and_a_reset_mends_it() {
         let pattern = format!("*{algorithm}*");
         let keys: Vec<String> = redis::cmd("KEYS").arg(&pattern).query(&mut connection).unwrap();
         assert!(!keys.is_empty(), "{algorithm}");
-        let mut told = 0;
+        let mut reported = 0;
         for key in &keys {
             let kind: String = redis::cmd("TYPE").arg(key).query(&mut connection).unwrap();
             for plant in plants(&kind) {
@@ -52,22 +52,22 @@ async fn a_limits_key_that_is_not_ours_is_told_and_a_reset_mends_it() {
                 // Another field in a hash is nobody's business.
                 if answer.status != 200 {
                     assert_corrupt(&answer, &what);
-                    told += 1;
+                    reported += 1;
                 }
                 assert_eq!(f.delete(&reset).await.status, 204, "{what}");
-                let mended = f.post(&take, r#"{"key":"a"}"#).await;
-                assert_eq!(mended.status, 200, "{what}: {mended:?}");
+                let repaired = f.post(&take, r#"{"key":"a"}"#).await;
+                assert_eq!(repaired.status, 200, "{what}: {repaired:?}");
                 assert_eq!(f.post(&take, r#"{"key":"b"}"#).await.status, 200, "{what}");
             }
         }
-        assert!(told >= 4, "{algorithm}: {told} of {keys:?}");
+        assert!(reported >= 4, "{algorithm}: {reported} of {keys:?}");
     }
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
 
 /// What a limit has of a key beside the one that counts, and its indices: the same.
 #[tokio::test]
-async fn what_is_beside_a_limits_key_is_told_and_a_reset_mends_it() {
+async fn what_is_beside_a_limits_key_is_reported_and_a_reset_repairs_it() {
     let redis = RedisServer::start();
     let f = serving_on(&redis.url(), &["api.rate=100/s", "other.rate=100/s"]).await;
     let of_key = "/v1/limits/api/keys/a";
@@ -86,7 +86,7 @@ async fn what_is_beside_a_limits_key_is_told_and_a_reset_mends_it() {
         for plant in [&["SADD", "x"], &["RPUSH", "x"]] {
             assert_eq!(f.put(&reservation, hold).await.status, 201);
             assert_eq!(f.put(&override_path, rate).await.status, 200);
-            let mut told = 0;
+            let mut reported = 0;
             for (method, path, body) in [
                 ("POST", "/v1/limits/api/take", r#"{"key":"a"}"#),
                 ("POST", "/v1/limits/take", both),
@@ -107,10 +107,10 @@ async fn what_is_beside_a_limits_key_is_told_and_a_reset_mends_it() {
                 let answer = crate::support::call(&f.app, method, path, body).await;
                 if answer.status.is_server_error() {
                     assert_corrupt(&answer, &format!("{method} {path} with {plant:?} at {key}"));
-                    told += 1;
+                    reported += 1;
                 }
             }
-            assert!(told >= least, "{told} of those with {plant:?} at {key}");
+            assert!(reported >= least, "{reported} of those with {plant:?} at {key}");
             run(&mut connection, &["DEL", &key]);
             run(&mut connection, &[&[plant[0], key.as_str()], &plant[1..]].concat());
             assert_eq!(f.delete(of_key).await.status, 204, "{plant:?} at {key}");
@@ -144,9 +144,9 @@ fn the_command_line_names_the_key_and_resets_it() {
     assert_eq!(on_store(&["take", "api", "a"]).0, 0);
 }
 
-/// A leased limit that is held after a loss is told like any other.
+/// A leased limit that is held after a loss is reported like any other.
 #[tokio::test]
-async fn a_leased_limit_under_a_hold_is_told_as_a_store_that_lost_writes() {
+async fn a_leased_limit_under_a_hold_is_reported_as_a_store_that_lost_writes() {
     let redis = RedisServer::start();
     let leased = ["rate=5000/s", "lease=true", "nodes=1", "after_loss=hold"];
     let limits: Vec<String> = leased.iter().map(|it| format!("api.{it}")).collect();
@@ -172,8 +172,11 @@ async fn the_error_names_the_key() {
         .await
         .expect_err("it is of another type");
     assert_eq!(error.kind(), tidegate::ErrorKind::Corrupt);
-    let told = error.to_string();
-    assert!(told.contains("WRONGTYPE") && told.contains("\"trypema:api:absolute:h:user_7\""), "{told}");
+    let message = error.to_string();
+    assert!(
+        message.contains("WRONGTYPE") && message.contains("\"trypema:api:absolute:h:user_7\""),
+        "{message}"
+    );
     assert_corrupt(&f.take(r#"{"key":"user_7"}"#).await, "a string");
 }
 

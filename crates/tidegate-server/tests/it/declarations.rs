@@ -128,9 +128,9 @@ fn hot_commands_on_a_store_go_by_its_window_and_delete_nothing() {
                 let args = [command, &["--set", "hot.main.window_duration=1h"]].concat();
                 let (_, out, err) = on(&store, &args);
                 assert!(!out.contains("Weir") || out.contains("Weir: not hot"), "{out}");
-                let told = "tidegate: hot main is declared with other settings than are asked by: window_duration \
+                let expected = "tidegate: hot main is declared with other settings than are asked by: window_duration \
                             1d declared, 1h here\n";
-                assert_eq!(err, told);
+                assert_eq!(err, expected);
             }
         }
         let metrics = server.get("/metrics");

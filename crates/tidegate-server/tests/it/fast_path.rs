@@ -32,7 +32,7 @@ fn plain(body: &str) -> String {
 }
 
 /// The same with another first line.
-fn asked(line: &str) -> String {
+fn with_first_line(line: &str) -> String {
     plain(BODY).replacen("POST /v1/limits/api/take HTTP/1.1", line, 1)
 }
 
@@ -174,14 +174,14 @@ fn requests() -> Vec<String> {
         format!("\n{}", plain(BODY)),
         // Behind others that are answered first.
         [plain(BODY), plain(BODY).replace("host: t\r\n", "")].concat(),
-        [asked("GET /healthz HTTP/1.1"), plain(BODY).replace("\r\n", "\n"), plain(BODY)].concat(),
+        [with_first_line("GET /healthz HTTP/1.1"), plain(BODY).replace("\r\n", "\n"), plain(BODY)].concat(),
         format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\nnonsense\r\n\r\n"),
         format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb;x=y\r\n{BODY}\r\n0\r\n\r\n{}", plain(BODY)),
         format!("{TAKE}{JSON}transfer-encoding: chunked\r\n\r\nb\n{BODY}\r\n0\r\n\r\n"),
         // One after another, and others in between.
         plain(BODY).repeat(3),
         plain(BODY).repeat(100),
-        [plain(BODY), asked("GET /v1/limits/api/keys/a HTTP/1.1"), plain(BODY)].concat(),
+        [plain(BODY), with_first_line("GET /v1/limits/api/keys/a HTTP/1.1"), plain(BODY)].concat(),
         [plain(BODY), plain("{"), take("connection: close\r\n", BODY), plain(BODY)].concat(),
         // A body that is longer than it was said to be.
         format!("{TAKE}content-length: 9\r\n\r\n{BODY}"),
@@ -189,7 +189,7 @@ fn requests() -> Vec<String> {
     let bodies = bodies.iter().map(|body| plain(body)).chain(long.iter().map(|body| plain(body)));
     let lines = lines.iter().map(|lines| take(lines, BODY));
     let heads = many.iter().chain(&large).map(|lines| take(lines, BODY));
-    let first = first.iter().map(|line| asked(line));
+    let first = first.iter().map(|line| with_first_line(line));
     let lengths = lengths.iter().map(|length| format!("{TAKE}content-length: {length}\r\n\r\n{BODY}"));
     bodies.chain(lines).chain(heads).chain(first).chain(lengths).chain(whole).collect()
 }
@@ -223,7 +223,7 @@ async fn answers(client: &mut Client) -> String {
     alike(text.split_inclusive('\n').map(dated).collect())
 }
 
-/// Every receipt's last number made ten digits long, and the length told with it.
+/// Every receipt's last number made ten digits long, and the length that is announced adjusted.
 fn alike(mut text: String) -> String {
     const RECEIPT: &str = "\"receipt\":\"";
     const LENGTH: &str = "content-length: ";
@@ -235,8 +235,8 @@ fn alike(mut text: String) -> String {
         text.replace_range(seeded..end, "##########");
         let length = text[..receipt].rfind(LENGTH).unwrap() + LENGTH.len();
         let line = length + text[length..].find("\r\n").unwrap();
-        let told: usize = text[length..line].parse().unwrap();
-        text.replace_range(length..line, &(told + 10 - (end - seeded)).to_string());
+        let announced: usize = text[length..line].parse().unwrap();
+        text.replace_range(length..line, &(announced + 10 - (end - seeded)).to_string());
         from = receipt;
     }
     text
@@ -272,11 +272,11 @@ const REFUSALS: [&str; 5] = [
 
 /// Servers, each with limits of its own that start out alike.
 struct Ways {
-    /// Asked as it comes, so that takes are answered past hyper and the router.
+    /// Takes requests as they come, so that takes are answered past hyper and the router.
     fast: Running,
-    /// Asked on connections that have asked something else before, so that nothing is.
+    /// Takes them on connections that have had another request before, so that nothing is.
     ordinary: Running,
-    /// Asked only what is not refused by its head, and so is hyper with nothing in front of it.
+    /// Takes only what is not refused by its head, and so is hyper with nothing in front of it.
     allowed: Running,
     routed: Routed,
 }
@@ -292,13 +292,13 @@ impl Ways {
         let shown: String = request.chars().take(300).collect();
         let (mut fast, mut ordinary) = (self.fast.connect().await, self.ordinary.connect().await);
         ordinary.healthz().await;
-        let fast = ask(&mut fast, request).await;
-        assert_eq!(fast, ask(&mut ordinary, request).await, "to {shown:?}");
+        let fast = exchange(&mut fast, request).await;
+        assert_eq!(fast, exchange(&mut ordinary, request).await, "to {shown:?}");
         if is_refused(&fast, &shown) {
             return;
         }
         let (mut ours, mut theirs) = (self.allowed.connect().await, self.routed.connect().await);
-        assert_eq!(ask(&mut ours, request).await, ask(&mut theirs, request).await, "to {shown:?}");
+        assert_eq!(exchange(&mut ours, request).await, exchange(&mut theirs, request).await, "to {shown:?}");
     }
 
     /// Ends them; what was counted must be alike too.
@@ -317,7 +317,7 @@ impl Ways {
     }
 }
 
-async fn ask(client: &mut Client, request: &str) -> String {
+async fn exchange(client: &mut Client, request: &str) -> String {
     client.try_send(request).await;
     if !request.ends_with(LAST) {
         client.send_no_more().await;
@@ -397,9 +397,17 @@ async fn what_a_server_must_refuse_is_refused_on_both_ways() {
             "501 Not Implemented",
             r#"the transfer coding \"gzip, chunked\" is not known: chunked is"#,
         ),
-        (asked("POST /v1/limits/api/take HTTP/2.0"), "505 HTTP Version Not Supported", "1.1 and 1.0 are"),
-        (asked("POST /a b HTTP/1.1"), "505 HTTP Version Not Supported", "1.1 and 1.0 are"),
-        (asked("PO(ST /v1/limits/api/take HTTP/1.1"), "400 Bad Request", "the request's head is malformed"),
+        (
+            with_first_line("POST /v1/limits/api/take HTTP/2.0"),
+            "505 HTTP Version Not Supported",
+            "1.1 and 1.0 are",
+        ),
+        (with_first_line("POST /a b HTTP/1.1"), "505 HTTP Version Not Supported", "1.1 and 1.0 are"),
+        (
+            with_first_line("PO(ST /v1/limits/api/take HTTP/1.1"),
+            "400 Bad Request",
+            "the request's head is malformed",
+        ),
         (take("no colon\r\n", BODY), "400 Bad Request", "the name of a field has a character"),
         (
             take(&"x: y\r\n".repeat(101), BODY),
@@ -417,12 +425,12 @@ async fn what_a_server_must_refuse_is_refused_on_both_ways() {
         let (mut fast, mut behind, mut ordinary) =
             (running.connect().await, running.connect().await, running.connect().await);
         ordinary.healthz().await;
-        let alone = ask(&mut fast, &format!("{request}{LAST}")).await;
-        assert_eq!(alone, ask(&mut ordinary, &format!("{request}{LAST}")).await, "to {request:?}");
+        let alone = exchange(&mut fast, &format!("{request}{LAST}")).await;
+        assert_eq!(alone, exchange(&mut ordinary, &format!("{request}{LAST}")).await, "to {request:?}");
         assert!(alone.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{alone} to {request:?}");
         assert!(alone.contains(detail), "{alone} to {request:?}");
         assert!(is_refused(&alone, &request), "{alone} to {request:?}");
-        let two = ask(&mut behind, &format!("{}{request}{LAST}", plain(BODY))).await;
+        let two = exchange(&mut behind, &format!("{}{request}{LAST}", plain(BODY))).await;
         assert!(two.starts_with("HTTP/1.1 200 OK\r\n") && two.ends_with(&alone), "{two} to {request:?}");
         let peeked = call(&app, "GET", "/v1/limits/api/keys/a", "").await.json();
         assert_eq!(peeked["remaining"], 299, "only the take in front of it counts: {request:?}");
@@ -514,7 +522,7 @@ async fn a_take_whose_head_is_on_its_way_is_not() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_told_that_it_took_too_long() {
+async fn a_body_that_does_not_come_is_answered_that_it_took_too_long() {
     let settings = HttpSettings { request_timeout: Duration::from_millis(50), ..HttpSettings::default() };
     let running = start_with(settings, fixture().await.app).await;
     let mut slow = running.connect().await;

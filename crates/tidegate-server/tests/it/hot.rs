@@ -73,7 +73,7 @@ async fn a_page_tells_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn a_window_is_told_between_two_moments() {
+async fn a_window_is_listed_between_two_moments() {
     let f = serving_hot(&[]).await;
     for id in ["1", "2", "3"] {
         record(&f, "a", id, "alice").await;
@@ -237,7 +237,7 @@ async fn edits_are_checked() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_checked() {
+async fn requests_are_checked() {
     let f = serving_hot(&[]).await;
     let long = format!("/v1/hot/main/pages/{}", "x".repeat(256));
     for (path, detail) in [
@@ -298,17 +298,17 @@ async fn the_hot_list_goes_on_where_the_one_before_has_ended() {
             assert_eq!(f.post("/v1/hot/main/edits", &edit).await.status, 200);
         }
     }
-    let (mut told, mut after) = (Vec::new(), String::new());
+    let (mut pages, mut after) = (Vec::new(), String::new());
     loop {
         let list = f.get(&format!("/v1/hot/main?limit=1{after}")).await.json();
         assert_eq!(list["count"], 4);
-        told.extend(
+        pages.extend(
             list["pages"].as_array().unwrap().iter().map(|it| it["page"].as_str().unwrap().to_owned()),
         );
         let Some(next) = list["next"].as_str() else { break };
         after = format!("&after={}", form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>());
     }
-    assert_eq!(told, ["a:b", "\u{e4} e", "c&d", "f"]);
+    assert_eq!(pages, ["a:b", "\u{e4} e", "c&d", "f"]);
     assert_eq!(f.get("/v1/hot/main?limit=9").await.json()["next"], json!(null));
     for bad in ["", "x", "1:2", "1:2:", "-1:2:p", "1:x:p", "1:9007199254740992:p"] {
         let answer = f.get(&format!("/v1/hot/main?after={bad}")).await;

@@ -290,7 +290,7 @@ async fn a_slow_store_does_not_count_as_silence_of_the_sender() {
 
 /// After a slow batch the sender has its whole time again, and is told so when it lets that pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sender_that_is_silent_after_edits_were_lost_is_told_that_they_may_not_count() {
+async fn a_sender_that_is_silent_after_edits_were_lost_learns_that_they_may_not_count() {
     let mut redis = RedisServer::start();
     let f = Fixture::of(&redis.url(), &settings("hot", &[]), START).await;
     assert_eq!(bulk(&f.app, PATH, "{\"page\":\"warm\",\"id\":\"1\"}\n").await.status, 200);
@@ -326,7 +326,7 @@ async fn the_status_says_that_edits_were_dropped() {
 }
 
 #[tokio::test]
-async fn a_time_in_seconds_is_told_so() {
+async fn a_time_in_seconds_is_pointed_out() {
     let f = serving_hot(&[]).await;
     let line = r#"{"page":"a","id":"1","at":1794753112}"#;
     let expected = "`at`: 1794753112 looks like 2026-11-15T14:31:52.000Z in seconds: milliseconds since 1970 are expected";

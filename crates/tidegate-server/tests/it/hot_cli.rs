@@ -10,7 +10,7 @@ fn json_of(out: &str) -> Value {
 }
 
 #[test]
-fn edits_and_pages_are_told_to_people_and_to_machines() {
+fn edits_and_pages_are_printed_for_people_and_for_machines() {
     let server = Server::start(&["--set", "hot.main.max_tracked=1"]);
     let record = |page: &str, id: &str| server.hot(&["record", page, "--id", id, "--editor", "alice"]);
     assert_eq!(record("en:Tide/gate", "1"), (0, "remembered: the page is not hot yet\n".into(), "".into()));
@@ -122,7 +122,7 @@ fn what_is_wrong_is_an_error() {
 }
 
 #[test]
-fn a_store_can_be_asked_directly() {
+fn a_store_can_be_used_directly() {
     let redis = RedisServer::start();
     let on_redis = |args: &[&str]| {
         let mut command = tidegate(&["hot"]);
@@ -228,7 +228,7 @@ fn a_full_space_says_so_once_a_minute() {
 
 /// There is no server, and no log of one.
 #[test]
-fn who_asks_a_store_is_told_the_reason_itself() {
+fn on_a_store_the_reason_itself_is_printed() {
     let redis = RedisServer::start();
     let mut connection = redis.connection();
     redis::cmd("SET").arg("hot:meta:p").arg("x").arg("EX").arg(60).exec(&mut connection).unwrap();

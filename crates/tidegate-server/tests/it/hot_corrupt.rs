@@ -1,5 +1,5 @@
-//! Keys of hot pages that somebody else has written, over HTTP and on the command line: told by a
-//! type of their own, named in the log, no matter to other pages, and mended by a removal.
+//! Keys of hot pages that somebody else has written, over HTTP and on the command line: reported by a
+//! type of their own, named in the log, no matter to other pages, and repaired by a removal.
 
 use serde_json::json;
 use tidegate::testkit::RedisServer;
@@ -26,7 +26,7 @@ fn assert_corrupt(answer: &Answer, what: &str) {
 }
 
 #[tokio::test]
-async fn a_page_that_is_not_ours_is_told_stops_no_other_and_is_mended_by_a_removal() {
+async fn a_page_that_is_not_ours_is_reported_stops_no_other_and_is_repaired_by_a_removal() {
     let redis = RedisServer::start();
     for family in ["hot:window:", "hot:meta:", "hot:editors:"] {
         let f = Fixture::of(&redis.url(), &settings("hot", &["main.max_tracked=9"]), START).await;
@@ -71,9 +71,9 @@ async fn a_page_that_is_not_ours_is_told_stops_no_other_and_is_mended_by_a_remov
     }
 }
 
-/// What a list and a count need is told while it is broken, and mended by an edit.
+/// What a list and a count need is reported while it is broken, and repaired by an edit.
 #[tokio::test]
-async fn a_broken_index_is_told_and_mended_by_the_next_edit() {
+async fn a_broken_index_is_reported_and_repaired_by_the_next_edit() {
     let redis = RedisServer::start();
     let f = Fixture::of(&redis.url(), &settings("hot", &["main.hot_threshold=1"]), START).await;
     for page in ["a", "b", "c"] {

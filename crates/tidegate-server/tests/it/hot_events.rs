@@ -49,7 +49,7 @@ async fn watching(running: &Running, query: &str, header: &str) -> Client {
 }
 
 #[tokio::test]
-async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
+async fn events_are_sent_as_they_happen_and_resumed_where_they_were_left() {
     let f = serving_hot(&["main.promotion_threshold=3"]).await;
     edits(&f, "before", 0, 2).await;
     let running = start_with(HttpSettings::default(), f.app.clone()).await;
@@ -93,7 +93,7 @@ async fn events_are_told_as_they_happen_and_resumed_where_they_were_left() {
 
 /// What was in the process is gone: who comes back is told so, and sees what comes after it.
 #[tokio::test]
-async fn a_position_from_before_a_restart_is_told_what_it_missed() {
+async fn a_position_from_before_a_restart_learns_what_it_missed() {
     let f = serving_hot(&[]).await;
     for page in 0..5 {
         edits(&f, &format!("p{page}"), 0, 2).await;
@@ -125,7 +125,7 @@ async fn a_position_that_cannot_be_is_a_bad_request() {
     edits(&f, "a", 0, 2).await;
     // The test's clock says 2027.
     let ahead = "4102444800000-0";
-    for (path, header, told) in [
+    for (path, header, detail) in [
         (PATH, Some(ahead), "`Last-Event-ID`: the position 4102444800000-0 is ahead of the store's clock"),
         (PATH, Some("x"), "`Last-Event-ID`: \"x\" is not a position among these events"),
         (&format!("{PATH}?after={ahead}"), None, "`after`: the position 4102444800000-0 is ahead"),
@@ -138,7 +138,7 @@ async fn a_position_that_cannot_be_is_a_bad_request() {
         }
         let answer = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status, 400, "{path}: {}", answer.body);
-        assert!(answer.json()["detail"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+        assert!(answer.json()["detail"].as_str().unwrap().contains(detail), "{path}: {}", answer.body);
     }
 }
 

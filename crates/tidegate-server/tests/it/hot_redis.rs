@@ -23,12 +23,12 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
         (1..=2).map(line).collect::<String>()
     };
     for space in ["main", "links"] {
-        let told = bulk(&f.app, &format!("/v1/hot/{space}/edits"), lines("SomePopularPage")).await;
-        assert_eq!(told.json()["outcomes"]["promoted"], 1, "{told:?}");
+        let answer = bulk(&f.app, &format!("/v1/hot/{space}/edits"), lines("SomePopularPage")).await;
+        assert_eq!(answer.json()["outcomes"]["promoted"], 1, "{answer:?}");
         f.post(&format!("/v1/hot/{space}/edits"), r#"{"page":"Once","id":"1"}"#).await;
     }
     let mut connection = redis.connection();
-    let mut ask =
+    let mut query =
         |command: &str, key: &str| -> String { redis::cmd(command).arg(key).query(&mut connection).unwrap() };
     for prefix in ["", "spaces:links:"] {
         for (key, kind) in [
@@ -42,9 +42,9 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
             ("hot:rank", "zset"),
             ("hot:events", "stream"),
         ] {
-            assert_eq!(ask("TYPE", &format!("{prefix}{key}")), kind, "{prefix}{key}");
+            assert_eq!(query("TYPE", &format!("{prefix}{key}")), kind, "{prefix}{key}");
         }
-        assert_eq!(ask("TYPE", &format!("{prefix}activity:SomePopularPage")), "none");
+        assert_eq!(query("TYPE", &format!("{prefix}activity:SomePopularPage")), "none");
     }
     let mut connection = redis.connection();
     let window: Vec<(String, String)> = redis::cmd("ZRANGE")

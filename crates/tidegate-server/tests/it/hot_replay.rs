@@ -161,8 +161,8 @@ fn a_replay_touches_nobody_elses_pages() {
     std::fs::write(&file, day(500).text).unwrap();
     for _ in 0..2 {
         // The second is not told of duplicates: it has a namespace of its own too.
-        let told = replay(&file, &["--store", &url]);
-        assert_eq!(told["outcomes"]["duplicate"], 0);
+        let report = replay(&file, &["--store", &url]);
+        assert_eq!(report["outcomes"]["duplicate"], 0);
     }
     let (_, out, _) = on_redis(&["list", "--json"]);
     let live: Value = serde_json::from_str(&out).unwrap();
@@ -209,16 +209,16 @@ fn bad_lines_are_counted_and_the_first_explained() {
 #[test]
 fn standard_input_is_read_packed_or_not() {
     let text = day(300).text;
-    let mut told = Vec::new();
+    let mut report = Vec::new();
     for bytes in [text.clone().into_bytes(), packed(&text)] {
         let mut command = tidegate(&["hot", "replay", "-", "--page-field", "channel,page", "--json"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
-        told.push(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap());
+        report.push(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap());
     }
-    assert!(told[0].contains("\"good\":300"), "{told:?}");
-    assert_eq!(told[0], told[1]);
+    assert!(report[0].contains("\"good\":300"), "{report:?}");
+    assert_eq!(report[0], report[1]);
 }
 
 #[test]
@@ -229,23 +229,23 @@ fn a_live_replay_is_made_now() {
     std::fs::write(&file, &day.text).unwrap();
     let server = Server::start(&[]);
     let to_server = format!("http://{}", server.address());
-    let told = replay(&file, &["--rate", "20000", "--server", &to_server, "--top", "3"]);
-    assert_eq!((&told["good"], &told["outcomes"]["too_late"]), (&json!(1000), &json!(0)));
+    let report = replay(&file, &["--rate", "20000", "--server", &to_server, "--top", "3"]);
+    assert_eq!((&report["good"], &report["outcomes"]["too_late"]), (&json!(1000), &json!(0)));
     // All of the day is in the last hour of the server.
     let count = |page: &Value| day.edits[page["page"].as_str().unwrap()].len() as u64;
-    let pages = told["pages"].as_array().unwrap();
+    let pages = report["pages"].as_array().unwrap();
     assert_eq!(pages.len(), 3);
     for page in pages {
         assert_eq!(page["edits"].as_u64().unwrap(), count(page).min(100));
     }
     let (_, out, _) = server.hot(&["list", "--limit", "1", "--json"]);
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["count"], told["count"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["count"], report["count"]);
     let direct = replay(&file, &["--rate", "20000", "--store", "memory:", "--top", "3"]);
-    assert_eq!(direct["outcomes"], told["outcomes"]);
+    assert_eq!(direct["outcomes"], report["outcomes"]);
 }
 
 #[test]
-fn what_cannot_be_replayed_is_told_why() {
+fn what_cannot_be_replayed_is_refused_with_the_reason() {
     for (args, message) in [
         (vec!["/nowhere/day.jsonl"], "cannot read /nowhere/day.jsonl: "),
         (vec!["-", "--space", "nope"], "there is no space \"nope\"; known are: main"),
@@ -297,12 +297,12 @@ fn rows_far_from_those_around_them_are_skipped_counted_and_shown() {
     // By their place in the file ids would differ.
     let ids = ["--id-field", "time"];
     let expected = replay(&clean, &ids);
-    let told = replay(&odd, &ids);
-    assert_eq!((&told["skipped"], &told["lines"]), (&json!(46), &json!(3046)));
+    let report = replay(&odd, &ids);
+    assert_eq!((&report["skipped"], &report["lines"]), (&json!(46), &json!(3046)));
     for what in ["good", "bad", "outcomes", "from_ms", "to_ms", "count", "pages"] {
-        assert_eq!(told[what], expected[what], "{what}");
+        assert_eq!(report[what], expected[what], "{what}");
     }
-    let first = &told["skipped_lines"][0];
+    let first = &report["skipped_lines"][0];
     assert_eq!(first["line"], 1);
     let detail = first["detail"].as_str().unwrap();
     assert!(detail.starts_with("skipped: its time, 2100-01-01T00:00:00.000Z, is 84years"), "{detail}");
@@ -321,7 +321,7 @@ fn rows_far_from_those_around_them_are_skipped_counted_and_shown() {
 }
 
 #[test]
-fn times_in_seconds_are_told_so() {
+fn times_in_seconds_are_pointed_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("seconds.jsonl");
     std::fs::write(&file, "{\"time\":1442016000,\"page\":\"a\"}\n{\"time\":1442016001,\"page\":\"a\"}\n")

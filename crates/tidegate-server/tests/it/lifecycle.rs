@@ -190,15 +190,15 @@ async fn an_idle_connection_is_kept_for_longer_than_a_slow_one() {
     let settings = HttpSettings { header_timeout: head, idle_timeout: idle, ..HttpSettings::default() };
     let running = start(settings).await;
     let mut client = running.connect().await;
-    let asked = monotonic();
+    let sent = monotonic();
     client.healthz().await;
     assert_eq!(client.read_to_end().await, "");
-    assert!(asked.elapsed() >= idle, "{:?}", asked.elapsed());
+    assert!(sent.elapsed() >= idle, "{:?}", sent.elapsed());
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_slow_body_is_told_that_it_took_too_long() {
+async fn a_slow_body_is_answered_that_it_took_too_long() {
     let settings = HttpSettings { request_timeout: Duration::from_millis(50), ..HttpSettings::default() };
     let running = start(settings).await;
     let mut slow = running.connect().await;
@@ -227,7 +227,7 @@ async fn a_large_body_is_refused_before_it_is_sent_and_while_it_is() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_cap_wait_for_their_turn() {
+async fn connections_above_the_cap_wait_for_their_turn() {
     let running = start(HttpSettings { max_connections: 1, ..HttpSettings::default() }).await;
     let mut first = running.connect().await;
     first.healthz().await;

@@ -6,7 +6,7 @@ use crate::cli::Server;
 use crate::support::{fixture, serving};
 
 #[tokio::test]
-async fn overrides_and_reservations_are_told_page_by_page() {
+async fn overrides_and_reservations_are_listed_page_by_page() {
     let f = fixture().await;
     for (key, lasting_ms) in [("keys/b", 5000), ("everyone", 4000), ("keys/a%2Fb", 3000)] {
         let body = json!({"rate": "50/s", "lasting_ms": lasting_ms}).to_string();

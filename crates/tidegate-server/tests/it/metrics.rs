@@ -34,7 +34,7 @@ async fn used() -> Fixture {
 }
 
 #[tokio::test]
-async fn the_text_format_is_for_all_who_do_not_ask_for_open_metrics() {
+async fn the_text_format_is_for_all_who_do_not_accept_open_metrics() {
     let f = used().await;
     for accept in [None, Some("*/*"), Some("text/plain;version=0.0.4"), Some("text/html")] {
         let answer = metrics(&f, accept).await;
@@ -83,7 +83,7 @@ async fn every_metric_is_described_once_and_has_samples_in_one_place() {
 }
 
 #[tokio::test]
-async fn the_process_and_what_was_built_are_told() {
+async fn the_process_and_what_was_built_are_exported() {
     let f = used().await;
     let text = metrics(&f, None).await.body;
     let value = |name: &str| -> f64 {

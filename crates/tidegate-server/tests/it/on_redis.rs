@@ -26,10 +26,10 @@ async fn the_hourly_limit_of_the_pipeline_writes_the_pipelines_key() {
     assert_eq!(taken.status, 200, "{taken:?}");
     assert_eq!(taken.header("ratelimit"), Some(r#""rate_limit";r=3728;t=1800"#));
     let mut connection = REDIS.connection();
-    let mut ask = |command: &str| {
+    let mut query = |command: &str| {
         let key = "courtlistener:rate_limit:2024-09-17_14";
         redis::cmd(command).arg(key).query::<String>(&mut connection).unwrap()
     };
-    assert_eq!((ask("TYPE").as_str(), ask("GET").as_str()), ("string", "1247"));
+    assert_eq!((query("TYPE").as_str(), query("GET").as_str()), ("string", "1247"));
     assert_eq!(REDIS.keys_without_ttl(), Vec::<String>::new());
 }

@@ -80,9 +80,9 @@ async fn a_closed_limit_says_503_where_it_is_set_to_on_both_ways() {
     let (_silent, app) = away().await;
     let routed = call(&app, "POST", "/v1/limits/unavailable/take", r#"{"key":"a"}"#).await;
     assert_eq!((routed.status.as_u16(), routed.header("retry-after")), (503, Some("1")));
-    let told = routed.json();
-    assert_eq!((&told["status"], &told["title"]), (&json!(503), &json!("Store away")));
-    assert_eq!((&told["outcome"], &told["violated-policies"]), (&json!("rejected"), &json!(["unavailable"])));
+    let body = routed.json();
+    assert_eq!((&body["status"], &body["title"]), (&json!(503), &json!("Store away")));
+    assert_eq!((&body["outcome"], &body["violated-policies"]), (&json!("rejected"), &json!(["unavailable"])));
     assert_eq!(routed.header("content-type"), Some("application/problem+json"));
 
     let running = start_with(HttpSettings::default(), app).await;

@@ -101,7 +101,7 @@ async fn a_server_is_not_ready_before_its_store_was_reached_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_master_of_three_is_told_and_takes_nobody_out() {
+async fn a_dead_master_of_three_is_reported_and_takes_nobody_out() {
     let mut cluster = RedisCluster::start();
     let app = app(&cluster.url(), Outage::Closed).await;
     let all = app.clone().with_readiness(Readiness::All);
@@ -125,7 +125,7 @@ fn a_server_that_is_told_to_stop_is_not_ready_first_and_takes_requests_meanwhile
     log.wait_for("not ready any more");
     let ready = server.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"draining\":true"), "{ready}");
-    let take = server.ask("POST", "/v1/limits/api/take", "{\"key\":\"a\"}");
+    let take = server.request("POST", "/v1/limits/api/take", "{\"key\":\"a\"}");
     assert!(take.starts_with("HTTP/1.1 200 OK\r\n"), "{take}");
     server.tell("TERM");
     log.wait_for("stopped at once by a second signal");

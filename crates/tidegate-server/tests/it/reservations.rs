@@ -10,7 +10,7 @@ async fn remaining(f: &Fixture) -> u64 {
     f.get("/v1/limits/api/keys/a").await.json()["remaining"].as_u64().unwrap()
 }
 
-fn told(state: &str, expires_in_ms: u64) -> serde_json::Value {
+fn reservation(state: &str, expires_in_ms: u64) -> serde_json::Value {
     json!({"limit": "api", "key": "a", "id": "order-17", "cost": 3, "state": state,
         "expires_in_ms": expires_in_ms})
 }
@@ -30,23 +30,23 @@ async fn made_once_and_committed_once_however_often_it_is_sent() {
         let before = remaining(&f).await;
         let body = r#"{"cost":3,"lasting_ms":30000}"#;
         let made = f.put(PATH, body).await;
-        assert_eq!((made.status.as_u16(), made.json()), (201, told("pending", 30_000)));
+        assert_eq!((made.status.as_u16(), made.json()), (201, reservation("pending", 30_000)));
         f.clock.advance_ms(10_000);
         let again = f.put(PATH, body).await;
-        assert_eq!((again.status.as_u16(), again.json()), (200, told("pending", 20_000)));
+        assert_eq!((again.status.as_u16(), again.json()), (200, reservation("pending", 20_000)));
         let seen = f.get(PATH).await;
-        assert_eq!((seen.status.as_u16(), seen.json()), (200, told("pending", 20_000)));
+        assert_eq!((seen.status.as_u16(), seen.json()), (200, reservation("pending", 20_000)));
         assert_eq!(remaining(&f).await, before - 3);
         for _ in 0..2 {
             let done = f.post(&format!("{PATH}/commit"), "").await;
-            assert_eq!((done.status.as_u16(), done.json()), (200, told("committed", 0)));
+            assert_eq!((done.status.as_u16(), done.json()), (200, reservation("committed", 0)));
         }
         assert_eq!(remaining(&f).await, before - 3);
         assert_conflict(
             &f.delete(PATH).await,
             "the reservation \"order-17\" is committed: it can no longer be released",
         );
-        assert_eq!(f.put(PATH, body).await.json(), told("committed", 0), "{algorithm}");
+        assert_eq!(f.put(PATH, body).await.json(), reservation("committed", 0), "{algorithm}");
     }
 }
 
@@ -56,7 +56,7 @@ async fn what_is_released_is_free_again() {
     f.put(PATH, r#"{"cost":3,"lasting":"30s"}"#).await;
     for _ in 0..2 {
         let done = f.delete(PATH).await;
-        assert_eq!((done.status.as_u16(), done.json()), (200, told("released", 0)));
+        assert_eq!((done.status.as_u16(), done.json()), (200, reservation("released", 0)));
     }
     assert_eq!(remaining(&f).await, 300);
     assert_conflict(
@@ -71,7 +71,7 @@ async fn at_the_deadline_it_is_spent_or_given_back_by_setting() {
         let f = serving(&[&format!("api.on_lapse={on_lapse}")]).await;
         f.put(PATH, r#"{"cost":3,"lasting_ms":1000}"#).await;
         f.clock.advance_ms(2000);
-        assert_eq!(f.get(PATH).await.json(), told("lapsed", 0));
+        assert_eq!(f.get(PATH).await.json(), reservation("lapsed", 0));
         assert_eq!(remaining(&f).await, left, "{on_lapse}");
         let late = f.post(&format!("{PATH}/commit"), "").await;
         assert_eq!(late.status, committed, "{on_lapse}");
@@ -111,7 +111,7 @@ async fn another_cost_under_the_same_id_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn unknown_ids_are_told_so() {
+async fn unknown_ids_are_refused() {
     let f = fixture().await;
     for (method, path) in [("GET", PATH), ("DELETE", PATH), ("POST", &format!("{PATH}/commit"))] {
         let answer = crate::support::call(&f.app, method, path, "").await;

@@ -36,20 +36,20 @@ async fn a_session_is_activated_found_and_resumed() {
     let body = r#"{"broadcaster":"channel/7","config":{"b":1,"a":10000000000000000001},"holder":"h"}"#;
     let new = f.post("/v1/sessions/main", body).await;
     assert_eq!(new.status, 201);
-    let told = new.json();
-    let id = told["id"].as_str().unwrap();
+    let body = new.json();
+    let id = body["id"].as_str().unwrap();
     assert_eq!(
-        told,
+        body,
         json!({"space": "main", "id": id, "generation": 1, "until_ms": NOW + 45_000, "found": "nothing"})
     );
     let expected = json!({"space": "main", "id": id, "broadcaster": "channel/7",
         "config": {"b": 1, "a": 10_000_000_000_000_000_001_u64}, "value": null, "state": "active", "generation": 1,
         "ref_count": 1, "holders": [{"holder": "h", "until_ms": NOW + 45_000}], "held_until_ms": NOW + 45_000,
         "last_disconnect_ms": null, "last_update_ms": NOW, "last_seen_ms": NOW, "attempts": 0});
-    let told = f.get(&path(id, "")).await;
-    assert_eq!(told.json(), expected);
+    let answer = f.get(&path(id, "")).await;
+    assert_eq!(answer.json(), expected);
     let written = r#""config":{"b":1,"a":10000000000000000001},"#;
-    assert!(told.body.contains(written), "as it was written, digit by digit: {}", told.body);
+    assert!(answer.body.contains(written), "as it was written, digit by digit: {}", answer.body);
     assert_eq!(f.get("/v1/sessions/main/broadcasters/channel%2F7").await.json(), expected);
     assert_eq!(f.get(&path(&id.to_uppercase(), "")).await.json()["id"], id, "however it is written");
 
@@ -105,8 +105,8 @@ async fn a_value_is_set_in_its_generation() {
     let id = activate(&f, "b", Some("h")).await;
     let set = f.put(&path(&id, "/value"), r#"{"value": {"score": 7.10}}"#).await;
     assert_eq!(set.json(), json!({"space": "main", "id": id, "generation": 1}));
-    let told = f.get(&path(&id, "")).await.body;
-    assert!(told.contains(r#""value":{"score": 7.10},"#), "{told}");
+    let body = f.get(&path(&id, "")).await.body;
+    assert!(body.contains(r#""value":{"score": 7.10},"#), "{body}");
     assert_eq!(f.put(&path(&id, "/value"), r#"{"value":"x","generation":1}"#).await.status, 200);
     assert_refused(&f.put(&path(&id, "/value"), r#"{"value":"y","generation":2}"#).await, 409, "stale");
     assert_eq!(f.get(&path(&id, "")).await.json()["value"], "x");
@@ -262,7 +262,7 @@ async fn a_cleanup_tells_what_it_did() {
 /// Nobody was there for longer than lease and grace: holders have the length of a lease to
 /// renew, and whoever asks is told so.
 #[tokio::test]
-async fn a_hold_is_told_and_no_lease_ends_in_it() {
+async fn a_hold_is_reported_and_no_lease_ends_in_it() {
     let f = serving_sessions(&[]).await;
     let id = activate(&f, "held", Some("h")).await;
     let left = activate(&f, "left", Some("h")).await;
@@ -403,7 +403,7 @@ async fn config_and_value_come_back_as_the_json_that_they_were() {
         let body = json!({"broadcaster": "b", "config": json}).to_string();
         let id = f.post("/v1/sessions/main", &body).await.json()["id"].as_str().unwrap().to_owned();
         assert_eq!(f.put(&path(&id, "/value"), &json!({"value": json}).to_string()).await.status, 200);
-        let told = f.get(&path(&id, "")).await.json();
-        assert_eq!((&told["config"], &told["value"]), (&json, &json));
+        let body = f.get(&path(&id, "")).await.json();
+        assert_eq!((&body["config"], &body["value"]), (&json, &json));
     }
 }

@@ -1,5 +1,5 @@
 //! The alert rules in `deploy/prometheus`: they are rules, they fire when they should, and
-//! what they ask for is there.
+//! what they read is there.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,12 +34,12 @@ fn they_fire_when_they_should() {
 }
 
 #[tokio::test]
-async fn what_they_ask_for_is_told() {
+async fn what_they_read_is_exported() {
     let f = serving_sessions(&[]).await;
     f.post("/v1/sessions/main/cleanup", "").await;
-    let told = f.get("/metrics").await.body;
+    let metrics = f.get("/metrics").await.body;
     let rules = std::fs::read_to_string(folder().join("alerts.yaml")).unwrap();
-    let asked_for = [
+    let metrics_read = [
         "disconnected_sessions_count",
         "orphan_cleanup_duration_seconds_bucket",
         "tidegate_session_reap_lag_seconds",
@@ -48,9 +48,12 @@ async fn what_they_ask_for_is_told() {
         "tidegate_session_holds_total",
     ];
     let partitions_away = "tidegate_store_partitions_away";
-    assert!(rules.contains(partitions_away) && told.contains(&format!("\n{partitions_away} ")), "{told}");
-    for metric in asked_for {
+    assert!(
+        rules.contains(partitions_away) && metrics.contains(&format!("\n{partitions_away} ")),
+        "{metrics}"
+    );
+    for metric in metrics_read {
         assert!(rules.contains(metric), "{rules}");
-        assert!(told.contains(&format!("\n{metric}{{")), "{metric}: {told}");
+        assert!(metrics.contains(&format!("\n{metric}{{")), "{metric}: {metrics}");
     }
 }

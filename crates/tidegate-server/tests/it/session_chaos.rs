@@ -14,7 +14,7 @@ use tidegate::testkit::RedisServer;
 
 use crate::cli::Server;
 use crate::session_history::{Call, Event, Promise, sessions};
-use crate::session_stall::{ask, signal};
+use crate::session_stall::{request, signal};
 
 const LEASE_MS: u64 = 1000;
 const GRACE_MS: u64 = 500;
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Asks one of the servers; the bracket of the call, and the answer if there is one.
-    fn ask(
+    fn request(
         &self,
         random: &Random,
         method: &str,
@@ -78,7 +78,7 @@ impl World {
         let address = self.servers[(random.bits() % 2) as usize].read().unwrap().address().to_owned();
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let begun_ms = self.now_ms();
-        let answer = ask(&address, method, &format!("{SPACE}{path}"), &body);
+        let answer = request(&address, method, &format!("{SPACE}{path}"), &body);
         // Rounded up.
         (begun_ms, self.now_ms() + 1, answer)
     }
@@ -101,18 +101,18 @@ impl World {
                 format!("own{name}")
             };
             let body = json!({"broadcaster": broadcaster, "config": {}, "holder": holder});
-            let (begun, ended, answer) = self.ask(&random, "POST", "", &body);
-            let Some((200 | 201, told)) = answer else {
+            let (begun, ended, answer) = self.request(&random, "POST", "", &body);
+            let Some((200 | 201, body)) = answer else {
                 thread::sleep(Duration::from_millis(50));
                 continue;
             };
-            let id = told["id"].as_str().unwrap().to_owned();
-            let generation = told["generation"].as_u64().unwrap();
+            let id = body["id"].as_str().unwrap().to_owned();
+            let generation = body["generation"].as_u64().unwrap();
             self.record(&id, &holder, Call::Held { generation }, (begun, ended));
             self.renew(&random, &id, &holder);
             if random.bits().is_multiple_of(2) {
                 let path = format!("/{id}/holders/{holder}");
-                let (begun, ended, _) = self.ask(&random, "DELETE", &path, &Value::Null);
+                let (begun, ended, _) = self.request(&random, "DELETE", &path, &Value::Null);
                 self.record(&id, &holder, Call::Left, (begun, ended));
             }
             if random.bits().is_multiple_of(3) {
@@ -129,10 +129,10 @@ impl World {
                 return;
             }
             thread::sleep(Duration::from_millis(LEASE_MS / 4));
-            let (begun, ended, answer) = self.ask(random, "POST", &path, &Value::Null);
+            let (begun, ended, answer) = self.request(random, "POST", &path, &Value::Null);
             match answer {
-                Some((200, told)) => {
-                    let generation = told["generation"].as_u64().unwrap();
+                Some((200, body)) => {
+                    let generation = body["generation"].as_u64().unwrap();
                     self.record(id, holder, Call::Held { generation }, (begun, ended));
                 }
                 Some((404 | 409, _)) => {
@@ -154,15 +154,15 @@ impl World {
     }
 
     fn reap(&self, random: &Random, is_acknowledging: bool) {
-        let (begun, ended, answer) = self.ask(random, "POST", "/claims", &json!({"limit": 5}));
-        let Some((200, told)) = answer else { return };
-        for claim in told["claims"].as_array().unwrap() {
+        let (begun, ended, answer) = self.request(random, "POST", "/claims", &json!({"limit": 5}));
+        let Some((200, body)) = answer else { return };
+        for claim in body["claims"].as_array().unwrap() {
             let (id, generation) = (claim["id"].as_str().unwrap(), claim["generation"].as_u64().unwrap());
             self.record(id, "", Call::Claimed { generation }, (begun, ended));
             if is_acknowledging {
                 let body = json!({"acks": [{"id": id, "generation": generation}]});
-                let (begun, ended, answer) = self.ask(random, "POST", "/acks", &body);
-                if answer.is_some_and(|(status, told)| status == 200 && told["deleted"] == 1) {
+                let (begun, ended, answer) = self.request(random, "POST", "/acks", &body);
+                if answer.is_some_and(|(status, body)| status == 200 && body["deleted"] == 1) {
                     self.record(id, "", Call::Deleted, (begun, ended));
                 }
             }
@@ -239,10 +239,10 @@ fn sixteen_threads_on_two_servers_see_no_promise_broken() {
     let deadline = monotonic() + Duration::from_secs(20);
     loop {
         world.reap(&random, true);
-        let counts = world.ask(&random, "GET", "/counts", &Value::Null).2;
+        let counts = world.request(&random, "GET", "/counts", &Value::Null).2;
         let is_empty =
-            |told: &Value| ["active", "disconnected", "claimed", "dead"].iter().all(|state| told[state] == 0);
-        if counts.as_ref().is_some_and(|(status, told)| *status == 200 && is_empty(told)) {
+            |body: &Value| ["active", "disconnected", "claimed", "dead"].iter().all(|state| body[state] == 0);
+        if counts.as_ref().is_some_and(|(status, body)| *status == 200 && is_empty(body)) {
             break;
         }
         assert!(monotonic() < deadline, "left behind: {counts:?}");

@@ -1,4 +1,4 @@
-//! What is said of sessions that were asked for wrongly.
+//! Wrong requests about sessions.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -103,7 +103,7 @@ async fn other_pages_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_checked() {
+async fn requests_are_checked() {
     let f = serving_sessions(&[]).await;
     let holder = |name: &str| path(NOBODY, &format!("/holders/{name}"));
     for (method, path, detail) in [

@@ -1,4 +1,4 @@
-//! `tidegate sessions`: what it prints and how it exits, asked through a server or a store.
+//! `tidegate sessions`: what it prints and how it exits, on a server or a store.
 
 use serde_json::{Value, json};
 use tidegate::clock::Clock;
@@ -15,18 +15,18 @@ fn json_of(out: &str) -> Value {
 /// Activates a session, held by `h`; its id.
 fn activate(server: &Server, broadcaster: &str) -> String {
     let body = json!({"broadcaster": broadcaster, "config": {"theme": "dark"}, "holder": "h"}).to_string();
-    let answer = server.ask("POST", "/v1/sessions/main", &body);
-    let (_, told) = answer.split_once("\r\n\r\n").unwrap();
-    json_of(told)["id"].as_str().unwrap().to_owned()
+    let answer = server.request("POST", "/v1/sessions/main", &body);
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    json_of(body)["id"].as_str().unwrap().to_owned()
 }
 
 fn leave(server: &Server, id: &str) {
-    let answer = server.ask("DELETE", &format!("/v1/sessions/main/{id}/holders/h"), "");
+    let answer = server.request("DELETE", &format!("/v1/sessions/main/{id}/holders/h"), "");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]
-fn sessions_are_told_to_people_and_to_machines() {
+fn sessions_are_printed_for_people_and_for_machines() {
     let server = Server::start(&["--set", "sessions.main.grace=1h"]);
     let (id, other) = (activate(&server, "channel/7"), activate(&server, "b\u{1b}[2J"));
     let (code, out, err) = server.sessions(&["show", &id]);
@@ -163,7 +163,7 @@ fn what_is_not_dead_is_not_retried() {
     assert_eq!(server.sessions(&["list", "--state", "orphan"]).1.lines().count(), 1);
     let (code, out, _) = server.sessions(&["retry", &id]);
     assert_eq!((code, out.as_str()), (1, "the session is not claimed\n"));
-    let claimed = server.ask("POST", "/v1/sessions/main/claims", "");
+    let claimed = server.request("POST", "/v1/sessions/main/claims", "");
     assert!(claimed.contains(&id), "{claimed}");
     let (code, out, _) = server.sessions(&["retry", &id]);
     assert_eq!((code, out.as_str()), (1, "the session is being reaped: activate a new one\n"));
@@ -197,7 +197,7 @@ fn what_is_wrong_is_an_error() {
 }
 
 #[test]
-fn a_store_can_be_asked_directly() {
+fn a_store_can_be_used_directly() {
     let redis = RedisServer::start();
     let args = ["--store", &redis.url(), "--set", "store.deadline=10s", "--set", "sessions.main.grace=0s"];
     let on_redis = |own: &[&str]| {

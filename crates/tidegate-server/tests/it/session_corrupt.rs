@@ -1,5 +1,5 @@
 //! Keys of sessions that somebody else has written, or written to, over HTTP and from the command
-//! line: no answer that is not documented, a line in the log with the key, and ways to mend it.
+//! line: no answer that is not documented, a line in the log with the key, and ways to repair it.
 
 use serde_json::{Value, json};
 use tidegate::testkit::RedisServer;
@@ -29,7 +29,7 @@ async fn all_routes(f: &Fixture, id: &str, broadcaster: &str) -> Vec<(String, An
     let one = format!("{space}/{id}");
     let acks = json!({"acks": [{"id": id, "generation": 1}]}).to_string();
     let activation = json!({"broadcaster": broadcaster, "config": {}}).to_string();
-    let asked = [
+    let requests = [
         ("GET", one.clone(), ""),
         ("GET", format!("{space}/broadcasters/{broadcaster}"), ""),
         ("PUT", format!("{one}/holders/x"), ""),
@@ -51,7 +51,7 @@ async fn all_routes(f: &Fixture, id: &str, broadcaster: &str) -> Vec<(String, An
         ("DELETE", one.clone(), ""),
     ];
     let mut answers = Vec::new();
-    for (method, path, body) in asked {
+    for (method, path, body) in requests {
         let answer = match method {
             "GET" => f.get(&path).await,
             "PUT" => f.put(&path, body).await,
@@ -107,7 +107,7 @@ async fn every_route_answers_as_documented_whatever_is_in_the_store() {
 }
 
 #[test]
-fn the_log_names_the_space_and_the_key_and_the_command_line_mends_it() {
+fn the_log_names_the_space_and_the_key_and_the_command_line_repairs_it() {
     let redis = RedisServer::start();
     let settings = ["sessions.games.cleanup_interval=1d", "sessions.games.grace=0s", "log.format=json"];
     let mut args = vec!["--store".to_owned(), redis.url()];
@@ -117,27 +117,27 @@ fn the_log_names_the_space_and_the_key_and_the_command_line_mends_it() {
     let line = |text: &str| -> Value { serde_json::from_str(&log.wait_for(text)).unwrap() };
     let make = |broadcaster: &str| {
         let body = json!({"broadcaster": broadcaster, "config": {}, "holder": "h"}).to_string();
-        let made = server.ask("POST", "/v1/sessions/games", &body);
+        let made = server.request("POST", "/v1/sessions/games", &body);
         let (_, made) = made.split_once("\r\n\r\n").unwrap();
         serde_json::from_str::<Value>(made).unwrap()["id"].as_str().unwrap().to_owned()
     };
     let store = |command: &[&str]| {
-        let mut asked = crate::cli::tidegate(&["sessions"]);
-        asked.args(command).args(["--space", "games", "--store", &redis.url()]);
-        crate::cli::run(asked)
+        let mut command_line = crate::cli::tidegate(&["sessions"]);
+        command_line.args(command).args(["--space", "games", "--store", &redis.url()]);
+        crate::cli::run(command_line)
     };
 
     // One that cannot be read.
     let id = make("a");
     let key = format!("spaces:games:session:{id}");
     redis::cmd("HSET").arg(&key).arg("s").arg("x").exec(&mut redis.connection()).unwrap();
-    let answer = server.ask("GET", &format!("/v1/sessions/games/{id}"), "");
+    let answer = server.request("GET", &format!("/v1/sessions/games/{id}"), "");
     assert!(answer.starts_with("HTTP/1.1 500") && answer.contains("problem:corrupt-key"), "{answer}");
-    let told = line("a key in the store is not what it should be");
-    let error = told["error"].as_str().unwrap();
+    let logged = line("a key in the store is not what it should be");
+    let error = logged["error"].as_str().unwrap();
     assert!(error.contains(&format!("\"{key}\"")), "{error}");
     assert!(error.contains("the space of sessions \"games\""), "{error}");
-    assert_eq!(told["level"], "ERROR");
+    assert_eq!(logged["level"], "ERROR");
     let (code, out, err) = store(&["show", &id]);
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
     assert!(err.contains(&key), "who asks a store without a server is told at once: {err}");
@@ -149,11 +149,11 @@ fn the_log_names_the_space_and_the_key_and_the_command_line_mends_it() {
     let id = make("b");
     let key = format!("spaces:games:session:{id}");
     plant(&redis, &key, &["SET", "theirs"]);
-    let answer = server.ask("POST", &format!("/v1/sessions/games/{id}/holders/h/heartbeat"), "");
+    let answer = server.request("POST", &format!("/v1/sessions/games/{id}/holders/h/heartbeat"), "");
     assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("problem:session-gone"), "{answer}");
-    let told = line("what is under the name of a session is none");
+    let logged = line("what is under the name of a session is none");
     assert_eq!(
-        (&told["level"], &told["space"], &told["key"]),
+        (&logged["level"], &logged["space"], &logged["key"]),
         (&json!("WARN"), &json!("games"), &json!(key))
     );
 
@@ -164,16 +164,19 @@ fn the_log_names_the_space_and_the_key_and_the_command_line_mends_it() {
         .arg("junk")
         .exec(&mut redis.connection())
         .unwrap();
-    let answer = server.ask("POST", "/v1/sessions/games/cleanup", "");
+    let answer = server.request("POST", "/v1/sessions/games/cleanup", "");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let told = line("entries of the index that are no sessions were removed");
-    assert_eq!((&told["space"], &told["count"]), (&json!("games"), &json!(1)));
-    assert!(told["entries"].as_str().unwrap().contains("spaces:games:disconnected_sessions junk"), "{told}");
+    let logged = line("entries of the index that are no sessions were removed");
+    assert_eq!((&logged["space"], &logged["count"]), (&json!("games"), &json!(1)));
+    assert!(
+        logged["entries"].as_str().unwrap().contains("spaces:games:disconnected_sessions junk"),
+        "{logged}"
+    );
 
     // An index of another type.
     let id = make("c");
     plant(&redis, "spaces:games:active_sessions", &["RPUSH", "x"]);
-    let answer = server.ask("GET", "/v1/sessions/games/counts", "");
+    let answer = server.request("GET", "/v1/sessions/games/counts", "");
     assert!(answer.starts_with("HTTP/1.1 500") && answer.contains("problem:corrupt-key"), "{answer}");
     let error = line("\\\"spaces:games:active_sessions\\\"");
     assert!(error["error"].as_str().unwrap().contains("the space of sessions \"games\""), "{error}");

@@ -12,17 +12,17 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
     let written = settings("sessions", &["main.reap=claims", "games.reap=claims"]);
     let f = Fixture::of(&redis.url(), &written, START).await;
     let mut connection = redis.connection();
-    let mut ask = |command: &[&str]| -> String {
-        let mut asked = redis::cmd(command[0]);
-        asked.arg(&command[1..]);
-        asked.query(&mut connection).unwrap()
+    let mut query = |command: &[&str]| -> String {
+        let mut cmd = redis::cmd(command[0]);
+        cmd.arg(&command[1..]);
+        cmd.query(&mut connection).unwrap()
     };
     for (space, prefix) in [("main", ""), ("games", "spaces:games:")] {
         let path = format!("/v1/sessions/{space}");
         let activate = async |broadcaster: &str| {
             let body = json!({"broadcaster": broadcaster, "config": {"theme": "dark"}, "holder": "h:1"});
-            let told = f.post(&path, &body.to_string()).await.json();
-            told["id"].as_str().unwrap().to_owned()
+            let answer = f.post(&path, &body.to_string()).await.json();
+            answer["id"].as_str().unwrap().to_owned()
         };
         let (held, left) = (activate("a:{1}").await, activate("b").await);
         f.put(&format!("{path}/{held}/value"), r#"{"value":42}"#).await;
@@ -35,10 +35,10 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
             ("active_sessions".to_owned(), "zset"),
             ("sessions:state".to_owned(), "hash"),
         ] {
-            assert_eq!(ask(&["TYPE", &format!("{prefix}{key}")]), kind, "{prefix}{key}");
+            assert_eq!(query(&["TYPE", &format!("{prefix}{key}")]), kind, "{prefix}{key}");
         }
-        assert_eq!(ask(&["GET", &format!("{prefix}broadcaster:a:{{1}}")]), held);
-        let mut field = |id: &str, field: &str| ask(&["HGET", &format!("{prefix}session:{id}"), field]);
+        assert_eq!(query(&["GET", &format!("{prefix}broadcaster:a:{{1}}")]), held);
+        let mut field = |id: &str, field: &str| query(&["HGET", &format!("{prefix}session:{id}"), field]);
         assert_eq!(field(&held, "value"), "42");
         assert_eq!(field(&held, "broadcaster_user_id"), "a:{1}");
         assert_eq!(field(&held, "config_json"), "{\"theme\":\"dark\"}");
@@ -46,7 +46,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
         assert_eq!(field(&held, "last_update"), "1800000000");
         assert_eq!(field(&held, "h:h:1"), (NOW + 45_000).to_string());
         assert_eq!(field(&left, "last_disconnect"), "1800000000");
-        let score = ask(&["ZSCORE", &format!("{prefix}disconnected_sessions"), &left]);
+        let score = query(&["ZSCORE", &format!("{prefix}disconnected_sessions"), &left]);
         assert_eq!(score, "1800000000.25", "seconds, with milliseconds behind the point");
         f.clock.set(START);
     }
@@ -55,7 +55,7 @@ async fn the_default_space_has_the_names_that_everybody_knows() {
 
 /// What is in the index and is nothing is skipped, counted, and gone after a cleanup.
 #[tokio::test]
-async fn entries_that_are_no_ids_are_told() {
+async fn entries_that_are_no_ids_are_counted() {
     let redis = RedisServer::start();
     let f = Fixture::of(&redis.url(), &settings("sessions", &[]), START).await;
     redis::cmd("ZADD")

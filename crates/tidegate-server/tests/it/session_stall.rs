@@ -56,7 +56,7 @@ pub(crate) fn signal(pid: u32, signal: &str) {
 }
 
 /// Status and body; nothing from one who does not answer within a second.
-pub(crate) fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+pub(crate) fn request(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
     let timeouts = Some(Duration::from_secs(1));
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(timeouts).ok()?;
@@ -73,7 +73,7 @@ pub(crate) fn ask(address: &str, method: &str, path: &str, body: &str) -> Option
     Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-/// What must be true soon, asked again and again.
+/// What must be true soon, checked again and again.
 fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = monotonic() + within;
     loop {
@@ -100,8 +100,8 @@ impl Holders {
         let activate = |name: String| {
             let body = json!({"broadcaster": name, "config": {}, "holder": "h"}).to_string();
             until("a session", Duration::from_secs(10), || {
-                let (status, told) = ask(address, "POST", SPACE, &body)?;
-                (status == 201).then(|| told["id"].as_str().unwrap().to_owned())
+                let (status, body) = request(address, "POST", SPACE, &body)?;
+                (status == 201).then(|| body["id"].as_str().unwrap().to_owned())
             })
         };
         // The silent ones first: they have the length of a lease before the stop ends it.
@@ -127,18 +127,18 @@ impl Holders {
     fn heartbeat(&self, id: &str) {
         let address = self.address.read().unwrap().clone();
         let path = format!("{SPACE}/{id}/holders/h/heartbeat");
-        match ask(&address, "POST", &path, "") {
+        match request(&address, "POST", &path, "") {
             // Nobody there, or its store is not.
             None | Some((500.., _)) => {}
-            Some((200, told)) if told["generation"] == 1 => {}
-            Some((status, told)) => self.refused.lock().unwrap().push(format!("{id}: {status} {told}")),
+            Some((200, body)) if body["generation"] == 1 => {}
+            Some((status, body)) => self.refused.lock().unwrap().push(format!("{id}: {status} {body}")),
         }
     }
 
     /// Those who went on have their sessions, and those who did not have not.
     fn check(&self, within: Duration) {
         let address = self.address.read().unwrap().clone();
-        let gone = |id: &String| ask(&address, "GET", &format!("{SPACE}/{id}"), "").map(|it| it.0 == 404);
+        let gone = |id: &String| request(&address, "GET", &format!("{SPACE}/{id}"), "").map(|it| it.0 == 404);
         until("the silent ones are reaped", within, || {
             self.silent.iter().all(|id| gone(id) == Some(true)).then_some(())
         });
@@ -148,8 +148,8 @@ impl Holders {
     fn all_held(&self, address: &str) {
         assert_eq!(*self.refused.lock().unwrap(), Vec::<String>::new());
         for id in &self.held {
-            let (status, told) = ask(address, "GET", &format!("{SPACE}/{id}"), "").unwrap();
-            assert_eq!((status, &told["state"]), (200, &json!("active")), "{id}: {told}");
+            let (status, body) = request(address, "GET", &format!("{SPACE}/{id}"), "").unwrap();
+            assert_eq!((status, &body["state"]), (200, &json!("active")), "{id}: {body}");
         }
     }
 }
@@ -245,24 +245,24 @@ fn the_command_line_comes_after() {
     with_holders(server.address(), |holders| {
         signal(server.id(), "-STOP");
         thread::sleep(STOP);
-        let (code, told, _) = cleanup(&["--no-wait"]);
-        assert_eq!((code, &told["deleted"]), (1, &json!(0)), "{told}");
-        assert!(told["retry_after_ms"].as_u64().unwrap() <= 2000, "{told}");
+        let (code, body, _) = cleanup(&["--no-wait"]);
+        assert_eq!((code, &body["deleted"]), (1, &json!(0)), "{body}");
+        assert!(body["retry_after_ms"].as_u64().unwrap() <= 2000, "{body}");
         signal(server.id(), "-CONT");
-        let (code, told, err) = cleanup(&[]);
-        assert_eq!((code, &told["held_until_ms"]), (0, &json!(null)), "{told}");
+        let (code, body, err) = cleanup(&[]);
+        assert_eq!((code, &body["held_until_ms"]), (0, &json!(null)), "{body}");
         assert!(err.contains("a hold runs"), "{err}");
         holders.all_held(server.address());
         // Those who gave no sign were left when the hold ended.
         thread::sleep(GRACE);
-        let deleted = told["deleted"].as_u64().unwrap() + cleanup(&[]).1["deleted"].as_u64().unwrap();
+        let deleted = body["deleted"].as_u64().unwrap() + cleanup(&[]).1["deleted"].as_u64().unwrap();
         assert_eq!(deleted as usize, SILENT);
         holders.check(REAPED);
     });
 }
 
-/// A server that nobody has asked anything has noticed nothing.
-fn an_idle_server_is_asked_for_claims_after() {
+/// A server without requests has noticed nothing.
+fn an_idle_server_claims_after() {
     let redis = RedisServer::start();
     let (server, idle) = (
         serve(&redis.url(), &["sessions.main.reap=claims"]),
@@ -275,16 +275,16 @@ fn an_idle_server_is_asked_for_claims_after() {
         let mut claimed = BTreeSet::new();
         let mut is_held = false;
         until("the silent ones are claimed", REAPED, || {
-            let (status, told) = ask(idle.address(), "POST", &format!("{SPACE}/claims"), "")?;
+            let (status, body) = request(idle.address(), "POST", &format!("{SPACE}/claims"), "")?;
             if status != 200 {
                 return None;
             }
-            if !told["held_until_ms"].is_null() {
+            if !body["held_until_ms"].is_null() {
                 is_held = true;
-                assert_eq!(told["claims"], json!([]), "{told}");
-                assert!(told["retry_after_ms"].as_u64().unwrap() <= 2000, "{told}");
+                assert_eq!(body["claims"], json!([]), "{body}");
+                assert!(body["retry_after_ms"].as_u64().unwrap() <= 2000, "{body}");
             }
-            claimed.extend(told["claims"].as_array().unwrap().iter().map(|it| it["id"].clone().to_string()));
+            claimed.extend(body["claims"].as_array().unwrap().iter().map(|it| it["id"].clone().to_string()));
             (claimed.len() >= SILENT).then_some(())
         });
         assert!(is_held, "it was told so");
@@ -329,8 +329,8 @@ fn short_stops_do_not_stop_reaping() {
                     let body = json!({"broadcaster": format!("b{number}"), "config": {}, "holder": "h"});
                     scope.spawn(move || {
                         until("a session", Duration::from_secs(10), || {
-                            let told = ask(address, "POST", SPACE, &body.to_string())?;
-                            (told.0 < 300).then(monotonic)
+                            let answer = request(address, "POST", SPACE, &body.to_string())?;
+                            (answer.0 < 300).then(monotonic)
                         })
                     })
                 })
@@ -339,8 +339,8 @@ fn short_stops_do_not_stop_reaping() {
         });
         let most = LEASE + GRACE + 2 * INTERVAL;
         let left = || {
-            let (status, told) = ask(server.address(), "GET", &format!("{SPACE}/counts"), "")?;
-            (status == 200).then(|| told["active"].as_u64().unwrap() + told["disconnected"].as_u64().unwrap())
+            let (status, body) = request(server.address(), "GET", &format!("{SPACE}/counts"), "")?;
+            (status == 200).then(|| body["active"].as_u64().unwrap() + body["disconnected"].as_u64().unwrap())
         };
         until("all are reaped", most.saturating_sub(last_sign.elapsed()), || left().filter(|it| *it == 0));
         drop(over);
@@ -377,7 +377,7 @@ fn nobody_is_reaped_for_a_silence_that_was_not_theirs() {
         ("both are stopped", both_are_stopped),
         ("a fresh server comes after", a_fresh_server_comes_after),
         ("the command line comes after", the_command_line_comes_after),
-        ("an idle server is asked for claims after", an_idle_server_is_asked_for_claims_after),
+        ("an idle server claims after", an_idle_server_claims_after),
         ("a process with its own store is suspended", a_process_with_its_own_store_is_suspended),
         ("short stops do not stop reaping", short_stops_do_not_stop_reaping),
         ("a cron job alone reaps", a_cron_job_alone_reaps),

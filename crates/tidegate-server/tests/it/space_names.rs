@@ -27,7 +27,7 @@ async fn answers_alike(f: &Fixture, name: &str, other: &str, paths: &[String]) {
 }
 
 #[tokio::test]
-async fn hot_pages_are_asked_for_by_the_present_name_and_the_former() {
+async fn hot_pages_are_found_by_the_present_name_and_the_former() {
     for (configured, name, other) in [
         (vec![], "main", "pages"),
         (vec!["main.max_tracked=7"], "main", "pages"),
@@ -57,7 +57,7 @@ async fn hot_pages_are_asked_for_by_the_present_name_and_the_former() {
 }
 
 #[tokio::test]
-async fn sessions_are_asked_for_by_the_present_name_and_the_former() {
+async fn sessions_are_found_by_the_present_name_and_the_former() {
     for (configured, name, other) in [
         (vec![], "main", "sessions"),
         (vec!["main.grace=30s"], "main", "sessions"),
@@ -176,10 +176,10 @@ fn commands_find_what_was_written_by_the_former_names() {
             command.args(args).args(shared);
             let (code, by_store, err) = run(command);
             assert_eq!((code, err.as_str()), (0, ""), "{by_store}");
-            for told in [by_server, by_store] {
-                let told = json_of(&told);
-                assert_eq!((&told["space"], &told["window_ms"]), (&json!("main"), &json!(7_200_000)));
-                assert_eq!(told["pages"][0]["edits"], 2);
+            for answer in [by_server, by_store] {
+                let answer = json_of(&answer);
+                assert_eq!((&answer["space"], &answer["window_ms"]), (&json!("main"), &json!(7_200_000)));
+                assert_eq!(answer["pages"][0]["edits"], 2);
             }
         }
         for args in [&["list", "--json"][..], &["list", "--json", "--space", "sessions"]] {

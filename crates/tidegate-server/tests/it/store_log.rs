@@ -13,7 +13,7 @@ fn start(url: &str, more: &[&str]) -> Server {
 }
 
 fn take(server: &Server, limit: &str) -> String {
-    server.ask("POST", &format!("/v1/limits/{limit}/take"), r#"{"key":"a"}"#)
+    server.request("POST", &format!("/v1/limits/{limit}/take"), r#"{"key":"a"}"#)
 }
 
 fn line(text: &str) -> Value {
@@ -105,7 +105,7 @@ fn what_is_no_redis_is_said_to_be_none() {
 /// A flush is a loss, also where nobody looks at the store, and a hold is told of when it
 /// begins and when it ends.
 #[test]
-fn a_flush_counts_as_a_loss_and_the_hold_after_it_is_told() {
+fn a_flush_counts_as_a_loss_and_the_hold_after_it_is_logged() {
     let redis = RedisServer::start();
     let settings = ["limits.api.after_loss=hold", "limits.api.window=2s", "limits.other.rate=1/s"];
     let mut server = start(&redis.url(), &settings);

@@ -1,4 +1,4 @@
-//! An app on a clock that a test moves, and ways to ask it.
+//! An app on a clock that a test moves, and ways to call it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tower_service::Service as _;
 /// The start of a bucket of 600 ms, and of an hour: 2027-01-15 08:00 UTC.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// Limits under test; unless told otherwise `api` of 300 per 60 s, in this process.
+/// Limits under test; by default `api` of 300 per 60 s, in this process.
 pub(crate) struct Fixture {
     pub(crate) app: App,
     pub(crate) clock: ManualClock,
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// Asks without a socket.
+/// A request without a socket.
 pub(crate) async fn call(app: &App, method: &str, path: &str, body: &str) -> Answer {
     let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned()));
     send(router(app.clone()), request.unwrap()).await

@@ -1,11 +1,11 @@
 -- cleanup: looks after pages whose window has changed for everybody, forgets activity that is over,
--- and mends what it finds that is not ours.
+-- and repairs what it finds that is not ours.
 --
 -- Own   how many pages to look after at most, and how much activity; which note of keys that were
---       mended was received before, or empty
+--       repaired was received before, or empty
 -- Answers  pages that are not hot any more, 1 if there is more to do, 1 if more
 --          activity may be over, hot pages, activities, how many events of each kind; then keys
---          that were mended, a line each, and which note that is. It stays until it was received
+--          that were repaired, a line each, and which note that is. It stays until it was received
 pin_due()
 
 -- What is over, and what cannot be read: it would stay the first for ever.
@@ -16,11 +16,11 @@ local function is_to_forget(key)
   first_ms = is_read and number_of(first_ms, 0, MAX_WHOLE)
   if first_ms then return is_over(first_ms) end
   if type(edits) == 'table' and not is_corrupt(edits) then error(edits, 0) end
-  note_mended(key)
+  note_repaired(key)
   return true
 end
 
-local is_more = mend_shared()
+local is_more = repair_shared()
 return finish(each(function(_, at)
   local limit, received = tonumber(ARGV[at + 1]), ARGV[at + 2]
   local expired, is_more_activity = settle_due(limit), 1
@@ -35,17 +35,17 @@ return finish(each(function(_, at)
     forget(page, key)
   end
   local note = call('HMGET', STATE, 'mended', 'mended_at')
-  local mended, note_id = note[1] or '', ''
-  if mended ~= '' then
-    note_id = (string.match(note[2] or '', '^%d+$') or '') .. ':' .. #mended
+  local repaired, note_id = note[1] or '', ''
+  if repaired ~= '' then
+    note_id = (string.match(note[2] or '', '^%d+$') or '') .. ':' .. #repaired
     if note_id == received then
       call('HDEL', STATE, 'mended', 'mended_at')
-      mended, note_id = '', ''
+      repaired, note_id = '', ''
     end
   end
   is_more = is_more or note_id ~= '' or #due(1) > 0
   local answer = with_counts({ expired, is_more and 1 or 0, is_more_activity, call('ZCARD', RANK),
     call('ZCARD', ACTIVITIES) })
-  answer[#answer + 1], answer[#answer + 2] = mended, note_id
+  answer[#answer + 1], answer[#answer + 2] = repaired, note_id
   return answer
-end, KEYS_OF_ITEM, 2, COMMON))
+end, KEYS_OF_ITEM, 2, SHARED_KEYS))

@@ -23,4 +23,4 @@ return finish(each(function(_, at)
     end
   end
   return { next_from, read_index('ZCARD', RANK), over, read_index('ZCARD', ACTIVITIES) }
-end, KEYS_OF_ITEM, 2, COMMON))
+end, KEYS_OF_ITEM, 2, SHARED_KEYS))

@@ -82,7 +82,7 @@ pub enum Recorded {
     /// it counts once.
     Unknown,
     /// One of many, of a page whose keys in the store are of another type or cannot be read;
-    /// nothing of it was recorded. [`remove`](super::Hot::remove) mends the page.
+    /// nothing of it was recorded. [`remove`](super::Hot::remove) repairs the page.
     Corrupt,
 }
 

@@ -49,4 +49,4 @@ return each(function(_, at)
     for i = 2, 8, 2 do answer[#answer + 1] = fields[i] or '' end
   end
   return answer
-end, KEYS_OF_ITEM, 3, COMMON)
+end, KEYS_OF_ITEM, 3, SHARED_KEYS)

@@ -12,7 +12,7 @@ const EVERY_MS: u64 = 60_000;
 pub(super) struct Refusals {
     count: AtomicU64,
     /// When the last warning was, 0 for never.
-    told_ms: AtomicU64,
+    logged_ms: AtomicU64,
 }
 
 impl Refusals {
@@ -23,14 +23,14 @@ impl Refusals {
 
     /// Warns if there is something to tell and it is time to.
     pub(super) fn tell(&self, now_ms: u64, core: &Core) {
-        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        let logged_ms = self.logged_ms.load(Ordering::Relaxed);
         // A clock that was set back has the last warning ahead of it.
-        if told_ms > 0 && now_ms.abs_diff(told_ms) < EVERY_MS || self.count.load(Ordering::Relaxed) == 0 {
+        if logged_ms > 0 && now_ms.abs_diff(logged_ms) < EVERY_MS || self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         if self
-            .told_ms
-            .compare_exchange(told_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
+            .logged_ms
+            .compare_exchange(logged_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
             return;

@@ -6,8 +6,8 @@
 --               a counter, `renewed` when these five were last given their time to live,
 --               `forgotten` the last event that is not kept any more, `life` which events
 --               these are: it ends when the store forgets; `due_base` what the scores of `due`
---               are ahead of the oldest edits (ms); `mended` keys that were not ours and were mended,
---               until who was told of them says so, and `mended_at` since when (µs);
+--               are ahead of the oldest edits (ms); `mended` keys that were not ours and were repaired,
+--               until who has logged them says so, and `mended_at` since when (µs);
 --               `matching` how far the indices of hot pages have been compared, while they are
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
@@ -31,12 +31,12 @@
 --
 -- Any of them may be of another type, or unreadable: somebody else has written there. Of a page,
 -- that is an error of the item before anything is written. What the partition shares gives way to
--- who comes upon it in writing, and is made whole by cleanups and removals: see mend.lua. Until then
+-- who comes upon it in writing, and is made whole by cleanups and removals: see repair.lua. Until then
 -- reads of an index are errors, and reads go by the clock alone without a state, and leave what is in
 -- its place. Every function here is made anew by every call of a script, so there are few.
 --
--- In front of it stand READS and MENDS, whether the operation only reads, and whether it has
--- mend.lua; and the numbers of the space, which never change while a process has
+-- In front of it stand READS and REPAIRS, whether the operation only reads, and whether it has
+-- repair.lua; and the numbers of the space, which never change while a process has
 -- it, as one `local` each: buffer_ms (that keys live longer than their data),
 -- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
 -- has for this space: what is in it is not deleted; what is read is within our own), max_tracked, max_members, replaces,
@@ -45,7 +45,7 @@
 -- edit does.
 --
 -- ARGV  now
-local COMMON, KEYS_OF_ITEM = 5, 1
+local SHARED_KEYS, KEYS_OF_ITEM = 5, 1
 local STATE, ACTIVITIES, DUE, RANK, EVENTS = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ACTIVITY_FAMILY, WINDOW_FAMILY, META_FAMILY, EDITORS_FAMILY = unpack(FAMILIES)
 local ACTIVITY_MS, SPIKE_MS, HOUR_MS, MAX_EVENTS, RENEWED_MS = 600000, 300000, 3600000, 1000, 60000
@@ -62,9 +62,9 @@ local function number_of(text, least, most)
 end
 
 -- Notes for the next cleanup that a key was not what it should be, and has been made so again.
-local is_made, is_mended = false, false
-local function note_mended(key)
-  is_made, is_mended = true, true
+local is_made, is_repaired = false, false
+local function note_repaired(key)
+  is_made, is_repaired = true, true
   local before = call('HGET', STATE, 'mended')
   if not before then
     local time = call('TIME')
@@ -83,16 +83,16 @@ if is_foreign then
   state = {}
   if not READS then
     call('UNLINK', STATE)
-    note_mended(STATE)
+    note_repaired(STATE)
   end
 end
 local clock_ms, stamp_ms = now(), number_of(state[1], 0, MAX_WHOLE) or 0
 local sequence, is_pinned = number_of(state[2], 0, MAX_SEQUENCE), true
 -- Counted on from the latest activity that is listed if the counter is lost: from 0, what is new would
 -- be the oldest, and the first to be forgotten. A cleanup also finds one that is too low.
-if MENDS or not (READS or sequence) then
-  local beyond = redis.pcall('ZCOUNT', ACTIVITIES, '(' .. int(MAX_SEQUENCE), '+inf')
-  local latest = type(beyond) == 'number' and call('ZREVRANGE', ACTIVITIES, beyond, beyond, 'WITHSCORES')
+if REPAIRS or not (READS or sequence) then
+  local out_of_range = redis.pcall('ZCOUNT', ACTIVITIES, '(' .. int(MAX_SEQUENCE), '+inf')
+  local latest = type(out_of_range) == 'number' and call('ZREVRANGE', ACTIVITIES, out_of_range, out_of_range, 'WITHSCORES')
   sequence = math.max(sequence or 0, latest and tonumber(latest[2]) or 0)
 end
 local now_ms = clock_ms
@@ -123,7 +123,7 @@ end
 -- What is left to write to the indices, by page: one call does for many. Whoever reads
 -- an index flushes it before.
 local ranks, dues, activities = {}, {}, {}
-local is_told = false
+local has_emitted = false
 
 -- A call on an index; one of another type makes room for one of ours, which lists what is put
 -- there from now on.
@@ -132,7 +132,7 @@ local function on_index(command, index, ...)
   if type(answer) ~= 'table' or not answer.err then return answer end
   if not is_corrupt(answer) then error(answer, 0) end
   call('UNLINK', index)
-  note_mended(index)
+  note_repaired(index)
   return call(command, index, ...)
 end
 
@@ -192,7 +192,7 @@ local function on_events(command, ...)
   local answer = redis.pcall(command, EVENTS, ...)
   if type(answer) ~= 'table' or not answer.err then return answer end
   if not is_corrupt(answer) and not string.find(answer.err, 'exhausted', 1, true) then error(answer, 0) end
-  note_mended(EVENTS)
+  note_repaired(EVENTS)
   life_of_events(true)
   return call(command, EVENTS, ...)
 end
@@ -215,10 +215,10 @@ local function finish(replies)
   if is_made or not renewed or clock_ms - renewed >= RENEWED_MS then
     redis.pcall('HSET', STATE, 'renewed', clock_ms)
     for i = 2, 6 do live_for(KEYS[i], ttl) end
-  elseif is_told then
+  elseif has_emitted then
     live_for(EVENTS, ttl)
   end
-  if is_told then forget_events() end
+  if has_emitted then forget_events() end
   if CHECKED then check_bounds() end
   return replies
 end
@@ -232,7 +232,7 @@ local function with_counts(answer)
   return answer
 end
 
-local function tell(kind, page, edits)
+local function emit(kind, page, edits)
   life_of_events()
   -- In the order in which it is counted. Most calls tell nothing, so it is only made here.
   local kinds = { promoted = 1, replaced = 2, trending = 3, trending_ended = 4, spiking = 5, spiking_ended = 6,
@@ -240,7 +240,7 @@ local function tell(kind, page, edits)
   counts = counts or {}
   counts[kinds[kind]] = (counts[kinds[kind]] or 0) + 1
   on_events('XADD', '*', 'kind', kind, 'page', page, 'edits', edits, 'at', now_ms)
-  is_told = true
+  has_emitted = true
 end
 
 -- Where the name of a page begins in its first key.
@@ -326,22 +326,22 @@ local function judged(keys, p, count)
   return count >= promotion_threshold, is_spiking
 end
 
--- Notes and tells whether a page has become, or is no longer, trending or spiking.
+-- Notes, as an event, whether a page has become, or is no longer, trending or spiking.
 local function judge(page, keys, p)
   local was_trending, was_spiking = p.flags % 2 == 1, p.flags >= 2
   local count = kept_ms > window_ms and lately(keys, window_ms) or p.count
   local is_trending, is_spiking = judged(keys, p, count)
   p.flags = (is_trending and 1 or 0) + (is_spiking and 2 or 0)
-  if is_trending ~= was_trending then tell(is_trending and 'trending' or 'trending_ended', page, count) end
-  if is_spiking ~= was_spiking then tell(is_spiking and 'spiking' or 'spiking_ended', page, count) end
+  if is_trending ~= was_trending then emit(is_trending and 'trending' or 'trending_ended', page, count) end
+  if is_spiking ~= was_spiking then emit(is_spiking and 'spiking' or 'spiking_ended', page, count) end
 end
 
--- Drops a page, and tells what ends with it and why.
-local function drop_and_tell(page, keys, p, kind, edits)
+-- Drops a page, with events for what ends with it and why.
+local function drop_and_emit(page, keys, p, kind, edits)
   drop(page, keys)
-  if p and p.flags % 2 == 1 then tell('trending_ended', page, edits) end
-  if p and p.flags >= 2 then tell('spiking_ended', page, edits) end
-  tell(kind, page, edits)
+  if p and p.flags % 2 == 1 then emit('trending_ended', page, edits) end
+  if p and p.flags >= 2 then emit('spiking_ended', page, edits) end
+  emit(kind, page, edits)
 end
 
 -- Drops what has left everybody's window of a page: the page as it is then, or nothing and
@@ -349,7 +349,7 @@ end
 local function settle(page, keys, p)
   if p.oldest + kept_ms > now_ms and p.last <= ahead_ms then return p, 0 end
   if p.last + kept_ms <= now_ms or p.last > ahead_ms then
-    drop_and_tell(page, keys, p, 'cooled', 0)
+    drop_and_emit(page, keys, p, 'cooled', 0)
     return nil, 1
   end
   local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
@@ -358,14 +358,14 @@ local function settle(page, keys, p)
     if not is_corrupt(trimmed) then error(trimmed, 0) end
     -- No list: as if they were lost. The next one needs an end.
     call('UNLINK', keys.editors)
-    note_mended(keys.editors)
+    note_repaired(keys.editors)
     p.renewed = -RENEWED_MS
   end
   local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
   local oldest = number_of(first[2], 0, p.last)
   if not oldest then
     -- Its window is lost: nothing of it counts.
-    drop_and_tell(page, keys, p, 'cooled', 0)
+    drop_and_emit(page, keys, p, 'cooled', 0)
     return nil, 1
   end
   p.count, p.oldest = math.max(p.count - left, 1), oldest
@@ -411,8 +411,8 @@ local function settle_due(limit)
     local is_read, failure, gone = pcall(settle_or_drop, page, keys)
     if not is_read then
       if not is_corrupt(failure) then error(failure, 0) end
-      note_mended(keys.meta)
-      drop_and_tell(page, keys, nil, 'cooled', 0)
+      note_repaired(keys.meta)
+      drop_and_emit(page, keys, nil, 'cooled', 0)
       gone = 1
     end
     expired = expired + gone

@@ -94,4 +94,4 @@ return finish(each(function(_, at)
       from = from + 1
     end
   end
-end, KEYS_OF_ITEM, 6, COMMON))
+end, KEYS_OF_ITEM, 6, SHARED_KEYS))

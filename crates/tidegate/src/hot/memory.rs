@@ -418,8 +418,8 @@ impl Partition {
 
     /// A page whose window has changed, or one that is absurdly far ahead.
     fn next_due(&mut self, now_ms: u64) -> Option<u32> {
-        let far_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
-        self.pages.next_due(now_ms, far_ms, self.bounds.window_ms)
+        let ahead_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
+        self.pages.next_due(now_ms, ahead_ms, self.bounds.window_ms)
     }
 
     /// What is dated later was dated by a clock that was wrong.

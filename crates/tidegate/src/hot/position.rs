@@ -49,7 +49,7 @@ pub(super) const AHEAD_MS: u64 = 1000;
 
 /// What a position is to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum PositionStatus {
     /// All that has happened since is kept.
     Known,
     /// Some of it is not.
@@ -78,7 +78,7 @@ impl Happened {
 /// What a partition knows after a position.
 #[derive(Debug)]
 pub(super) struct News {
-    pub(super) standing: Standing,
+    pub(super) status: PositionStatus,
     /// What the events come after: the position, unless some were missed; the latest there
     /// is, if none was given.
     pub(super) from: Position,
@@ -94,7 +94,7 @@ impl News {
     /// That some were missed, if they were.
     pub(super) fn gap(&self) -> Option<Happened> {
         let at = self.events.first().map_or(Timestamp::default(), |first| first.at);
-        (self.standing != Standing::Known).then(|| Happened::missed(self.from, 0, at))
+        (self.status != PositionStatus::Known).then(|| Happened::missed(self.from, 0, at))
     }
 }
 

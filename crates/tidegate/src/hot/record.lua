@@ -101,7 +101,7 @@ local function promote(page, key, edits)
     replaced = coldest[1]
     local keys = keys_of(replaced)
     local is_read, cold = pcall(load, keys.meta)
-    drop_and_tell(replaced, keys, is_read and cold, 'replaced',
+    drop_and_emit(replaced, keys, is_read and cold, 'replaced',
       math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
   end
   is_made = is_made or math.min(ranked, dated) <= 1
@@ -119,7 +119,7 @@ local function promote(page, key, edits)
   call('ZADD', keys.window, unpack(scores))
   call('RPUSH', keys.editors, unpack(made))
   dues[page] = p.oldest + base_ms
-  tell('promoted', page, p.count)
+  emit('promoted', page, p.count)
   judge(page, keys, p)
   save(page, keys, p, true)
   return 1, expired, replaced
@@ -181,7 +181,7 @@ local function remember(page, key, edit, at_ms)
   return code, expired, 1, replaced
 end
 
-local function told(answer, replaced)
+local function reply(answer, replaced)
   return counts and with_counts({ answer, replaced }) or answer
 end
 
@@ -200,7 +200,7 @@ return finish(each(function(k, at)
   if w then
     local keys, p = keys_of(page)
     p, expired = settle(page, keys, load(keys.meta, w))
-    if p then return told(add(page, keys, p, edit, at_ms), '') end
+    if p then return reply(add(page, keys, p, edit, at_ms), '') end
   elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
     begin(page)
@@ -208,5 +208,5 @@ return finish(each(function(k, at)
   end
   local code, more, counted, replaced = remember(page, key, edit, at_ms)
   local answer = code + 8 * counted + 16 * (expired + more)
-  return told(answer, replaced)
-end, KEYS_OF_ITEM, 1, COMMON))
+  return reply(answer, replaced)
+end, KEYS_OF_ITEM, 1, SHARED_KEYS))

@@ -11,7 +11,7 @@ use redis::Value;
 use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
 use super::memory::Effects;
 use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
-use super::position::{Happened, News, Position, Standing};
+use super::position::{Happened, News, Position, PositionStatus};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
@@ -50,20 +50,20 @@ fn scripts(numbers: String) -> &'static Scripts {
     let with = |kind: &str, more: &str, operation: &str| {
         Script::new(&[CHECKED, kind, &numbers, HOT, more, operation])
     };
-    let (reads, writes) = ("local READS, MENDS = true, false", "local READS, MENDS = false, false");
+    let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
     let reading = |operation: &str| with(reads, include_str!("read.lua"), operation);
-    let mending =
-        |operation: &str| with("local READS, MENDS = false, true", include_str!("mend.lua"), operation);
+    let repairing =
+        |operation: &str| with("local READS, REPAIRS = false, true", include_str!("repair.lua"), operation);
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record: with(writes, "", include_str!("record.lua")),
         stats: reading(include_str!("stats.lua")),
         window: reading(include_str!("window.lua")),
-        cleanup: mending(include_str!("cleanup.lua")),
+        cleanup: repairing(include_str!("cleanup.lua")),
         count: reading(include_str!("count.lua")),
         list: reading(include_str!("list.lua")),
         is_hot: with(reads, "", include_str!("is_hot.lua")),
         events: with(reads, "", include_str!("events.lua")),
-        remove: mending(include_str!("remove.lua")),
+        remove: repairing(include_str!("remove.lua")),
     }));
     all.insert(numbers, scripts);
     scripts
@@ -107,13 +107,13 @@ pub(super) struct OnRedis {
     /// What keys of activity start with.
     family: String,
     space: Name,
-    common: Arc<[String]>,
-    shared: Arc<[CompactString]>,
+    shared_keys: Arc<[String]>,
+    shared_args: Arc<[CompactString]>,
     bounds: Bounds,
     families: [String; 4],
     /// For the longest window that anybody has, and that.
     scripts: RwLock<(&'static Scripts, u64)>,
-    /// The last note of keys that were mended that was logged here, until the store knows.
+    /// The last note of keys that were repaired that was logged here, until the store knows.
     logged_note: Mutex<CompactString>,
 }
 
@@ -125,8 +125,8 @@ impl OnRedis {
         let families =
             ["activity:", "hot:window:", "hot:meta:", "hot:editors:"].map(|it| format!("{prefix}{it}"));
         let suffix = if of == 1 { String::new() } else { format!(":{number}") };
-        let common = ["state", "activities", "due", "rank", "events"];
-        let common = common.map(|it| format!("{prefix}hot:{it}{suffix}")).into_iter().collect();
+        let shared_keys = ["state", "activities", "due", "rank", "events"];
+        let shared_keys = shared_keys.map(|it| format!("{prefix}hot:{it}{suffix}")).into_iter().collect();
         let kept_ms = bounds.window_ms;
         let scripts = scripts(numbers(&bounds, kept_ms, store.clock().slack_ms(), &families));
         Self {
@@ -134,8 +134,8 @@ impl OnRedis {
             partition: place.partition,
             family: families[0].clone(),
             space: space.clone(),
-            common,
-            shared: Arc::new([]),
+            shared_keys,
+            shared_args: Arc::new([]),
             bounds,
             families,
             scripts: RwLock::new((scripts, kept_ms)),
@@ -178,12 +178,12 @@ impl OnRedis {
     ) -> Result<Value> {
         let call = Call {
             script,
-            shared: self.shared.clone(),
-            common: self.common.clone(),
+            shared_args: self.shared_args.clone(),
+            shared_keys: self.shared_keys.clone(),
             items,
             key,
             more_keys,
-            own,
+            item_args: own,
             now_ms: self.store.set_time_ms(),
         };
         let answer = match deadline {
@@ -219,12 +219,12 @@ impl OnRedis {
         let own = vec![compact_str::format_compact!("hot:{stored}"), of.to_compact_string()];
         let call = Call {
             script: &PIN,
-            shared: Arc::new([]),
-            common: Arc::new([]),
+            shared_args: Arc::new([]),
+            shared_keys: Arc::new([]),
             items: 1,
-            key: self.common[0].clone(),
+            key: self.shared_keys[0].clone(),
             more_keys: Vec::new(),
-            own,
+            item_args: own,
             now_ms: self.store.set_time_ms(),
         };
         match self.store.call(self.partition, call).await? {
@@ -312,7 +312,7 @@ impl OnRedis {
         if let Value::Array(items) = &mut value
             && let (Some(Value::BulkString(note)), Some(Value::BulkString(keys))) = (items.pop(), items.pop())
         {
-            self.log_mended(&String::from_utf8_lossy(&note), &String::from_utf8_lossy(&keys));
+            self.log_repaired(&String::from_utf8_lossy(&note), &String::from_utf8_lossy(&keys));
         }
         let integers = integers(&value)?;
         let [expired, more, more_activity, tracked, activities, ref counts @ ..] = integers[..] else {
@@ -329,7 +329,7 @@ impl OnRedis {
     }
 
     /// Logs the keys of a note, once: it is answered until a later call says that it came.
-    fn log_mended(&self, note: &str, keys: &str) {
+    fn log_repaired(&self, note: &str, keys: &str) {
         let before = std::mem::replace(&mut *self.logged_note.lock(), note.into());
         if before == note {
             return;
@@ -438,16 +438,16 @@ impl OnRedis {
         let own = vec![position, life, limit.to_compact_string()];
         let value = self.call(&self.scripts().events, "", own).await?;
         let texts = texts(&value)?;
-        let [life, standing, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
+        let [life, status, from, fields @ ..] = &texts[..] else { return Err(unexpected(&value)) };
         let life = number(life, &value)?;
         let position = |id: &str| {
             let position = Position::parse(id).ok_or_else(|| unexpected(&value))?;
             Ok::<_, Error>(Position { life, ..position })
         };
-        let standing = match standing.as_str() {
-            "0" => Standing::Known,
-            "1" => Standing::Missed,
-            "2" => Standing::Impossible,
+        let status = match status.as_str() {
+            "0" => PositionStatus::Known,
+            "1" => PositionStatus::Missed,
+            "2" => PositionStatus::Impossible,
             _ => return Err(unexpected(&value)),
         };
         let happened = |fields: &[String]| match fields {
@@ -465,7 +465,7 @@ impl OnRedis {
             _ => Err(unexpected(&value)),
         };
         let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
-        Ok(News { standing, from: position(from)?, events })
+        Ok(News { status, from: position(from)?, events })
     }
 }
 

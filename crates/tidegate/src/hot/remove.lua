@@ -1,4 +1,4 @@
--- remove: forgets all that is known of a page, whatever its keys are, and mends what the partition
+-- remove: forgets all that is known of a page, whatever its keys are, and repairs what the partition
 -- shares.
 --
 -- Answers  what it was (0 not known, 1 remembered, 2 hot), pages that are not hot any more, how
@@ -14,7 +14,7 @@ local function is_remembered(key)
   return not first_ms or not is_over(first_ms)
 end
 
-mend_shared()
+repair_shared()
 return finish(each(function(k)
   local page, was, expired = string.sub(KEYS[k], PAGE_AT), 0, 0
   local keys = keys_of(page)
@@ -23,7 +23,7 @@ return finish(each(function(k)
     if p then return settle(page, keys, p) end
   end)
   if is_settled and p then
-    drop_and_tell(page, keys, p, 'removed', p.count)
+    drop_and_emit(page, keys, p, 'removed', p.count)
     was = 2
   elseif is_settled then
     -- Without a page there is nothing to tell of what may be left of it.
@@ -31,10 +31,10 @@ return finish(each(function(k)
     expired = gone or 0
   else
     if not is_corrupt(p) then error(p, 0) end
-    drop_and_tell(page, keys, nil, 'removed', 0)
+    drop_and_emit(page, keys, nil, 'removed', 0)
     was = 2
   end
   if is_remembered(KEYS[k]) then was = math.max(was, 1) end
   forget(page, KEYS[k])
   return with_counts({ was, expired })
-end, KEYS_OF_ITEM, 0, COMMON))
+end, KEYS_OF_ITEM, 0, SHARED_KEYS))

@@ -21,4 +21,4 @@ return finish(each(function(k)
   local hour = lately(keys, math.min(HOUR_MS, window_ms))
   return { 1, is_trending and 1 or 0, is_spiking and 1 or 0, hour, lately(keys, math.min(SPIKE_MS, window_ms)),
     math.min(covered(p), HOUR_MS), unique, p.byte_change, p.total, p.first, p.last }
-end, KEYS_OF_ITEM, 0, COMMON))
+end, KEYS_OF_ITEM, 0, SHARED_KEYS))

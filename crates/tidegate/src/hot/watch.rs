@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch::Receiver;
 
 use super::feed::{BATCH, Feed, Next, PAUSE, Place};
-use super::position::{Happened, News, Position, Standing};
+use super::position::{Happened, News, Position, PositionStatus};
 use super::{Event, Hot};
 use crate::error::{Error, Result};
 
@@ -19,8 +19,8 @@ pub struct Watch {
     changes: Receiver<()>,
     /// By partition, what has been read.
     places: Vec<Place>,
-    /// By partition, what has been told.
-    told: Vec<Position>,
+    /// By partition, what has been delivered.
+    delivered: Vec<Position>,
     /// Read from the store and not told yet.
     news: VecDeque<(usize, Arc<Happened>)>,
     /// The partition that is asked first.
@@ -41,7 +41,7 @@ impl Watch {
                     Some(position) if feed.covers(number, position) => Ok((position, None)),
                     Some(position) => {
                         let news = hot.events(number, Some(position), BATCH).await?;
-                        if news.standing == Standing::Impossible {
+                        if news.status == PositionStatus::Impossible {
                             return Err(Error::invalid(format!(
                                 "the position {position} is ahead of the store's clock: the id of an event is never"
                             )));
@@ -54,14 +54,14 @@ impl Watch {
         };
         let found = futures_util::future::join_all((0..partitions).map(first)).await;
         let found = found.into_iter().collect::<Result<Vec<_>>>()?;
-        let told: Vec<_> = found.iter().map(|(position, _)| *position).collect();
-        let places = told.iter().copied().map(Place::at).collect();
-        let mut watch = Self { hot, feed, changes, places, told, news: VecDeque::new(), turn: 0 };
+        let delivered: Vec<_> = found.iter().map(|(position, _)| *position).collect();
+        let places = delivered.iter().copied().map(Place::at).collect();
+        let mut watch = Self { hot, feed, changes, places, delivered, news: VecDeque::new(), turn: 0 };
         for (number, (_, news)) in found.into_iter().enumerate() {
             let Some(news) = news else { continue };
-            if news.standing == Standing::Known && news.events.is_empty() {
+            if news.status == PositionStatus::Known && news.events.is_empty() {
                 // The same place, of this life.
-                watch.told[number] = news.from;
+                watch.delivered[number] = news.from;
             }
             watch.keep(number, news);
         }
@@ -70,7 +70,7 @@ impl Watch {
 
     /// Where it stands: to go on from, also before the first event has come.
     pub fn cursor(&self) -> String {
-        let parts: Vec<_> = self.told.iter().map(Position::to_string).collect();
+        let parts: Vec<_> = self.delivered.iter().map(Position::to_string).collect();
         parts.join(",")
     }
 
@@ -122,7 +122,7 @@ impl Watch {
     }
 
     fn tell(&mut self, number: usize, happened: &Happened) -> Event {
-        self.told[number] = happened.position;
+        self.delivered[number] = happened.position;
         let Happened { kind, page, edits, at, .. } = happened;
         Event { cursor: self.cursor(), kind: *kind, page: page.clone(), edits: *edits, at: *at }
     }

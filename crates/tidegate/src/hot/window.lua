@@ -19,4 +19,4 @@ return finish(each(function(k, at)
     end
   end
   return edits
-end, KEYS_OF_ITEM, 2, COMMON))
+end, KEYS_OF_ITEM, 2, SHARED_KEYS))

@@ -28,7 +28,7 @@ pub(super) type Terms = [u64; 2];
 
 /// What a take is judged by.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct Request {
     pub(super) cost: u64,
     pub(super) terms: Terms,
     /// Whether a later peek shall judge by these terms.

@@ -1,6 +1,6 @@
 //! Several limits at once: all of them are charged, or none.
 
-use super::algorithm::Ask;
+use super::algorithm::Request;
 use super::decision::{Decision, Source, Wait};
 use super::{Backend, Limit, memory, redis};
 use crate::bounds::Cost;
@@ -57,24 +57,24 @@ type Decided = Vec<(usize, Decision)>;
 /// Charges `key` under all of `limits`, which are of `store`, or under none.
 pub(crate) async fn take_all(store: &Store, key: Key<'_>, limits: &[(&Limit, Cost)]) -> Result<AllDecision> {
     check(limits)?;
-    let asks: Vec<Ask> = limits.iter().map(|(limit, cost)| limit.plain(*cost)).collect();
+    let requests: Vec<Request> = limits.iter().map(|(limit, cost)| limit.plain(*cost)).collect();
     let decided = match store {
         Store::Memory(clock, _) => {
-            let parts = limits.iter().zip(&asks).map(|((limit, _), ask)| match &limit.core.backend {
-                Backend::Memory(limit) => Ok(memory::Part { limit, ask: *ask }),
+            let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {
+                Backend::Memory(limit) => Ok(memory::Part { limit, request: *request }),
                 Backend::Redis(_) => Err(elsewhere(limit)),
             });
             let parts: Vec<_> = parts.collect::<Result<_>>()?;
             memory::take_all(&parts, key, clock.now()).into_iter().enumerate().collect()
         }
         Store::Redis(store) => {
-            let parts = limits.iter().zip(&asks).map(|((limit, _), ask)| match &limit.core.backend {
-                Backend::Redis(on) if on.is_on(store) => Ok(redis::Part { limit: on, ask: *ask }),
+            let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {
+                Backend::Redis(on) if on.is_on(store) => Ok(redis::Part { limit: on, request: *request }),
                 _ => Err(elsewhere(limit)),
             });
             let parts: Vec<_> = parts.collect::<Result<_>>()?;
             let decided = match redis::take_all(&parts, key).await {
-                Err(error) if error.is_transient() => without_the_store(key, limits, &asks),
+                Err(error) if error.is_transient() => without_the_store(key, limits, &requests),
                 decided => decided?,
             };
             let is_admitted = decided.iter().all(|(_, decision)| decision.is_admitted());
@@ -110,26 +110,27 @@ fn elsewhere(limit: &Limit) -> Error {
 
 /// By the policies of all: who refuses refuses for all, and who decides in this
 /// process does so together.
-fn without_the_store(key: Key<'_>, limits: &[(&Limit, Cost)], asks: &[Ask]) -> Decided {
-    let asked = || limits.iter().zip(asks).map(|((limit, _), ask)| (*limit, *ask)).enumerate();
-    let is_local = |limit: &Limit, ask| limit.local_share(ask).is_some();
+fn without_the_store(key: Key<'_>, limits: &[(&Limit, Cost)], requests: &[Request]) -> Decided {
+    let requested =
+        || limits.iter().zip(requests).map(|((limit, _), request)| (*limit, *request)).enumerate();
+    let is_local = |limit: &Limit, request| limit.local_share(request).is_some();
     // Those that decide without counting.
-    let decided: Decided = asked()
-        .filter(|(_, (limit, ask))| !is_local(limit, *ask))
-        .map(|(index, (limit, ask))| (index, limit.without_the_store(key, ask)))
+    let decided: Decided = requested()
+        .filter(|(_, (limit, request))| !is_local(limit, *request))
+        .map(|(index, (limit, request))| (index, limit.without_the_store(key, request)))
         .collect();
-    let locals: Vec<_> = asked().filter(|(_, (limit, ask))| is_local(limit, *ask)).collect();
+    let locals: Vec<_> = requested().filter(|(_, (limit, request))| is_local(limit, *request)).collect();
     let may_charge = decided.iter().all(|(_, decision)| decision.is_admitted());
     let mut all = decided;
     let parts: Vec<_> = locals
         .iter()
-        .filter_map(|(_, (limit, ask))| limit.local_share(*ask))
-        .map(|(limit, ask)| memory::Part { limit, ask })
+        .filter_map(|(_, (limit, request))| limit.local_share(*request))
+        .map(|(limit, request)| memory::Part { limit, request })
         .collect();
     let Some(clock) = parts.first().map(|part| part.limit.clock().now()) else { return all };
     let charged: Vec<Decision> = match may_charge {
         true => memory::take_all(&parts, key, clock),
-        false => parts.iter().map(|part| part.limit.peek_by(key, part.ask)).collect(),
+        false => parts.iter().map(|part| part.limit.peek_by(key, part.request)).collect(),
     };
     let indices = locals.iter().map(|(index, _)| *index);
     all.extend(indices.zip(charged).map(|(index, decision)| (index, decision.decided_by(Source::Local))));

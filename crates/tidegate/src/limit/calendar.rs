@@ -6,7 +6,7 @@
 
 use compact_str::{CompactString, format_compact};
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::receipt::Receipt;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
@@ -194,25 +194,25 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn take(&mut self, rule: &Calendar, now_ms: u64, ask: Ask) -> Verdict {
+    pub(super) fn take(&mut self, rule: &Calendar, now_ms: u64, request: Request) -> Verdict {
         if self.window < rule.window(now_ms) {
             // What keys beyond the cap share goes on in another window.
             *self = Self::default();
         }
-        let verdict = self.peek(rule, now_ms, ask);
+        let verdict = self.peek(rule, now_ms, request);
         if verdict.outcome != Outcome::Fits {
-            if !ask.remember {
+            if !request.remember {
                 // After a plain take, be it refused, a peek goes by the limit's own terms.
                 self.kept = 0;
             }
             return verdict;
         }
         let offset = self.count + self.given;
-        self.add(rule.window(now_ms), ask.cost);
-        self.kept = if ask.remember { ask.terms[0] } else { 0 };
+        self.add(rule.window(now_ms), request.cost);
+        self.kept = if request.remember { request.terms[0] } else { 0 };
         Verdict {
             outcome: Outcome::Admitted,
-            remaining: verdict.remaining - ask.cost,
+            remaining: verdict.remaining - request.cost,
             reset_after_ms: self.reset_after_ms(rule, now_ms),
             a: self.window,
             b: offset,
@@ -305,14 +305,14 @@ impl Count {
         self.loans.iter().copied().filter(move |(until_ms, _)| *until_ms > now_ms)
     }
 
-    pub(super) fn peek(&self, rule: &Calendar, now_ms: u64, ask: Ask) -> Verdict {
-        let capacity = ask.terms[0];
+    pub(super) fn peek(&self, rule: &Calendar, now_ms: u64, request: Request) -> Verdict {
+        let capacity = request.terms[0];
         let used = if self.window < rule.window(now_ms) { 0 } else { self.used(now_ms) };
-        let (outcome, a, b) = match used.saturating_add(ask.cost) > capacity {
+        let (outcome, a, b) = match used.saturating_add(request.cost) > capacity {
             false => (Outcome::Fits, 0, 0),
-            true if ask.cost > capacity => (Outcome::NeverFits, 0, 0),
+            true if request.cost > capacity => (Outcome::NeverFits, 0, 0),
             true => {
-                let (retry_after_ms, free) = self.wait(rule, now_ms, used, ask);
+                let (retry_after_ms, free) = self.wait(rule, now_ms, used, request);
                 (Outcome::Rejected, retry_after_ms, free)
             }
         };
@@ -322,22 +322,22 @@ impl Count {
 
     /// When the cost fits, and what is free then: as loans end, when the next window
     /// begins, as those end that reach into it, or when it is over too.
-    fn wait(&self, rule: &Calendar, now_ms: u64, used: u64, ask: Ask) -> (u64, u64) {
+    fn wait(&self, rule: &Calendar, now_ms: u64, used: u64, request: Request) -> (u64, u64) {
         let (rest_ms, period_ms) = (rest_ms(rule, now_ms), rule.period.as_millis());
-        let (mut used, capacity) = (used, ask.terms[0]);
+        let (mut used, capacity) = (used, request.terms[0]);
         for (until_ms, cost) in self.live_loans(now_ms) {
             used -= cost;
-            if used + ask.cost <= capacity && until_ms - now_ms < rest_ms {
+            if used + request.cost <= capacity && until_ms - now_ms < rest_ms {
                 return (until_ms - now_ms, capacity - used);
             }
         }
         let (mut used, loans) = self.used_ahead(now_ms + rest_ms);
-        if used + ask.cost <= capacity {
+        if used + request.cost <= capacity {
             return (rest_ms, capacity - used);
         }
         for (until_ms, cost) in loans {
             used -= cost;
-            if used + ask.cost <= capacity && until_ms - now_ms < rest_ms + period_ms {
+            if used + request.cost <= capacity && until_ms - now_ms < rest_ms + period_ms {
                 return (until_ms - now_ms, capacity - used);
             }
         }

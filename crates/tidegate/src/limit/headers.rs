@@ -1,4 +1,4 @@
-//! What HTTP is told of a decision, as text: the fields `RateLimit-Policy`,
+//! What HTTP says of a decision, as text: the fields `RateLimit-Policy`,
 //! `RateLimit` and `Retry-After`, and the problem that a refusal is.
 //!
 //! The server and the tower layer say the same because both say what is written
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_as_told_has_waited_long_enough() {
+    fn who_waits_as_long_as_it_says_has_waited_long_enough() {
         let seconds = |ms| retry_after(&refused(Some(ms), Source::Store)).unwrap();
         assert_eq!([0, 1, 1000, 1001, 59_999].map(seconds), [1, 1, 1, 2, 60]);
         assert_eq!(retry_after(&refused(None, Source::Store)), None);
@@ -171,17 +171,17 @@ mod tests {
 
     #[test]
     fn a_detail_says_what_helps() {
-        let told = |cost, wait_ms, source| detail("api", cost, &refused(wait_ms, source));
+        let text = |cost, wait_ms, source| detail("api", cost, &refused(wait_ms, source));
         assert_eq!(
-            told(3, Some(700), Source::Store),
+            text(3, Some(700), Source::Store),
             "2 of 5 permits per 60 s of the limit \"api\" are left: a cost of 3 fits in 700 ms"
         );
-        assert!(told(3, Some(1000), Source::Policy).ends_with("try again in 1000 ms"));
-        assert!(told(6, None, Source::Store).ends_with("waiting cannot help"));
+        assert!(text(3, Some(1000), Source::Policy).ends_with("try again in 1000 ms"));
+        assert!(text(6, None, Source::Store).ends_with("waiting cannot help"));
         // By chance: any cost may pass, and no time is better than another.
         let (suppression_factor, is_allowed, source) = (0.5, false, Source::Store);
         let suppressed = Suppression { suppression_factor, is_allowed, quota: QUOTA, source };
-        let told = detail("api", 6, &Decision::Suppressed(suppressed));
-        assert!(told.ends_with("lets only some calls through, and not this one"), "{told}");
+        let text = detail("api", 6, &Decision::Suppressed(suppressed));
+        assert!(text.ends_with("lets only some calls through, and not this one"), "{text}");
     }
 }

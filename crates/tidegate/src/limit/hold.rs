@@ -1,7 +1,7 @@
 //! What reservations hold, in this process: charges to other buckets or windows
 //! than those of the moment.
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::calendar::{Calendar, Count, rest_ms};
 use super::memory::{Counted, InProcess};
 use super::reservation::{Held, Holder, NotHeld, OnLapse, Place};
@@ -26,8 +26,8 @@ impl<R: Rule> At<'_, R> {
         self.now.as_millis()
     }
 
-    fn ask(&self, cost: u64) -> Ask {
-        Ask { cost, terms: self.terms, remember: false, draw: 0.0 }
+    fn request(&self, cost: u64) -> Request {
+        Request { cost, terms: self.terms, remember: false, draw: 0.0 }
     }
 
     /// Judges a cost at `now_ms`, and does `charge` if it fits; a decision like others if
@@ -42,7 +42,7 @@ impl<R: Rule> At<'_, R> {
         let Counted { rule, table, .. } = self.counted;
         let found =
             table.upsert(&rule.entry(self.key.as_str(), now_ms), self.now, rule, |state, _, tally| {
-                let verdict = rule.peek(state, now_ms, self.ask(cost));
+                let verdict = rule.peek(state, now_ms, self.request(cost));
                 if verdict.outcome != Outcome::Fits {
                     *tally.rejected += u64::from(is_counted);
                     return (Err(self.refused(verdict, cost)), false);
@@ -53,18 +53,21 @@ impl<R: Rule> At<'_, R> {
         match found {
             Lookup::Found(held) => held,
             // Beyond the cap nothing can be held, whatever the setting.
-            Lookup::Full => Err(NotHeld::Refused(self.limit.no_room(self.counted, self.now, self.ask(cost)))),
+            Lookup::Full => {
+                Err(NotHeld::Refused(self.limit.no_room(self.counted, self.now, self.request(cost))))
+            }
         }
     }
 
     fn refused(&self, verdict: Verdict, cost: u64) -> NotHeld {
-        NotHeld::Refused(verdict.dress(cost, 0, self.limit.window_size_seconds()))
+        NotHeld::Refused(verdict.into_decision(cost, 0, self.limit.window_size_seconds()))
     }
 
     /// Charges a cost whose hold is gone, if it fits.
     fn charge_anew(&self, cost: u64) -> bool {
         let (rule, now_ms) = (&self.counted.rule, self.now_ms());
-        self.if_it_fits(now_ms, cost, false, |state| Some(rule.take(state, now_ms, self.ask(cost)))).is_ok()
+        self.if_it_fits(now_ms, cost, false, |state| Some(rule.take(state, now_ms, self.request(cost))))
+            .is_ok()
     }
 }
 

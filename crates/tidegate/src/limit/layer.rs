@@ -223,8 +223,8 @@ where
         let Some(here) = limit.in_process() else {
             // The future of a take has no name, hence a box: 0.1 us in front of a round trip.
             let (limit, answer) = (limit.clone(), answer.clone());
-            let judged = Box::pin(async move { ask(&limit, key.as_deref(), cost).await.answered(&answer) });
-            return State::Asking { judged, waiting: Some((self.take_ready(), request)) }.into();
+            let judged = Box::pin(async move { judge(&limit, key.as_deref(), cost).await.answered(&answer) });
+            return State::Judging { judged, waiting: Some((self.take_ready(), request)) }.into();
         };
         let decision = subject(key.as_deref()).and_then(|key| here.take(key, cost));
         match Judged::new(limit, cost, decision).answered(answer) {
@@ -254,7 +254,7 @@ fn subject(key: Option<&str>) -> Result<Key<'_>> {
     key.map_or(Ok(Key::EVERYONE), Key::new)
 }
 
-async fn ask(limit: &Limit, key: Option<&str>, cost: Cost) -> Judged<Refused> {
+async fn judge(limit: &Limit, key: Option<&str>, cost: Cost) -> Judged<Refused> {
     let decision = match subject(key) {
         Ok(key) => limit.take(key, cost).await,
         Err(error) => Err(error),
@@ -354,7 +354,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         // The store is being asked; the service and the request are there until it has answered.
-        Asking {
+        Judging {
             judged: Pin<Box<dyn Future<Output = Judged<S::Response>> + Send>>,
             waiting: Option<(S, Request<B>)>,
         },
@@ -379,15 +379,17 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                Now::Asking { judged, waiting } => match (ready!(judged.as_mut().poll(cx)), waiting.take()) {
-                    (Judged::Admitted(admitted), Some((mut service, request))) => {
-                        let (request, fields) = admitted.go_on(request);
-                        State::Serving { response: service.call(request), fields: Some(fields) }
+                Now::Judging { judged, waiting } => {
+                    match (ready!(judged.as_mut().poll(cx)), waiting.take()) {
+                        (Judged::Admitted(admitted), Some((mut service, request))) => {
+                            let (request, fields) = admitted.go_on(request);
+                            State::Serving { response: service.call(request), fields: Some(fields) }
+                        }
+                        (Judged::Refused(response), _) => State::Answered { response: Some(response) },
+                        // They wait until it is judged, and that is once.
+                        (Judged::Admitted(_), None) => return Poll::Pending,
                     }
-                    (Judged::Refused(response), _) => State::Answered { response: Some(response) },
-                    // They wait until it is judged, and that is once.
-                    (Judged::Admitted(_), None) => return Poll::Pending,
-                },
+                }
                 Now::Serving { response, fields } => {
                     let mut response = ready!(response.poll(cx));
                     if let (Ok(response), Some(fields)) = (&mut response, fields.take()) {

@@ -89,7 +89,7 @@ enum Found {
     /// The store is being asked.
     Wait(Arc<Notify>),
     /// The store is to be asked.
-    Ask(Arc<Notify>),
+    Refill(Arc<Notify>),
     /// Nothing can be held.
     Nothing,
     /// The store did not answer.
@@ -103,7 +103,7 @@ pub(super) enum Taken {
     /// This node did.
     Decided(Decision),
     /// The store has to: there is nothing to hold, or not enough at once.
-    AskTheStore,
+    NotLeased,
     /// Nobody: the store has been waited for.
     Away,
     /// Nobody: the store is there and cannot.
@@ -152,7 +152,7 @@ impl Leases {
         shard.admitted += 1;
         if is_due {
             drop(guard);
-            self.ask_for_more(key);
+            self.request_more(key);
         }
         Some(decision)
     }
@@ -160,25 +160,25 @@ impl Leases {
     /// Gets something to hold, and takes from it.
     pub(super) async fn take(self: &Arc<Self>, key: Key<'_>, cost: u64) -> Taken {
         if cost > self.size.most {
-            return Taken::AskTheStore;
+            return Taken::NotLeased;
         }
         for has_waited in [false, true] {
             let answered = match self.look(key, cost, has_waited) {
                 Found::Decided(decision, is_due) => {
                     if is_due {
-                        self.ask_for_more(key);
+                        self.request_more(key);
                     }
                     return Taken::Decided(decision);
                 }
                 Found::Wait(answered) => answered,
-                Found::Ask(answered) => {
-                    self.ask_for_more(key);
+                Found::Refill(answered) => {
+                    self.request_more(key);
                     answered
                 }
-                Found::Nothing => return Taken::AskTheStore,
+                Found::Nothing => return Taken::NotLeased,
                 // Whoever has waited has waited for as long as a call may take.
                 Found::Away if has_waited => return Taken::Away,
-                Found::Away => return Taken::AskTheStore,
+                Found::Away => return Taken::NotLeased,
                 Found::Failed(error) => return Taken::Failed(error),
             };
             let waiting = answered.notified();
@@ -189,7 +189,7 @@ impl Leases {
                 waiting.await;
             }
         }
-        Taken::AskTheStore
+        Taken::NotLeased
     }
 
     /// Forgets that a key is dry, or cannot be read: something has been done that may have changed it.
@@ -203,7 +203,7 @@ impl Leases {
     }
 
     /// In the background: a caller that gives up must not take the answer with it.
-    fn ask_for_more(self: &Arc<Self>, key: Key<'_>) {
+    fn request_more(self: &Arc<Self>, key: Key<'_>) {
         let (leases, key) = (self.clone(), CompactString::from(key.as_str()));
         tokio::spawn(leases.refill(key));
     }
@@ -250,7 +250,7 @@ impl Leases {
             },
             // It has been asked, and there was not enough.
             None if has_waited => Found::Nothing,
-            None => Found::Ask(spending.refilling.insert(Arc::default()).clone()),
+            None => Found::Refill(spending.refilling.insert(Arc::default()).clone()),
         }
     }
 
@@ -276,7 +276,7 @@ impl Leases {
             capacity: self.algorithm.capacity(),
         };
         shard.keys.insert(key.as_str().into(), spending);
-        Found::Ask(answered)
+        Found::Refill(answered)
     }
 
     /// Tells the store what was spent, and asks for the next block unless there is
@@ -290,7 +290,7 @@ impl Leases {
         };
         let id = format_compact!("{:016x}", self.random.bits());
         // The lease's time is counted from before it is asked for.
-        let asked = self.now();
+        let requested_at = self.now();
         let Plan { wanted, reports } = plan;
         let answer = self.store.lease(Key::raw(&key), &id, wanted, self.size.duration, &reports).await;
         let (answered, until) = {
@@ -298,10 +298,10 @@ impl Leases {
             let Some(spending) = shard.keys.get_mut(&key) else { return };
             let until = match answer {
                 Ok(grant) => {
-                    let returned = spending.told(&reports);
+                    let returned = spending.note_reported(&reports);
                     self.counts.returned.fetch_add(returned, Ordering::Relaxed);
-                    spending.learn(asked, &grant);
-                    self.hold(spending, id.clone(), asked, wanted, &grant)
+                    spending.learn(requested_at, &grant);
+                    self.hold(spending, id.clone(), requested_at, wanted, &grant)
                 }
                 Err(error) => {
                     spending.failed_until = self.now() + PAUSE;
@@ -346,7 +346,7 @@ impl Leases {
         &self,
         spending: &mut Spending,
         id: CompactString,
-        asked: Duration,
+        requested_at: Duration,
         wanted: u64,
         grant: &Grant,
     ) -> Until {
@@ -354,11 +354,11 @@ impl Leases {
         if granted == 0 {
             if grant.dry_ms == 0 && grant.free > 0 && spending.blocks.len() < MAX_BLOCKS && wanted > 0 {
                 // There is something, and too many hold some of it already.
-                spending.failed_until = asked + self.size.duration / 4;
+                spending.failed_until = requested_at + self.size.duration / 4;
             }
             return Until::Idle;
         }
-        let ends = asked + Duration::from_millis(lasting_ms).saturating_sub(self.size.margin);
+        let ends = requested_at + Duration::from_millis(lasting_ms).saturating_sub(self.size.margin);
         spending.blocks.push_back(Block { id, ends, granted, left: granted, reported: 0, returned: 0 });
         self.counts.leases.fetch_add(1, Ordering::Relaxed);
         self.counts.granted.fetch_add(granted, Ordering::Relaxed);

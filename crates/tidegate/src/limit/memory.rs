@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::WhenFull;
-use super::algorithm::{Algorithm, Ask, Terms};
+use super::algorithm::{Algorithm, Request, Terms};
 use super::calendar::Calendar;
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::listing::Index;
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     reservations: Table<Book>,
     pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
-    beyond: Beyond,
+    overflow: OverflowTally,
     /// What receipts in text are checked by.
     secret: Secret,
 }
@@ -83,8 +83,14 @@ pub(super) struct Counted<R: Rule> {
 }
 
 #[inline(always)]
-fn charge<R: Rule>(rule: &R, state: &mut R::State, now_ms: u64, ask: Ask, tally: &mut Tally<'_>) -> Verdict {
-    let verdict = rule.take(state, now_ms, ask);
+fn charge<R: Rule>(
+    rule: &R,
+    state: &mut R::State,
+    now_ms: u64,
+    request: Request,
+    tally: &mut Tally<'_>,
+) -> Verdict {
+    let verdict = rule.take(state, now_ms, request);
     let admitted = verdict.is_admitted();
     *tally.admitted += u64::from(admitted);
     *tally.rejected += u64::from(!admitted);
@@ -96,29 +102,29 @@ impl<R: Rule> Counted<R> {
         Self { rule, table: Table::new(max_keys, slack_ms), overflow: Mutex::default() }
     }
 
-    /// Charges if it fits; what to say, and to whom. `ask` is made where it is used:
+    /// Charges if it fits; what to say, and to whom. `request` is made where it is used:
     /// what a closure holds is written to memory first. And a key that is there is not
     /// charged by a closure: that would be one function too many.
     #[inline(always)]
-    fn take(&self, key: Key<'_>, now: Timestamp, ask: impl Fn() -> Ask) -> Lookup<(Verdict, u32)> {
+    fn take(&self, key: Key<'_>, now: Timestamp, request: impl Fn() -> Request) -> Lookup<(Verdict, u32)> {
         let Self { rule, table, .. } = self;
         let now_ms = now.as_millis();
         let key = rule.entry(key.as_str(), now_ms);
         let mut held = table.hold(&key);
         if let Some((state, subject, mut tally)) = held.entry() {
-            return Lookup::Found((charge(rule, state, now_ms, ask(), &mut tally), subject));
+            return Lookup::Found((charge(rule, state, now_ms, request(), &mut tally), subject));
         }
         let hash = held.hash;
         drop(held);
         table.insert(hash, &key, now, rule, |state, subject, tally| {
-            let verdict = charge(rule, state, now_ms, ask(), tally);
+            let verdict = charge(rule, state, now_ms, request(), tally);
             ((verdict, subject), verdict.is_admitted() || R::RECORDS_ALL)
         })
     }
 }
 
 #[derive(Debug, Default)]
-struct Beyond {
+struct OverflowTally {
     admitted: AtomicU64,
     rejected: AtomicU64,
 }
@@ -172,7 +178,7 @@ impl InProcess {
         };
         let window_size_seconds = algorithm.window_size_seconds();
         let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
-        let beyond = Beyond::default();
+        let overflow = OverflowTally::default();
         Self {
             shared: Arc::new(Shared {
                 algorithm,
@@ -185,7 +191,7 @@ impl InProcess {
                 overrides_by_end: Index::default(),
                 reservations,
                 pending_by_deadline: Index::default(),
-                beyond,
+                overflow,
                 secret: Secret::random(),
             }),
         }
@@ -203,10 +209,10 @@ impl InProcess {
 
     #[inline(never)]
     fn take_other(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        Ok(self.ask(key, self.plain(cost.get())))
+        Ok(self.decide(key, self.plain(cost.get())))
     }
 
-    /// What nearly all takes are. Not through [`ask`](Self::ask): there all algorithms
+    /// What nearly all takes are. Not through [`decide`](Self::decide): there all algorithms
     /// share a function, and the largest of them sets its cost.
     #[inline(never)]
     fn take_plain<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, cost: u64) -> Result<Decision> {
@@ -218,10 +224,10 @@ impl InProcess {
         {
             (terms, seconds) = (overridden, self.window_seconds_of(overridden));
         }
-        let ask = move || Ask { cost, terms, remember: false, draw: 0.0 };
-        match counted.take(key, now, ask) {
-            Lookup::Found((verdict, subject)) => verdict.answer(cost, subject, seconds),
-            Lookup::Full => Ok(self.beyond_the_cap(counted, now, ask(), true)),
+        let request = move || Request { cost, terms, remember: false, draw: 0.0 };
+        match counted.take(key, now, request) {
+            Lookup::Found((verdict, subject)) => verdict.into_result(cost, subject, seconds),
+            Lookup::Full => Ok(self.decide_overflow(counted, now, request(), true)),
         }
     }
 
@@ -229,30 +235,30 @@ impl InProcess {
     /// [`peek`](Self::peek) judges by it too, until a plain take, be it refused.
     pub fn take_with(&self, key: Key<'_>, rate: Rate, cost: Cost) -> Result<Decision> {
         let terms = self.shared.algorithm.terms_of(rate)?;
-        Ok(self.ask(key, Ask { terms, remember: true, ..self.plain(cost.get()) }))
+        Ok(self.decide(key, Request { terms, remember: true, ..self.plain(cost.get()) }))
     }
 
-    /// An ask by the configured terms.
+    /// A request by the configured terms.
     #[inline]
-    fn plain(&self, cost: u64) -> Ask {
+    fn plain(&self, cost: u64) -> Request {
         let Shared { algorithm, random, .. } = &*self.shared;
         let draw = if algorithm.draws() { random.draw() } else { 0.0 };
-        Ask { cost, terms: algorithm.terms(), remember: false, draw }
+        Request { cost, terms: algorithm.terms(), remember: false, draw }
     }
 
-    pub(super) fn ask(&self, key: Key<'_>, ask: Ask) -> Decision {
+    pub(super) fn decide(&self, key: Key<'_>, request: Request) -> Decision {
         let now = self.shared.clock.now();
-        let ask = self.by_override(key, now, ask);
-        with!(&self.shared.engine, counted => self.take_on(counted, key, now, ask))
+        let request = self.by_override(key, now, request);
+        with!(&self.shared.engine, counted => self.take_on(counted, key, now, request))
     }
 
-    /// The same ask, by the key's override if there is one.
+    /// The same request, by the key's override if there is one.
     #[inline]
-    fn by_override(&self, key: Key<'_>, now: Timestamp, ask: Ask) -> Ask {
+    fn by_override(&self, key: Key<'_>, now: Timestamp, request: Request) -> Request {
         match self.shared.overrides.len() {
-            0 => ask,
-            _ if ask.remember => ask,
-            _ => Ask { terms: self.overridden(key, now).unwrap_or(ask.terms), ..ask },
+            0 => request,
+            _ if request.remember => request,
+            _ => Request { terms: self.overridden(key, now).unwrap_or(request.terms), ..request },
         }
     }
 
@@ -261,12 +267,18 @@ impl InProcess {
         self.shared.overrides.get(key.as_str(), |found| found.terms_at(now)).flatten()
     }
 
-    fn take_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
-        match counted.take(key, now, move || ask) {
+    fn take_on<R: Rule>(
+        &self,
+        counted: &Counted<R>,
+        key: Key<'_>,
+        now: Timestamp,
+        request: Request,
+    ) -> Decision {
+        match counted.take(key, now, move || request) {
             Lookup::Found((verdict, subject)) => {
-                verdict.dress(ask.cost, subject, self.window_seconds_of(ask.terms))
+                verdict.into_decision(request.cost, subject, self.window_seconds_of(request.terms))
             }
-            Lookup::Full => self.beyond_the_cap(counted, now, ask, true),
+            Lookup::Full => self.decide_overflow(counted, now, request, true),
         }
     }
 
@@ -278,29 +290,35 @@ impl InProcess {
     /// What the next take of `cost` would be told.
     pub fn peek_for(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
         let terms = self.shared.algorithm.terms();
-        Ok(self.peek_by(key, Ask { cost: cost.get(), terms, remember: false, draw: 0.0 }))
+        Ok(self.peek_by(key, Request { cost: cost.get(), terms, remember: false, draw: 0.0 }))
     }
 
-    /// The same, where the terms of `ask` are the configured ones.
-    pub(super) fn peek_by(&self, key: Key<'_>, ask: Ask) -> Decision {
+    /// The same, where the terms of `request` are the configured ones.
+    pub(super) fn peek_by(&self, key: Key<'_>, request: Request) -> Decision {
         let now = self.shared.clock.now();
-        let ask = self.by_override(key, now, ask);
-        with!(&self.shared.engine, counted => self.peek_on(counted, key, now, ask))
+        let request = self.by_override(key, now, request);
+        with!(&self.shared.engine, counted => self.peek_on(counted, key, now, request))
     }
 
-    fn peek_on<R: Rule>(&self, counted: &Counted<R>, key: Key<'_>, now: Timestamp, ask: Ask) -> Decision {
+    fn peek_on<R: Rule>(
+        &self,
+        counted: &Counted<R>,
+        key: Key<'_>,
+        now: Timestamp,
+        request: Request,
+    ) -> Decision {
         let Counted { rule, table, .. } = counted;
         let now_ms = now.as_millis();
         let look = |state: &R::State| {
-            let terms = rule.remembered(state, now_ms).unwrap_or(ask.terms);
-            (rule.peek(state, now_ms, Ask { terms, ..ask }), terms)
+            let terms = rule.remembered(state, now_ms).unwrap_or(request.terms);
+            (rule.peek(state, now_ms, Request { terms, ..request }), terms)
         };
         let (verdict, terms) = match table.get(&rule.entry(key.as_str(), now_ms), |state| look(state)) {
             Some(found) => found,
-            None if table.is_full(now) => return self.beyond_the_cap(counted, now, ask, false),
+            None if table.is_full(now) => return self.decide_overflow(counted, now, request, false),
             None => look(&R::State::default()),
         };
-        verdict.dress(ask.cost, 0, self.window_seconds_of(terms))
+        verdict.into_decision(request.cost, 0, self.window_seconds_of(terms))
     }
 
     /// The window of a key that is judged by such terms.
@@ -414,59 +432,64 @@ impl InProcess {
     /// Decisions so far by outcome and source.
     pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
         let (admitted, rejected) = with!(&self.shared.engine, counted => counted.table.tallies());
-        let beyond = &self.shared.beyond;
+        let overflow = &self.shared.overflow;
         [
             ("admitted", Source::Store, admitted),
             ("rejected", Source::Store, rejected),
-            ("admitted", Source::Policy, beyond.admitted.load(Ordering::Relaxed)),
-            ("rejected", Source::Policy, beyond.rejected.load(Ordering::Relaxed)),
+            ("admitted", Source::Policy, overflow.admitted.load(Ordering::Relaxed)),
+            ("rejected", Source::Policy, overflow.rejected.load(Ordering::Relaxed)),
         ]
     }
 
     /// Decides about a key for which there is no room; `counts` unless it is
     /// only a peek.
     #[cold]
-    fn beyond_the_cap<R: Rule>(
+    fn decide_overflow<R: Rule>(
         &self,
         counted: &Counted<R>,
         now: Timestamp,
-        ask: Ask,
+        request: Request,
         counts: bool,
     ) -> Decision {
         let Shared { when_full, .. } = &*self.shared;
         let decision = match when_full {
-            WhenFull::Refuse => self.no_room(counted, now, ask),
+            WhenFull::Refuse => self.no_room(counted, now, request),
             WhenFull::Share => {
                 let now_ms = now.as_millis();
                 let mut shared = counted.overflow.lock();
                 let verdict = match counts {
-                    true => counted.rule.take(&mut shared, now_ms, ask),
-                    false => counted.rule.peek(&shared, now_ms, ask),
+                    true => counted.rule.take(&mut shared, now_ms, request),
+                    false => counted.rule.peek(&shared, now_ms, request),
                 };
                 // A receipt would not be for this key's own charge.
-                let seconds = self.window_seconds_of(ask.terms);
-                verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy)
+                let seconds = self.window_seconds_of(request.terms);
+                verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy)
             }
         };
         if counts {
-            self.count_beyond(decision.is_admitted());
+            self.count_overflow(decision.is_admitted());
         }
         decision
     }
 
-    fn count_beyond(&self, is_admitted: bool) {
-        let Beyond { admitted, rejected } = &self.shared.beyond;
+    fn count_overflow(&self, is_admitted: bool) {
+        let OverflowTally { admitted, rejected } = &self.shared.overflow;
         let counter = if is_admitted { admitted } else { rejected };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn no_room<R: Rule>(&self, counted: &Counted<R>, now: Timestamp, ask: Ask) -> Decision {
-        let capacity = self.shared.algorithm.capacity_of(ask.terms);
+    pub(super) fn no_room<R: Rule>(
+        &self,
+        counted: &Counted<R>,
+        now: Timestamp,
+        request: Request,
+    ) -> Decision {
+        let capacity = self.shared.algorithm.capacity_of(request.terms);
         let first_idle_ms = counted.table.next_due().as_millis();
         let retry_after_ms = first_idle_ms.saturating_sub(now.as_millis()).max(1);
         let wait = Wait { retry_after_ms, remaining_after_waiting: capacity };
-        let wait = (ask.cost <= capacity).then_some(wait);
-        let window_size_seconds = self.window_seconds_of(ask.terms);
+        let wait = (request.cost <= capacity).then_some(wait);
+        let window_size_seconds = self.window_seconds_of(request.terms);
         let quota = Quota { capacity, remaining: 0, reset_after_ms: retry_after_ms, window_size_seconds };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause: Cause::TooManyKeys })
     }

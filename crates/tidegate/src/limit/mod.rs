@@ -59,7 +59,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use self::algorithm::Algorithm;
-use self::algorithm::Ask;
+use self::algorithm::Request;
 pub(crate) use self::all::take_all;
 pub use self::all::{AllDecision, MAX_LIMITS};
 pub use self::calendar::{Calendar, Period};
@@ -271,7 +271,7 @@ impl Limit {
                     }
                     match leases.take(key, cost.get()).await {
                         Taken::Decided(decision) => return Ok(decision),
-                        Taken::AskTheStore => {}
+                        Taken::NotLeased => {}
                         Taken::Failed(error) => return Err(error),
                         Taken::Away => {
                             let decision = self.without_the_store(key, self.plain(cost));
@@ -280,7 +280,7 @@ impl Limit {
                         }
                     }
                 }
-                self.ask(limit, key, self.plain(cost)).await
+                self.decide(limit, key, self.plain(cost)).await
             }
         }
     }
@@ -292,21 +292,21 @@ impl Limit {
             Backend::Memory(limit) => limit.take_with(key, rate, cost),
             Backend::Redis(limit) => {
                 let terms = self.core.algorithm.terms_of(rate)?;
-                self.ask(limit, key, Ask { terms, remember: true, ..self.plain(cost) }).await
+                self.decide(limit, key, Request { terms, remember: true, ..self.plain(cost) }).await
             }
         }
     }
 
-    /// An ask by the configured terms.
-    fn plain(&self, cost: Cost) -> Ask {
+    /// A request by the configured terms.
+    fn plain(&self, cost: Cost) -> Request {
         let Core { algorithm, random, .. } = &*self.core;
         let draw = if algorithm.draws() { random.draw() } else { 0.0 };
-        Ask { cost: cost.get(), terms: algorithm.terms(), remember: false, draw }
+        Request { cost: cost.get(), terms: algorithm.terms(), remember: false, draw }
     }
 
-    async fn ask(&self, limit: &OnRedis, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let decision = match limit.take(key, ask).await {
-            Err(error) if error.is_transient() => self.without_the_store(key, ask),
+    async fn decide(&self, limit: &OnRedis, key: Key<'_>, request: Request) -> Result<Decision> {
+        let decision = match limit.take(key, request).await {
+            Err(error) if error.is_transient() => self.without_the_store(key, request),
             decision => decision?,
         };
         self.core.tallies.count(decision.is_admitted(), decision.source());
@@ -325,10 +325,10 @@ impl Limit {
             Backend::Redis(limit) => match limit.peek(key, cost).await {
                 Err(error) if error.is_transient() => {
                     let (cost, terms) = (cost.get(), self.core.algorithm.terms());
-                    let ask = Ask { cost, terms, remember: false, draw: 0.0 };
-                    match self.local_share(ask) {
-                        Some((local, ask)) => Ok(local.peek_by(key, ask).decided_by(Source::Local)),
-                        None => Ok(self.without_the_store(key, ask)),
+                    let request = Request { cost, terms, remember: false, draw: 0.0 };
+                    match self.local_share(request) {
+                        Some((local, request)) => Ok(local.peek_by(key, request).decided_by(Source::Local)),
+                        None => Ok(self.without_the_store(key, request)),
                     }
                 }
                 decision => decision,
@@ -563,24 +563,24 @@ impl Limit {
         }
     }
 
-    /// What decides in this process during an outage, and the ask for its share.
-    fn local_share(&self, ask: Ask) -> Option<(&InProcess, Ask)> {
+    /// What decides in this process during an outage, and the request for its share.
+    fn local_share(&self, request: Request) -> Option<(&InProcess, Request)> {
         let (share, local) = self.core.local.as_ref()?;
-        let terms = self.core.algorithm.share_of(ask.terms, *share)?;
-        (ask.cost <= local.capacity_of(terms)).then_some((local, Ask { terms, ..ask }))
+        let terms = self.core.algorithm.share_of(request.terms, *share)?;
+        (request.cost <= local.capacity_of(terms)).then_some((local, Request { terms, ..request }))
     }
 
-    fn without_the_store(&self, key: Key<'_>, ask: Ask) -> Decision {
+    fn without_the_store(&self, key: Key<'_>, request: Request) -> Decision {
         let algorithm = &self.core.algorithm;
-        let capacity = algorithm.capacity_of(ask.terms);
+        let capacity = algorithm.capacity_of(request.terms);
         let quota = |remaining, reset_after_ms| Quota {
             capacity,
             remaining,
             reset_after_ms,
-            window_size_seconds: algorithm.window_seconds_of(ask.terms),
+            window_size_seconds: algorithm.window_seconds_of(request.terms),
         };
         // What can never fit does not fit now either.
-        let fits_ever = ask.cost <= capacity;
+        let fits_ever = request.cost <= capacity;
         if self.core.options.outage == Outage::Open && fits_ever {
             let quota = quota(capacity, 0);
             return Decision::Admitted(Admitted {
@@ -590,8 +590,8 @@ impl Limit {
                 read_at: None,
             });
         }
-        if let Some((local, ask)) = self.local_share(ask) {
-            return local.ask(key, ask).decided_by(Source::Local);
+        if let Some((local, request)) = self.local_share(request) {
+            return local.decide(key, request).decided_by(Source::Local);
         }
         let wait = Wait { retry_after_ms: OUTAGE_RETRY_MS, remaining_after_waiting: capacity };
         let (wait, quota) = (fits_ever.then_some(wait), quota(0, OUTAGE_RETRY_MS));

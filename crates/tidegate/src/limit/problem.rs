@@ -31,11 +31,11 @@ pub(super) fn refusal(limit: &Limit, cost: Cost, decision: &Decision) -> Respons
 
 /// To a take that was not answered.
 pub(super) fn failure(error: &Error) -> Response<String> {
-    let told = error.to_string();
+    let text = error.to_string();
     let (status, kind, title, detail) = match error.kind() {
-        ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", &*told),
+        ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", &*text),
         ErrorKind::Unavailable => {
-            (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", &*told)
+            (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", &*text)
         }
         ErrorKind::Corrupt => {
             tracing::error!(%error, "a key in the store is not what it should be");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn failures_tell_the_caller_only_what_is_the_callers() {
-        let told = |error: &Error| {
+        let text = |error: &Error| {
             let response = failure(error);
             let retry_after = response.headers().get("retry-after").map(|value| value.to_str().unwrap());
             let body: Value = serde_json::from_str(response.body()).unwrap();
@@ -130,13 +130,13 @@ mod tests {
         };
         let problem = |name| format!("urn:tidegate:problem:{name}");
         let (invalid, away) = (Error::invalid("a \"b\" is not"), Error::unavailable("no answer"));
-        assert_eq!(told(&invalid), (400, problem("invalid-request"), "a \"b\" is not".to_owned(), None));
+        assert_eq!(text(&invalid), (400, problem("invalid-request"), "a \"b\" is not".to_owned(), None));
         assert_eq!(
-            told(&away),
+            text(&away),
             (503, problem("store-unavailable"), "no answer".to_owned(), Some("1".to_owned()))
         );
         for error in [Error::internal("secret"), Error::config("secret")] {
-            let (status, kind, detail, _) = told(&error);
+            let (status, kind, detail, _) = text(&error);
             assert_eq!((status, kind), (500, problem("internal-error")));
             assert!(!detail.contains("secret"), "{detail}");
         }

@@ -15,9 +15,9 @@ use redis::Value;
 use siphasher::sip::SipHasher24;
 
 pub(super) use self::all::{Part, take_all};
-use self::reply::{Booked, Reply, asks_again, booked, reply};
+use self::reply::{Booked, Reply, booked, reply, wanted_retry};
 use super::LimitOptions;
-use super::algorithm::{Algorithm, Ask};
+use super::algorithm::{Algorithm, Request};
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::declared::Longest;
 use super::lease::{Grant, Report};
@@ -84,9 +84,9 @@ pub(super) struct OnRedis {
     /// What its keys start with, after the partition's prefix.
     root: String,
     hold: Hold,
-    /// What scripts are told.
-    told: RwLock<Told>,
-    override_shared: Arc<[CompactString]>,
+    /// What scripts get to know of it.
+    description: RwLock<Description>,
+    override_args: Arc<[CompactString]>,
     /// Some key has an override: takes send its key along.
     has_overrides: AtomicBool,
     /// How far the store's clock is ahead of ours, as far as it mattered yet.
@@ -95,14 +95,14 @@ pub(super) struct OnRedis {
 
 /// What scripts are told of a limit, which changes when others use other settings.
 #[derive(Debug)]
-struct Told {
+struct Description {
     /// Of a sliding limit: what others count by, if that is longer.
     longest: Option<Longest>,
     /// Without and with keys of overrides.
     shared: [Arc<[CompactString]>; 2],
 }
 
-impl Told {
+impl Description {
     fn new(
         common: &[CompactString],
         algorithm: &Algorithm,
@@ -139,8 +139,8 @@ impl OnRedis {
             _ => None,
         };
         Self {
-            told: RwLock::new(Told::new(&common, &algorithm, &root, hold, longest)),
-            override_shared: common.iter().cloned().chain([root.to_compact_string()]).collect(),
+            description: RwLock::new(Description::new(&common, &algorithm, &root, hold, longest)),
+            override_args: common.iter().cloned().chain([root.to_compact_string()]).collect(),
             store,
             algorithm,
             root,
@@ -154,9 +154,10 @@ impl OnRedis {
     pub(super) fn respect(&self, others: &[DeclaredSettings]) {
         let Algorithm::Sliding(sliding) = &self.algorithm else { return };
         let longest = Some(Longest::of(sliding, others));
-        if self.told.read().longest != longest {
-            let common = &self.override_shared[..2];
-            *self.told.write() = Told::new(common, &self.algorithm, &self.root, self.hold, longest);
+        if self.description.read().longest != longest {
+            let common = &self.override_args[..2];
+            *self.description.write() =
+                Description::new(common, &self.algorithm, &self.root, self.hold, longest);
         }
     }
 
@@ -248,17 +249,17 @@ impl OnRedis {
             let more_keys = keys.split_off(1);
             let call = Call {
                 script,
-                shared: self.told.read().shared[usize::from(with_override)].clone(),
+                shared_args: self.description.read().shared[usize::from(with_override)].clone(),
                 key: keys.swap_remove(0),
-                common: indices.iter().map(|index| self.index(&place.prefix, index)).collect(),
+                shared_keys: indices.iter().map(|index| self.index(&place.prefix, index)).collect(),
                 items: 1,
                 more_keys,
-                own: own(first),
+                item_args: own(first),
                 now_ms: self.store.set_time_ms(),
             };
             let value = self.store.call(place.partition, call).await?;
             attempts += 1;
-            match asks_again(&value) {
+            match wanted_retry(&value) {
                 Some(Reply::Elsewhere(store_ms)) if attempts < 3 => self.learn_skew(store_ms),
                 Some(_) if attempts < 3 => self.has_overrides.store(true, Ordering::Relaxed),
                 _ => return Ok(value),
@@ -276,27 +277,27 @@ impl OnRedis {
     }
 
     /// The arguments of a take.
-    fn asked(&self, ask: &Ask, first: u64) -> Vec<CompactString> {
-        let [a, b] = if ask.remember { ask.terms } else { [0; 2] };
-        let numbers = [ask.cost, a, b].map(|n| n.to_compact_string());
+    fn take_args(&self, request: &Request, first: u64) -> Vec<CompactString> {
+        let [a, b] = if request.remember { request.terms } else { [0; 2] };
+        let numbers = [request.cost, a, b].map(|n| n.to_compact_string());
         match self.algorithm {
             Algorithm::Sliding(_) => numbers[..2].to_vec(),
             Algorithm::Token(_) => numbers.to_vec(),
-            Algorithm::Suppressed(_) => numbers.into_iter().chain([exact(ask.draw)]).collect(),
+            Algorithm::Suppressed(_) => numbers.into_iter().chain([exact(request.draw)]).collect(),
             Algorithm::Calendar(_) => numbers.into_iter().chain([first.to_compact_string()]).collect(),
         }
     }
 
-    pub(super) async fn take(&self, key: Key<'_>, ask: Ask) -> Result<Decision> {
-        let value = self.run(&self.scripts().take, key, |first| self.asked(&ask, first)).await?;
-        self.decision(reply(&value)?, key, &ask)
+    pub(super) async fn take(&self, key: Key<'_>, request: Request) -> Result<Decision> {
+        let value = self.run(&self.scripts().take, key, |first| self.take_args(&request, first)).await?;
+        self.decision(reply(&value)?, key, &request)
     }
 
     pub(super) async fn peek(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        let ask = Ask { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
+        let request = Request { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
         let own = |first: u64| [first, cost.get()].iter().map(|n| n.to_compact_string()).collect();
         let value = self.run(&self.scripts().peek, key, own).await?;
-        self.decision(reply(&value)?, key, &ask)
+        self.decision(reply(&value)?, key, &request)
     }
 
     pub(super) async fn refund(&self, key: Key<'_>, receipt: Receipt) -> Result<u64> {
@@ -353,8 +354,9 @@ impl OnRedis {
             Booked::TooMany => Err(reservation::too_many(max)),
             Booked::Unknown => Err(unexpected(&value)),
             Booked::Other(reply) => {
-                let ask = Ask { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
-                Ok(Reserve::Refused(self.decision(reply, key, &ask)?))
+                let request =
+                    Request { cost: cost.get(), terms: self.algorithm.terms(), remember: false, draw: 0.0 };
+                Ok(Reserve::Refused(self.decision(reply, key, &request)?))
             }
         }
     }
@@ -424,9 +426,11 @@ impl OnRedis {
             own.push(lasting.as_millis().to_compact_string());
             for at in 0..2 {
                 own.extend(match reports.get(at) {
-                    Some(told) => {
-                        [told.id.clone(), told.spent.to_compact_string(), told.returned.to_compact_string()]
-                    }
+                    Some(report) => [
+                        report.id.clone(),
+                        report.spent.to_compact_string(),
+                        report.returned.to_compact_string(),
+                    ],
                     None => ["", "0", "0"].map(CompactString::from),
                 });
             }
@@ -459,12 +463,12 @@ impl OnRedis {
         let own = own.into_iter().chain([key.as_str().to_compact_string()]);
         let call = Call {
             script: &OVERRIDE,
-            shared: self.override_shared.clone(),
+            shared_args: self.override_args.clone(),
             key: format!("{}{}override:{}", place.prefix, self.root, key.as_str()),
-            common: Arc::new([self.index(&place.prefix, OVERRIDES_BY_END)]),
+            shared_keys: Arc::new([self.index(&place.prefix, OVERRIDES_BY_END)]),
             items: 1,
             more_keys: Vec::new(),
-            own: own.collect(),
+            item_args: own.collect(),
             now_ms: self.store.set_time_ms(),
         };
         let value = self.store.call(place.partition, call).await?;
@@ -496,19 +500,19 @@ impl OnRedis {
         self.override_call(key, ["0", "", "", ""].map(CompactString::from)).await.map(|_| ())
     }
 
-    fn decision(&self, reply: Reply, key: Key<'_>, ask: &Ask) -> Result<Decision> {
+    fn decision(&self, reply: Reply, key: Key<'_>, request: &Request) -> Result<Decision> {
         let window_size_seconds = self.algorithm.window_size_seconds();
         match reply {
             Reply::Verdict(verdict, seconds) => {
                 let seconds = seconds.unwrap_or(window_size_seconds);
-                Ok(verdict.dress(ask.cost, self.subject(key), seconds))
+                Ok(verdict.into_decision(request.cost, self.subject(key), seconds))
             }
             // Nothing is known of the key, and nothing of it counts once the hold
             // is over.
             Reply::Held(held_ms) => {
-                let capacity = self.algorithm.capacity_of(ask.terms);
+                let capacity = self.algorithm.capacity_of(request.terms);
                 let wait = Wait { retry_after_ms: held_ms, remaining_after_waiting: capacity };
-                let wait = (ask.cost <= capacity).then_some(wait);
+                let wait = (request.cost <= capacity).then_some(wait);
                 let quota = Quota { capacity, remaining: 0, reset_after_ms: held_ms, window_size_seconds };
                 let (source, cause) = (Source::Policy, Cause::StoreLoss);
                 Ok(Decision::Rejected(Rejected { wait, quota, source, cause }))

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::calendar::{Calendar, Count};
 use super::receipt::Receipt;
 use super::sliding::Sliding;
@@ -25,10 +25,10 @@ pub(super) trait Rule: Debug + Copy {
     fn terms(&self) -> Terms;
 
     /// Charges if it fits.
-    fn take(&self, state: &mut Self::State, now_ms: u64, ask: Ask) -> Verdict;
+    fn take(&self, state: &mut Self::State, now_ms: u64, request: Request) -> Verdict;
 
     /// What a take would be told.
-    fn peek(&self, state: &Self::State, now_ms: u64, ask: Ask) -> Verdict;
+    fn peek(&self, state: &Self::State, now_ms: u64, request: Request) -> Verdict;
 
     /// The terms of the last `take_with`.
     fn remembered(&self, state: &Self::State, now_ms: u64) -> Option<Terms>;
@@ -61,12 +61,12 @@ impl Rule for Sliding {
     }
 
     #[inline(always)]
-    fn take(&self, state: &mut Usage, now_ms: u64, ask: Ask) -> Verdict {
-        state.take(self.grid(), now_ms, ask)
+    fn take(&self, state: &mut Usage, now_ms: u64, request: Request) -> Verdict {
+        state.take(self.grid(), now_ms, request)
     }
 
-    fn peek(&self, state: &Usage, now_ms: u64, ask: Ask) -> Verdict {
-        state.peek(self.grid(), now_ms, ask)
+    fn peek(&self, state: &Usage, now_ms: u64, request: Request) -> Verdict {
+        state.peek(self.grid(), now_ms, request)
     }
 
     fn remembered(&self, state: &Usage, now_ms: u64) -> Option<Terms> {
@@ -104,12 +104,12 @@ impl Rule for Suppressed {
         Suppressed::terms(self)
     }
 
-    fn take(&self, state: &mut Offered, now_ms: u64, ask: Ask) -> Verdict {
-        state.take(self, now_ms, ask)
+    fn take(&self, state: &mut Offered, now_ms: u64, request: Request) -> Verdict {
+        state.take(self, now_ms, request)
     }
 
-    fn peek(&self, state: &Offered, now_ms: u64, ask: Ask) -> Verdict {
-        state.peek(self, now_ms, ask)
+    fn peek(&self, state: &Offered, now_ms: u64, request: Request) -> Verdict {
+        state.peek(self, now_ms, request)
     }
 
     fn remembered(&self, state: &Offered, now_ms: u64) -> Option<Terms> {
@@ -135,12 +135,12 @@ impl Rule for Token {
     }
 
     #[inline(always)]
-    fn take(&self, state: &mut Level, now_ms: u64, ask: Ask) -> Verdict {
-        state.take(self, now_ms, ask)
+    fn take(&self, state: &mut Level, now_ms: u64, request: Request) -> Verdict {
+        state.take(self, now_ms, request)
     }
 
-    fn peek(&self, state: &Level, now_ms: u64, ask: Ask) -> Verdict {
-        state.peek(self, now_ms, ask)
+    fn peek(&self, state: &Level, now_ms: u64, request: Request) -> Verdict {
+        state.peek(self, now_ms, request)
     }
 
     fn remembered(&self, state: &Level, now_ms: u64) -> Option<Terms> {
@@ -164,12 +164,12 @@ impl Rule for Calendar {
         [self.capacity(), 0]
     }
 
-    fn take(&self, state: &mut Count, now_ms: u64, ask: Ask) -> Verdict {
-        state.take(self, now_ms, ask)
+    fn take(&self, state: &mut Count, now_ms: u64, request: Request) -> Verdict {
+        state.take(self, now_ms, request)
     }
 
-    fn peek(&self, state: &Count, now_ms: u64, ask: Ask) -> Verdict {
-        state.peek(self, now_ms, ask)
+    fn peek(&self, state: &Count, now_ms: u64, request: Request) -> Verdict {
+        state.peek(self, now_ms, request)
     }
 
     fn remembered(&self, state: &Count, _: u64) -> Option<Terms> {

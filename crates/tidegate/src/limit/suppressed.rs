@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::sliding::{Grid, Sliding};
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::Rate;
@@ -220,23 +220,24 @@ impl Offered {
             .sum()
     }
 
-    pub(super) fn peek(&self, rule: &Suppressed, now_ms: u64, ask: Ask) -> Verdict {
+    pub(super) fn peek(&self, rule: &Suppressed, now_ms: u64, request: Request) -> Verdict {
         let mut live = self.live(rule.sliding.grid(), now_ms);
-        let (_, verdict) = self.decide(rule, now_ms, ask, &mut live);
+        let (_, verdict) = self.decide(rule, now_ms, request, &mut live);
         verdict
     }
 
-    pub(super) fn take(&mut self, rule: &Suppressed, now_ms: u64, ask: Ask) -> Verdict {
+    pub(super) fn take(&mut self, rule: &Suppressed, now_ms: u64, request: Request) -> Verdict {
         let grid = rule.sliding.grid();
         let mut live = self.live(grid, now_ms);
-        let (passes, mut verdict) = self.decide(rule, now_ms, ask, &mut live);
+        let (passes, mut verdict) = self.decide(rule, now_ms, request, &mut live);
         self.buckets.drain(..live.dead);
         let number = grid.bucket(live.instant);
         if self.buckets.back().is_none_or(|newest| newest.number != number) {
             self.buckets.push_back(Bucket { number, ..Bucket::default() });
         }
         // So that sums stay exact: what is declined is counted up to there.
-        let counted = if passes { ask.cost } else { ask.cost.min(MOST_OFFERED.saturating_sub(live.total)) };
+        let counted =
+            if passes { request.cost } else { request.cost.min(MOST_OFFERED.saturating_sub(live.total)) };
         let declined = if passes { 0 } else { counted };
         if let Some(newest) = self.buckets.back_mut() {
             newest.offered += counted;
@@ -244,22 +245,25 @@ impl Offered {
         }
         (self.total, self.declined) = (live.total + counted, live.declined + declined);
         (self.factor, self.factor_at_ms) = (live.factor, live.factor_at_ms);
-        self.kept = if ask.remember { ask.terms } else { [0; 2] };
-        verdict.remaining = ask.terms[0].saturating_sub(self.total - self.declined);
+        self.kept = if request.remember { request.terms } else { [0; 2] };
+        verdict.remaining = request.terms[0].saturating_sub(self.total - self.declined);
         verdict.reset_after_ms = grid.end_of_life_ms(number) - now_ms;
         verdict
     }
 
     /// Whether a cost passes, and what to say.
-    fn decide(&self, rule: &Suppressed, now_ms: u64, ask: Ask, live: &mut Live) -> (bool, Verdict) {
+    fn decide(&self, rule: &Suppressed, now_ms: u64, request: Request, live: &mut Live) -> (bool, Verdict) {
         let grid = rule.sliding.grid();
-        let [soft, hard] = ask.terms;
+        let [soft, hard] = request.terms;
         let accepted = live.total - live.declined;
-        let forecast = accepted + ask.cost;
+        let forecast = accepted + request.cost;
         let (passes, factor) = match rule.shape {
             Shape::Smooth => {
-                live.factor = smooth_factor(grid, live, ask.cost, soft);
-                (live.factor == 0.0 || ask.draw < 1.0 - live.factor, Some(live.factor).filter(|f| *f != 0.0))
+                live.factor = smooth_factor(grid, live, request.cost, soft);
+                (
+                    live.factor == 0.0 || request.draw < 1.0 - live.factor,
+                    Some(live.factor).filter(|f| *f != 0.0),
+                )
             }
             Shape::Hard { .. } if forecast == hard => {
                 (live.factor, live.factor_at_ms) = (1.0, live.instant);
@@ -273,7 +277,7 @@ impl Offered {
                     (live.factor, live.factor_at_ms) =
                         (self.hard_factor(grid, live, soft, hard), live.instant);
                 }
-                (ask.draw < 1.0 - live.factor, Some(live.factor))
+                (request.draw < 1.0 - live.factor, Some(live.factor))
             }
         };
         let reset_after_ms = match live.total {

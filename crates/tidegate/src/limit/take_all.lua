@@ -14,33 +14,33 @@ for i = 1, tonumber(ARGV[5]) do
 end
 
 return each(function(k, at)
-  local asked, is_refused, k_of = {}, false, k
+  local requests, is_refused, k_of = {}, false, k
   for i, rule in ipairs(rules) do
-    local ask = { k = k_of, cost = tonumber(ARGV[at + 1]), extra = tonumber(ARGV[at + 4]) }
-    local other = otherwise(rule, k_of, ask.extra)
-    -- Nothing is known of the key, or the caller has to ask again.
+    local request = { k = k_of, cost = tonumber(ARGV[at + 1]), extra = tonumber(ARGV[at + 4]) }
+    local other = otherwise(rule, k_of, request.extra)
+    -- Nothing is known of the key, or the caller has to try again.
     if other then return { other[1] == 2 and i or 0, other } end
-    ask.a, ask.b = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-    ask.remember = ask.a ~= 0
-    if not ask.remember then ask.a, ask.b = terms(rule, k_of) end
-    ask.state, ask.answer = rule.judge(k_of, ask.cost, ask.a, ask.b, ask.extra)
-    ask.is_refused = not ask.state or ask.answer[6] == 0 and ask.answer[1] == 5
-    is_refused = is_refused or ask.is_refused
-    asked[i] = ask
+    request.a, request.b = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+    request.remember = request.a ~= 0
+    if not request.remember then request.a, request.b = terms(rule, k_of) end
+    request.state, request.answer = rule.judge(k_of, request.cost, request.a, request.b, request.extra)
+    request.is_refused = not request.state or request.answer[6] == 0 and request.answer[1] == 5
+    is_refused = is_refused or request.is_refused
+    requests[i] = request
     at, k_of = at + 4, k_of + rule.stride
   end
   local answers = { is_refused and -1 or -2 }
   for i, rule in ipairs(rules) do
-    local ask = asked[i]
-    if not is_refused or (rule.records_refusals and ask.is_refused) then
-      local charged, reset_after = rule.charge(ask.k, ask.state, ask.cost, ask.a, ask.b, ask.remember, ask.extra)
+    local request = requests[i]
+    if not is_refused or (rule.records_refusals and request.is_refused) then
+      local charged, reset_after = rule.charge(request.k, request.state, request.cost, request.a, request.b, request.remember, request.extra)
       if rule.records_refusals then
-        ask.answer[3], ask.answer[4] = charged, reset_after
+        request.answer[3], request.answer[4] = charged, reset_after
       else
-        ask.answer = charged
+        request.answer = charged
       end
     end
-    answers[i + 1] = by_terms(rule, ask.answer, ask.a, ask.b)
+    answers[i + 1] = by_terms(rule, request.answer, request.a, request.b)
   end
   return answers
 end, keys, 4 * #rules)

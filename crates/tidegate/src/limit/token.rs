@@ -5,7 +5,7 @@
 //! microsecond, so that no rate is rounded and every wait is exact. The rules are
 //! those of `token.lua`, step by step.
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::divisor::Divisor;
 use super::receipt::Receipt;
 use super::usage::{LIVES, MAX_REFUNDS};
@@ -202,14 +202,14 @@ impl Level {
     }
 
     #[inline(always)]
-    pub(super) fn take(&mut self, rule: &Token, now_ms: u64, ask: Ask) -> Verdict {
-        let [permit, drain] = ask.terms;
-        let now = self.now(rule, now_ms * 1000, ask.terms);
+    pub(super) fn take(&mut self, rule: &Token, now_ms: u64, request: Request) -> Verdict {
+        let [permit, drain] = request.terms;
+        let now = self.now(rule, now_ms * 1000, request.terms);
         // What is larger than the burst may have more ticks than can be counted.
-        let (ticks, full) = (ask.cost.wrapping_mul(permit), rule.burst * permit);
-        if ask.cost > rule.burst || now.level + ticks > full {
-            self.forget_terms(ask);
-            return refuse(rule, now_ms * 1000, now, ask);
+        let (ticks, full) = (request.cost.wrapping_mul(permit), rule.burst * permit);
+        if request.cost > rule.burst || now.level + ticks > full {
+            self.forget_terms(request);
+            return refuse(rule, now_ms * 1000, now, request);
         }
         if now.level == 0 || now.rescaled || self.ever + ticks > MAX_COUNT {
             self.begin(now_ms, now.level);
@@ -217,9 +217,9 @@ impl Level {
         let offset = self.ever;
         self.ever += ticks;
         (self.stamp_us, self.level, self.permit) = (now.instant_us, now.level + ticks, permit);
-        if self.more.is_some() || ask.remember || ask.terms != rule.terms() {
+        if self.more.is_some() || request.remember || request.terms != rule.terms() {
             let more = self.more.get_or_insert_default();
-            (more.terms, more.is_kept) = (ask.terms, ask.remember);
+            (more.terms, more.is_kept) = (request.terms, request.remember);
         }
         Verdict {
             outcome: Outcome::Admitted,
@@ -233,9 +233,9 @@ impl Level {
 
     /// After a plain take, be it refused, a peek goes by the limit's own terms.
     #[inline]
-    fn forget_terms(&mut self, ask: Ask) {
+    fn forget_terms(&mut self, request: Request) {
         if let Some(more) = &mut self.more
-            && !ask.remember
+            && !request.remember
         {
             more.is_kept = false;
         }
@@ -247,12 +247,12 @@ impl Level {
         (self.life, self.ever, self.more) = (now_ms * LIVES + number, level, None);
     }
 
-    pub(super) fn peek(&self, rule: &Token, now_ms: u64, ask: Ask) -> Verdict {
-        let [permit, drain] = ask.terms;
-        let now = self.now(rule, now_ms * 1000, ask.terms);
+    pub(super) fn peek(&self, rule: &Token, now_ms: u64, request: Request) -> Verdict {
+        let [permit, drain] = request.terms;
+        let now = self.now(rule, now_ms * 1000, request.terms);
         let full = rule.burst * permit;
-        if now.level.saturating_add(ask.cost.saturating_mul(permit)) > full {
-            return refuse(rule, now_ms * 1000, now, ask);
+        if now.level.saturating_add(request.cost.saturating_mul(permit)) > full {
+            return refuse(rule, now_ms * 1000, now, request);
         }
         Verdict {
             outcome: Outcome::Fits,
@@ -326,8 +326,8 @@ impl Level {
 }
 
 #[inline(never)]
-fn refuse(rule: &Token, now_us: u64, now: Now, ask: Ask) -> Verdict {
-    let [permit, drain] = ask.terms;
+fn refuse(rule: &Token, now_us: u64, now: Now, request: Request) -> Verdict {
+    let [permit, drain] = request.terms;
     let full = rule.burst * permit;
     let verdict = |outcome, a, b| Verdict {
         outcome,
@@ -337,10 +337,10 @@ fn refuse(rule: &Token, now_us: u64, now: Now, ask: Ask) -> Verdict {
         a,
         b,
     };
-    if ask.cost > rule.burst {
+    if request.cost > rule.burst {
         return verdict(Outcome::NeverFits, 0, 0);
     }
-    let over = now.level + ask.cost * permit - full;
+    let over = now.level + request.cost * permit - full;
     let retry_after_ms = rule.until_left(now_us, now.instant_us, over, drain);
     // What is free at that instant, which is a whole number of milliseconds away.
     let elapsed =

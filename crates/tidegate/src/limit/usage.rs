@@ -5,7 +5,7 @@
 //! peek change nothing of what counts, not even what has expired, so that a clock
 //! stepping back finds the same on every store.
 
-use super::algorithm::{Ask, Terms};
+use super::algorithm::{Request, Terms};
 use super::receipt::Receipt;
 use super::sliding::Grid;
 use super::verdict::{Outcome, Verdict};
@@ -104,15 +104,15 @@ struct More {
 }
 
 impl Usage {
-    /// Charges `ask.cost` if it fits.
+    /// Charges `request.cost` if it fits.
     #[inline(always)]
-    pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
+    pub(super) fn take(&mut self, grid: &Grid, now_ms: u64, request: Request) -> Verdict {
         let live = self.live(grid, now_ms);
-        if live.total + ask.cost > ask.terms[0] {
-            if self.newest.has(Newest::HAS_QUIRKS) && !ask.remember {
+        if live.total + request.cost > request.terms[0] {
+            if self.newest.has(Newest::HAS_QUIRKS) && !request.remember {
                 self.forget_terms();
             }
-            return self.refuse(grid, now_ms, live, ask);
+            return self.refuse(grid, now_ms, live, request);
         }
         if live.age != Age::Counts {
             self.forget(grid, live);
@@ -124,18 +124,18 @@ impl Usage {
             self.start(bucket);
         }
         let (mut offset, mut last) = (self.charged, bucket);
-        if self.newest.has(Newest::HAS_QUIRKS) || ask.remember {
+        if self.newest.has(Newest::HAS_QUIRKS) || request.remember {
             let more = self.more.get_or_insert_default();
-            more.capacity = if ask.remember { ask.terms[0] } else { 0 };
+            more.capacity = if request.remember { request.terms[0] } else { 0 };
             offset += more.refunded;
             last = more.ahead.last().map_or(bucket, |ahead| ahead.0);
             self.note_quirks();
         }
-        self.charged += ask.cost;
+        self.charged += request.cost;
         Verdict {
             outcome: Outcome::Admitted,
-            capacity: ask.terms[0],
-            remaining: ask.terms[0] - live.total - ask.cost,
+            capacity: request.terms[0],
+            remaining: request.terms[0] - live.total - request.cost,
             reset_after_ms: grid.end_of_life_ms(last) - now_ms,
             a: bucket * LIVES + self.newest.life(),
             b: offset,
@@ -143,15 +143,15 @@ impl Usage {
     }
 
     /// Judges a cost without charging it.
-    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, ask: Ask) -> Verdict {
+    pub(super) fn peek(&self, grid: &Grid, now_ms: u64, request: Request) -> Verdict {
         let live = self.live(grid, now_ms);
-        if live.total + ask.cost > ask.terms[0] {
-            return self.refuse(grid, now_ms, live, ask);
+        if live.total + request.cost > request.terms[0] {
+            return self.refuse(grid, now_ms, live, request);
         }
         Verdict {
             outcome: Outcome::Fits,
-            capacity: ask.terms[0],
-            remaining: ask.terms[0] - live.total,
+            capacity: request.terms[0],
+            remaining: request.terms[0] - live.total,
             reset_after_ms: self.reset_after_ms(grid, now_ms, live.total),
             a: 0,
             b: 0,
@@ -465,8 +465,8 @@ impl Usage {
     }
 
     #[inline]
-    fn refuse(&self, grid: &Grid, now_ms: u64, live: Live, ask: Ask) -> Verdict {
-        let (cost, capacity) = (ask.cost, ask.terms[0]);
+    fn refuse(&self, grid: &Grid, now_ms: u64, live: Live, request: Request) -> Verdict {
+        let (cost, capacity) = (request.cost, request.terms[0]);
         let reset_after_ms = self.reset_after_ms(grid, now_ms, live.total);
         let remaining = capacity.saturating_sub(live.total);
         let verdict = |outcome, a, b| Verdict { outcome, capacity, remaining, reset_after_ms, a, b };

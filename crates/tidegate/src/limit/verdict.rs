@@ -1,4 +1,4 @@
-//! An answer before it is dressed as a decision.
+//! An answer before it becomes a decision.
 
 use super::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 use super::receipt::Receipt;
@@ -39,10 +39,10 @@ impl Verdict {
         matches!(self.outcome, Outcome::Admitted | Outcome::Fits | Outcome::LetThrough)
     }
 
-    /// The same as [`dress`](Self::dress), made where it is wanted: a decision takes
+    /// The same as [`into_decision`](Self::into_decision), made where it is wanted: a decision takes
     /// about as long to move as to make.
     #[inline(always)]
-    pub(super) fn answer(self, cost: u64, subject: u32, window_size_seconds: u64) -> Result<Decision> {
+    pub(super) fn into_result(self, cost: u64, subject: u32, window_size_seconds: u64) -> Result<Decision> {
         let Self { outcome, capacity, remaining, reset_after_ms, a, b } = self;
         match outcome {
             Outcome::Admitted => Ok(Decision::Admitted(Admitted {
@@ -57,13 +57,13 @@ impl Verdict {
                 source: Source::Store,
                 cause: Cause::Usage,
             })),
-            _ => Ok(self.dress(cost, subject, window_size_seconds)),
+            _ => Ok(self.into_decision(cost, subject, window_size_seconds)),
         }
     }
 
     /// The decision about a take of `cost` by `subject`.
     #[inline(never)]
-    pub(super) fn dress(self, cost: u64, subject: u32, window_size_seconds: u64) -> Decision {
+    pub(super) fn into_decision(self, cost: u64, subject: u32, window_size_seconds: u64) -> Decision {
         let Self { outcome, capacity, remaining, reset_after_ms, a, b } = self;
         let quota = Quota { capacity, remaining, reset_after_ms, window_size_seconds };
         let source = Source::Store;

@@ -13,4 +13,4 @@ return finish(each(function(k, at)
   if s.claimed == 0 then return UNCLAIMED end
   erase(s)
   return {}
-end, 1, 2, COMMON))
+end, 1, 2, SHARED_KEYS))

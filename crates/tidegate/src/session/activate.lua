@@ -21,4 +21,4 @@ return finish(each(function(k, at)
   call('SET', KEYS[k], id, 'PX', retention_ms + slack_ms)
   local held = hold(s, holder, 'broadcaster_user_id', broadcaster, 'value', '', 'config_json', config, written(s))
   return { 1, id, held[1], held[2] }
-end, 2, 4, COMMON))
+end, 2, 4, SHARED_KEYS))

@@ -25,4 +25,4 @@ return finish(plain_each(function(_, at)
   local found = answer(lag_ms, is_more(true))
   for _, field in ipairs(claims) do found[#found + 1] = field end
   return found
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -26,4 +26,4 @@ return finish(plain_each(function(_, at)
   if gone[1][1] then call('ZREM', DISCONNECTED, unpack(gone[1])) end
   if gone[2][1] then call('ZREM', CLAIMED, unpack(gone[2])) end
   return answer(lag_ms, is_more(is_claiming))
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

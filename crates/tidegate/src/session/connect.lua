@@ -9,4 +9,4 @@ return finish(each(function(k, at)
   if s.disconnected > 0 then return IS_DISCONNECTED end
   if is_crowded(s, ARGV[at + 2]) then return CROWDED end
   return hold(s, ARGV[at + 2])
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -17,5 +17,5 @@ local replies = plain_each(function(_, at)
     + call('ZCOUNT', ACTIVE, '-inf', int(ended_by(due_ms)))
   return { call('ZCARD', ACTIVE) - silent, call('ZCARD', DISCONNECTED) + silent, orphans, call('ZCARD', CLAIMED),
     call('ZCARD', DEAD), lag(), is_held and hold_ms or 0, clock_ms, refusal }
-end, 1, 1, COMMON)
+end, 1, 1, SHARED_KEYS)
 return is_changing and finish(replies) or replies

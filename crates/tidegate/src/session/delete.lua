@@ -20,4 +20,4 @@ return finish(each(function(k, at)
   end
   erase(s)
   return {}
-end, 1, 1, COMMON))
+end, 1, 1, SHARED_KEYS))

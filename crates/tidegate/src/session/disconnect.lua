@@ -25,4 +25,4 @@ return finish(each(function(k, at)
   put(ACTIVE, s.deadline, s.id)
   save(s)
   return { 1 }
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -33,4 +33,4 @@ return finish(each(function(k, at)
     s.broadcaster, texts.config_json or '', texts.value or '', texts.last_update or '0' }
   for _, field in ipairs(holders) do answer[#answer + 1] = field end
   return answer
-end, 1, 2, COMMON))
+end, 1, 2, SHARED_KEYS))

@@ -15,4 +15,4 @@ return finish(each(function(k, at)
   put(ACTIVE, s.deadline, s.id)
   save(s, field, until_ms)
   return { s.generation, until_ms }
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -132,25 +132,25 @@ pub(super) struct HoldLog {
     space: String,
     begun: Counter,
     running: Gauge,
-    told: Mutex<Told>,
+    logged: Mutex<Logged>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Logged {
     /// Partitions that are held, for either reason.
     unseen: u32,
     no_stamp: u32,
-    /// What was told of those, and whether anything was.
-    is_unseen_told: bool,
-    is_no_stamp_told: bool,
-    is_told: bool,
-    /// When it was last told that the store takes no stamps.
+    /// What was logged of those, and whether anything was.
+    is_unseen_logged: bool,
+    is_no_stamp_logged: bool,
+    is_logged: bool,
+    /// When it was last logged that the store takes no stamps.
     no_stamp_ms: Option<u64>,
 }
 
 impl HoldLog {
     pub(super) fn new(space: &str, begun: Counter, running: Gauge) -> Self {
-        Self { space: space.to_owned(), begun, running, told: Mutex::default() }
+        Self { space: space.to_owned(), begun, running, logged: Mutex::default() }
     }
 
     /// A partition that was held for one reason, or not at all, is for another.
@@ -158,11 +158,11 @@ impl HoldLog {
         if before == cause {
             return;
         }
-        let mut told = self.told.lock();
+        let mut logged = self.logged.lock();
         for (cause, by) in [(before, -1), (cause, 1)] {
             match cause {
-                Some(Cause::Unseen) => told.unseen = told.unseen.saturating_add_signed(by),
-                Some(Cause::NoStamp) => told.no_stamp = told.no_stamp.saturating_add_signed(by),
+                Some(Cause::Unseen) => logged.unseen = logged.unseen.saturating_add_signed(by),
+                Some(Cause::NoStamp) => logged.no_stamp = logged.no_stamp.saturating_add_signed(by),
                 None => {}
             }
         }
@@ -172,20 +172,20 @@ impl HoldLog {
             (Some(_), None) => drop(self.running.dec()),
             _ => {}
         }
-        told.is_unseen_told &= told.unseen > 0;
-        told.is_no_stamp_told &= told.no_stamp > 0;
-        if told.unseen + told.no_stamp == 0 && std::mem::take(&mut told.is_told) {
+        logged.is_unseen_logged &= logged.unseen > 0;
+        logged.is_no_stamp_logged &= logged.no_stamp > 0;
+        if logged.unseen + logged.no_stamp == 0 && std::mem::take(&mut logged.is_logged) {
             tracing::info!(space = self.space, "the hold is over: sessions are reaped again");
         }
     }
 
     /// One has begun since there was no stamp.
     fn unseen(&self, partition: u32, lasts_ms: u64) {
-        let mut told = self.told.lock();
-        if told.is_unseen_told {
+        let mut logged = self.logged.lock();
+        if logged.is_unseen_logged {
             return;
         }
-        (told.is_unseen_told, told.is_told) = (true, true);
+        (logged.is_unseen_logged, logged.is_logged) = (true, true);
         tracing::warn!(
             space = self.space,
             partition,
@@ -195,15 +195,15 @@ impl HoldLog {
         );
     }
 
-    /// One runs since the store takes none. Where that comes and goes, it is told once a minute.
+    /// One runs since the store takes none. Where that comes and goes, it is logged once a minute.
     fn no_stamp(&self, partition: u32, at_ms: u64, no_stamp: &NoStamp) {
-        let mut told = self.told.lock();
+        let mut logged = self.logged.lock();
         // A clock that was set back has the last time ahead of it.
-        let is_lately = told.no_stamp_ms.is_some_and(|told_ms| at_ms.abs_diff(told_ms) < 60_000);
-        if told.is_no_stamp_told || is_lately {
+        let is_lately = logged.no_stamp_ms.is_some_and(|logged_ms| at_ms.abs_diff(logged_ms) < 60_000);
+        if logged.is_no_stamp_logged || is_lately {
             return;
         }
-        (told.is_no_stamp_told, told.is_told, told.no_stamp_ms) = (true, true, Some(at_ms));
+        (logged.is_no_stamp_logged, logged.is_logged, logged.no_stamp_ms) = (true, true, Some(at_ms));
         tracing::warn!(
             space = self.space,
             partition,
@@ -237,8 +237,8 @@ mod tests {
             for at_ms in now_ms - 90..now_ms + 90 {
                 for until_ms in now_ms - 200..now_ms + 100 {
                     let is_over = hold.ends_ms(until_ms) <= at_ms;
-                    let told = hold.ended_by(at_ms).is_some_and(|ended_ms| until_ms <= ended_ms);
-                    assert_eq!(is_over, told, "{hold:?} at {at_ms}, given until {until_ms}");
+                    let is_ended = hold.ended_by(at_ms).is_some_and(|ended_ms| until_ms <= ended_ms);
+                    assert_eq!(is_over, is_ended, "{hold:?} at {at_ms}, given until {until_ms}");
                 }
             }
         }

@@ -84,5 +84,5 @@ local replies = plain_each(function(_, at)
   local answer = { invalid, one, one_entry, other, other_entry }
   for _, field in ipairs(found) do answer[#answer + 1] = field end
   return answer
-end, 1, 8, COMMON)
+end, 1, 8, SHARED_KEYS)
 return is_changing and finish(replies) or replies

@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use super::hold::Hold;
 use super::options::{Bounds, STAMP_MS};
 use super::types::{
-    Activated, Answer, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal, Session,
+    Activated, Answer, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
     SessionId, State,
 };
 use crate::clock::Timestamp;
@@ -146,12 +146,12 @@ impl Partition {
     /// It was left when the last lease ended.
     fn settle(&mut self, id: SessionId, now_ms: u64) -> bool {
         let bounds = self.bounds;
-        let far_ms = now_ms + bounds.retention_ms;
+        let ahead_ms = now_ms + bounds.retention_ms;
         let Some(entry) = self.sessions.get_mut(&id) else { return false };
         let until_ms = if let Claimed::Until(until_ms) = entry.claimed { until_ms } else { 0 };
         let deadline_ms = if entry.left_ms.is_none() { entry.deadline_ms() } else { 0 };
         let latest = entry.seen_ms.max(deadline_ms).max(entry.left_ms.unwrap_or(0)).max(until_ms);
-        if latest > far_ms {
+        if latest > ahead_ms {
             // What a clock that was absurdly ahead has left begins anew, now.
             entry.seen_ms = entry.seen_ms.min(now_ms);
             match &mut entry.left_ms {
@@ -161,7 +161,7 @@ impl Partition {
                 }
                 Some(left_ms) => *left_ms = now_ms.min(*left_ms),
             }
-            if until_ms > far_ms {
+            if until_ms > ahead_ms {
                 entry.claimed = Claimed::Until(now_ms + bounds.claim_ms);
             }
             self.file(id);
@@ -328,16 +328,16 @@ impl Partition {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Answer<Left> {
+    ) -> Answer<Disconnect> {
         let now_ms = self.advance(clock_ms);
         let hold = self.hold;
         let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
         let entry = self.living(id, now_ms, generation)?;
         if entry.left_ms.is_some() {
-            return Ok(Left::Disconnected);
+            return Ok(Disconnect::Disconnected);
         }
         if entry.holders.get(holder).is_none_or(is_over) {
-            return Ok(Left::Held);
+            return Ok(Disconnect::Held);
         }
         entry.holders.remove(holder);
         entry.seen_ms = now_ms;
@@ -347,7 +347,7 @@ impl Partition {
             entry.holders.clear();
         }
         self.file(id);
-        Ok(if is_left { Left::Disconnected } else { Left::Held })
+        Ok(if is_left { Disconnect::Disconnected } else { Disconnect::Held })
     }
 
     pub(super) fn get(&mut self, clock_ms: u64, id: SessionId) -> Option<Session> {

@@ -32,9 +32,9 @@
 mod effects;
 mod hold;
 mod memory;
-mod mend;
 mod options;
 mod reap;
+mod reconcile;
 mod redis;
 mod store_time;
 mod types;
@@ -47,14 +47,14 @@ use parking_lot::Mutex;
 
 use self::hold::{HoldLog, HoldWatch};
 use self::memory::{Partition, Set};
-use self::mend::{Ask, LOOKED_AT};
-pub use self::mend::{Mended, Mending, Step};
 use self::options::MAX_BATCH;
 pub use self::options::{Reap, SessionOptions};
+use self::reconcile::{LOOKED_AT, StepRequest};
+pub use self::reconcile::{Reconciled, Reconciliation, Step};
 use self::redis::OnRedis;
 pub use self::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, HeldBy, Holder, Lease, Left, List, Listed,
-    Refusal, Session, SessionId, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, HeldBy, Holder, Lease, List,
+    Listed, Refusal, Session, SessionId, State, Swept,
 };
 use crate::Background;
 use crate::clock::{Clock, Timestamp};
@@ -200,7 +200,11 @@ impl Sessions {
     }
 
     /// A holder leaves. One that does not hold the session changes nothing.
-    pub async fn disconnect(&self, id: SessionId, holder: impl Into<Holder<'_>>) -> Result<Answer<Left>> {
+    pub async fn disconnect(
+        &self,
+        id: SessionId,
+        holder: impl Into<Holder<'_>>,
+    ) -> Result<Answer<Disconnect>> {
         let Holder { name, generation } = holder.into();
         on_session!(self, id, disconnect(name.as_str(), generation))
     }
@@ -370,31 +374,31 @@ impl Sessions {
         on_session!(self, id, retry())
     }
 
-    /// Walks through all keys and entries and mends what is not as it should be, beside
+    /// Goes through all keys and entries and corrects what is not as it should be, beside
     /// whatever else happens; takes over what an older program has written.
-    pub fn mend(&self) -> Mending {
-        Mending::new(self.clone(), true, 0)
+    pub fn reconcile(&self) -> Reconciliation {
+        Reconciliation::new(self.clone(), false, 0)
     }
 
-    /// The same without changing anything. Each step tells orphans that were left for
+    /// The same without changing anything. Each step reports orphans that were left for
     /// `max_age`, as sessions say and not the index.
-    pub fn examine(&self, max_age: Duration) -> Mending {
-        Mending::new(self.clone(), false, max_age.as_millis().min(1 << 40) as u64)
+    pub fn reconcile_dry_run(&self, max_age: Duration) -> Reconciliation {
+        Reconciliation::new(self.clone(), true, max_age.as_millis().min(1 << 40) as u64)
     }
 
-    /// One step of the mending that goes on in the background, if it is time.
-    pub(crate) async fn reconcile(&self) -> Result<Progress> {
+    /// One step of the reconciliation that goes on in the background, if it is time.
+    pub(crate) async fn reconcile_due(&self) -> Result<Progress> {
         let Backend::Redis(partitions) = &self.core.backend else {
             return Ok(Progress { items: 0, is_more: false });
         };
         let pause_ms = self.core.options.reconcile_interval.as_millis() as u64;
-        let ask = Ask { is_mending: true, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
+        let request = StepRequest { is_dry_run: false, from: "", count: LOOKED_AT, pause_ms, age_ms: 0 };
         let (steps, failed) =
-            partitions::reached(partitions.iter().map(|it| it.mend(&ask)).collect()).await?;
+            partitions::reached(partitions.iter().map(|it| it.reconcile(&request)).collect()).await?;
         let (mut items, mut is_more) = (0, false);
         for step in steps {
             self.note_step(&step);
-            items += step.mended.faults() as usize;
+            items += step.reconciled.faults() as usize;
             is_more |= !step.next.is_empty();
         }
         if is_more {
@@ -405,7 +409,7 @@ impl Sessions {
 
     fn note_step(&self, step: &Step) {
         self.core.metrics.scanned.inc_by(step.scanned);
-        self.core.metrics.unrecognised.inc_by(step.mended.unrecognised);
+        self.core.metrics.unrecognised.inc_by(step.reconciled.unrecognised);
     }
 
     fn in_memory<R>(&self, on: impl FnOnce(&mut Partition, u64) -> R) -> Result<R> {

@@ -51,7 +51,7 @@ pub struct SessionOptions {
     /// How long the holders of a session that an older program left active have to come
     /// back: it is not known who they are.
     pub migration_lease: Duration,
-    /// How often index and sessions are compared and mended in the background.
+    /// How often index and sessions are reconciled in the background.
     pub reconcile_interval: Duration,
 }
 

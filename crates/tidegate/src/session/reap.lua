@@ -41,10 +41,10 @@ local function lag()
 end
 
 -- Up to `limit` entries of a set that are due, then such as are absurdly far ahead.
-local function due(set, until_score, far_score, limit)
+local function due(set, until_score, ahead_score, limit)
   local ids = call('ZRANGEBYSCORE', set, '-inf', until_score, 'LIMIT', 0, limit)
   if #ids < limit then
-    local far = call('ZRANGEBYSCORE', set, '(' .. string.format('%.17g', far_score), '+inf', 'LIMIT', 0, limit - #ids)
+    local far = call('ZRANGEBYSCORE', set, '(' .. string.format('%.17g', ahead_score), '+inf', 'LIMIT', 0, limit - #ids)
     for _, id in ipairs(far) do ids[#ids + 1] = id end
   end
   return ids
@@ -81,7 +81,7 @@ end
 
 -- Finds out up to `limit` sessions whose holders have fallen silent.
 local function lapse(limit)
-  for _, id in ipairs(due(ACTIVE, int(ended_by(now_ms)), far_ms, limit)) do
+  for _, id in ipairs(due(ACTIVE, int(ended_by(now_ms)), ahead_ms, limit)) do
     local s, is_silent = entry(ACTIVE, id)
     if is_silent then lapsed = lapsed + 1 end
     if s and not is_silent then file(s, ACTIVE) end
@@ -94,7 +94,7 @@ end
 local function take(limit, silent, is_claiming, reap)
   lapse(silent)
   local taken = 0
-  for _, id in ipairs(is_claiming and due(CLAIMED, int(now_ms), far_ms, limit) or {}) do
+  for _, id in ipairs(is_claiming and due(CLAIMED, int(now_ms), ahead_ms, limit) or {}) do
     local s = entry(CLAIMED, id)
     if s and (s.claimed <= 0 or s.claimed > now_ms) then
       file(s, CLAIMED)
@@ -112,7 +112,7 @@ local function take(limit, silent, is_claiming, reap)
     end
   end
   if taken >= limit then return end
-  local orphans = due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, limit - taken)
+  local orphans = due(DISCONNECTED, (now_ms - grace_ms) / 1000, ahead_ms / 1000, limit - taken)
   for _, id in ipairs(orphans) do
     local s = entry(DISCONNECTED, id)
     if s and (s.disconnected == 0 or s.claimed ~= 0 or s.disconnected + grace_ms > now_ms) then
@@ -125,6 +125,6 @@ end
 
 -- Whether more is due.
 local function is_more(is_claiming)
-  return #due(ACTIVE, int(ended_by(now_ms)), far_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), far_ms, 1) or 0)
-    + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, far_ms / 1000, 1) > 0
+  return #due(ACTIVE, int(ended_by(now_ms)), ahead_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), ahead_ms, 1) or 0)
+    + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, ahead_ms / 1000, 1) > 0
 end

@@ -15,17 +15,17 @@ use self::replies::{
     items, lease, no_stamp, number, session, session_id, session_id_of, string, time, unexpected,
 };
 use self::scripts::{
-    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST, MEND,
-    RENEW, RESUME, RETRY, STAMP, UPDATE,
+    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST,
+    RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
 };
 use super::hold::HoldWatch;
 use super::memory::Set;
-use super::mend::{Ask, Step};
 use super::options::Bounds;
+use super::reconcile::{Step, StepRequest};
 use super::store_time::{StoreTime, reading_ms};
 use super::types::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
-    SessionId, Swept,
+    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, Lease, List, Listed, Refusal,
+    Session, SessionId, Swept,
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -47,8 +47,8 @@ pub(super) struct OnRedis {
     partition: u32,
     sessions: String,
     broadcasters: String,
-    common: Arc<[String]>,
-    shared: Arc<[CompactString]>,
+    shared_keys: Arc<[String]>,
+    shared_args: Arc<[CompactString]>,
     time: StoreTime,
     holds: HoldWatch,
 }
@@ -62,14 +62,14 @@ impl OnRedis {
         holds: HoldWatch,
     ) -> Self {
         let prefix = format!("{}{}", store.prefix(partition), PartKind::Sessions.key_prefix(space));
-        let common = [
+        let shared_keys = [
             "sessions:state",
             "active_sessions",
             "disconnected_sessions",
             "claimed_sessions",
             "dead_sessions",
         ];
-        let common = common.map(|it| format!("{prefix}{it}")).into_iter().collect();
+        let shared_keys = shared_keys.map(|it| format!("{prefix}{it}")).into_iter().collect();
         let families = ["session:", "broadcaster:", "ref_count:"].map(|it| format!("{prefix}{it}"));
         let numbers = [
             store.clock().slack_ms(),
@@ -83,11 +83,21 @@ impl OnRedis {
             bounds.max_sessions,
             bounds.migration_ms,
         ];
-        let shared = numbers.iter().map(|n| n.to_compact_string());
-        let shared = shared.chain(families.iter().map(|it| it.to_compact_string())).collect();
+        let shared_args = numbers.iter().map(|n| n.to_compact_string());
+        let shared_args = shared_args.chain(families.iter().map(|it| it.to_compact_string())).collect();
         let [sessions, broadcasters, _] = families;
         let time = StoreTime::default();
-        Self { store, space: space.clone(), partition, sessions, broadcasters, common, shared, time, holds }
+        Self {
+            store,
+            space: space.clone(),
+            partition,
+            sessions,
+            broadcasters,
+            shared_keys,
+            shared_args,
+            time,
+            holds,
+        }
     }
 
     /// The partition of a session or a broadcaster.
@@ -105,12 +115,12 @@ impl OnRedis {
         let key = keys.remove(0);
         let call = Call {
             script,
-            shared: self.shared.clone(),
-            common: self.common.clone(),
+            shared_args: self.shared_args.clone(),
+            shared_keys: self.shared_keys.clone(),
             items,
             key,
             more_keys: keys,
-            own,
+            item_args: own,
             now_ms: self.store.set_time_ms(),
         };
         self.store.call(self.partition, call).await.map_err(|error| match error.kind() {
@@ -186,35 +196,39 @@ impl OnRedis {
     /// does nothing and tells the store's time, and is made once more.
     async fn reap(&self, script: &'static Script, own: &[CompactString]) -> Result<(Value, u64)> {
         for _ in 0..2 {
-            let asked_ms = reading_ms();
-            let valid_until = self.time.valid_until(self.store.clock(), asked_ms, self.store.deadline());
+            let requested_ms = reading_ms();
+            let valid_until = self.time.valid_until(self.store.clock(), requested_ms, self.store.deadline());
             let own = own.iter().cloned().chain([valid_until.to_compact_string()]).collect();
             match self.on_all(script, own).await? {
-                Value::Int(store_ms) => self.time.note(number(&Value::Int(store_ms))?, asked_ms),
-                value => return Ok((value, asked_ms)),
+                Value::Int(store_ms) => self.time.note(number(&Value::Int(store_ms))?, requested_ms),
+                value => return Ok((value, requested_ms)),
             }
         }
         Err(Error::unavailable("the store came to a call only after its deadline"))
     }
 
-    /// What a call that was made at `asked_ms` was told of the time and of a hold.
-    fn told(&self, [held, store, refusal]: [&Value; 3], asked_ms: u64) -> Result<(Option<u64>, u64)> {
+    /// What a call that was made at `requested_ms` was told of the time and of a hold.
+    fn note_hold(
+        &self,
+        [held, store, refusal]: [&Value; 3],
+        requested_ms: u64,
+    ) -> Result<(Option<u64>, u64)> {
         let (held_ms, store_ms) = (number(held)?, number(store)?);
         let held_until_ms = (held_ms > 0).then_some(held_ms);
-        self.time.note(store_ms, asked_ms);
+        self.time.note(store_ms, requested_ms);
         self.holds.note(store_ms, held_until_ms, no_stamp(refusal)?);
         Ok((held_until_ms, store_ms))
     }
 
     /// Says that somebody is there, unless that was said within `lately`; until when a hold runs.
     pub(super) async fn stamp(&self, lately: Duration) -> Result<Option<Timestamp>> {
-        let asked_ms = reading_ms();
-        if self.time.is_recent(asked_ms, lately) {
+        let requested_ms = reading_ms();
+        if self.time.is_recent(requested_ms, lately) {
             return Ok(None);
         }
         let value = self.on_all(&STAMP, Vec::new()).await?;
         let [held, store, refusal] = items(&value)? else { return Err(unexpected(&value)) };
-        Ok(self.told([held, store, refusal], asked_ms)?.0.map(Timestamp::from_millis))
+        Ok(self.note_hold([held, store, refusal], requested_ms)?.0.map(Timestamp::from_millis))
     }
 
     pub(super) async fn activate(
@@ -285,11 +299,11 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Left>> {
+    ) -> Result<Answer<Disconnect>> {
         let value = self.on(&DISCONNECT, id, vec![holder.into(), text(generation)]).await?;
         self.answer_of(id, &value, |items| match items {
-            [Value::Int(0)] => Ok(Left::Disconnected),
-            [Value::Int(1)] => Ok(Left::Held),
+            [Value::Int(0)] => Ok(Disconnect::Disconnected),
+            [Value::Int(1)] => Ok(Disconnect::Held),
             _ => Err(unexpected(&value)),
         })
     }
@@ -357,13 +371,13 @@ impl OnRedis {
     }
 
     pub(super) async fn counts(&self) -> Result<Counts> {
-        let asked_ms = reading_ms();
+        let requested_ms = reading_ms();
         let value = self.on_all(&COUNTS, vec![self.only_read()]).await?;
         let [active, disconnected, orphans, claimed, dead, lag_ms, held, store, refusal] = items(&value)?
         else {
             return Err(unexpected(&value));
         };
-        let (held_until_ms, _) = self.told([held, store, refusal], asked_ms)?;
+        let (held_until_ms, _) = self.note_hold([held, store, refusal], requested_ms)?;
         Ok(Counts {
             active: number(active)?,
             disconnected: number(disconnected)?,
@@ -377,7 +391,8 @@ impl OnRedis {
 
     /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
     pub(super) async fn claim(&self, limit: usize, silent: usize) -> Result<Claims> {
-        let (value, asked_ms) = self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
+        let (value, requested_ms) =
+            self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
         let Some((head, claims)) = items(&value)?.split_at_checked(11) else {
             return Err(unexpected(&value));
         };
@@ -396,7 +411,7 @@ impl OnRedis {
         };
         Ok(Claims {
             claims: claims.chunks(8).map(claim).collect::<Result<_>>()?,
-            swept: self.swept(head, asked_ms)?,
+            swept: self.swept(head, requested_ms)?,
         })
     }
 
@@ -425,17 +440,17 @@ impl OnRedis {
 
     pub(super) async fn cleanup(&self, limit: usize, is_claiming: bool) -> Result<Swept> {
         let own = [limit.to_compact_string(), u8::from(is_claiming).to_compact_string()];
-        let (value, asked_ms) = self.reap(&CLEANUP, &own).await?;
-        self.swept(items(&value)?, asked_ms)
+        let (value, requested_ms) = self.reap(&CLEANUP, &own).await?;
+        self.swept(items(&value)?, requested_ms)
     }
 
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
-        let (value, asked_ms) = self.reap(&LAPSE, &[limit.to_compact_string()]).await?;
-        self.swept(items(&value)?, asked_ms)
+        let (value, requested_ms) = self.reap(&LAPSE, &[limit.to_compact_string()]).await?;
+        self.swept(items(&value)?, requested_ms)
     }
 
     /// What a call that reaps has done.
-    fn swept(&self, head: &[Value], asked_ms: u64) -> Result<Swept> {
+    fn swept(&self, head: &[Value], requested_ms: u64) -> Result<Swept> {
         let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store, refusal, named] = head
         else {
             return Err(unexpected(head));
@@ -445,7 +460,7 @@ impl OnRedis {
             let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
             tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
         }
-        let (held_until_ms, store_ms) = self.told([held, store, refusal], asked_ms)?;
+        let (held_until_ms, store_ms) = self.note_hold([held, store, refusal], requested_ms)?;
         Ok(Swept {
             lapsed: number(lapsed)?,
             deleted: number(deleted)?,
@@ -463,27 +478,29 @@ impl OnRedis {
         self.answer_of(id, &self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
     }
 
-    pub(super) async fn mend(&self, ask: &Ask<'_>) -> Result<Step> {
+    pub(super) async fn reconcile(&self, request: &StepRequest<'_>) -> Result<Step> {
         let own = vec![
-            u8::from(ask.is_mending).to_compact_string(),
-            ask.from.into(),
-            ask.count.to_compact_string(),
-            ask.pause_ms.to_compact_string(),
-            ask.age_ms.to_compact_string(),
+            u8::from(request.is_dry_run).to_compact_string(),
+            request.from.into(),
+            request.count.to_compact_string(),
+            request.pause_ms.to_compact_string(),
+            request.age_ms.to_compact_string(),
         ];
-        let value = self.on_all(&MEND, own).await?;
-        let Some((head, told)) = items(&value)?.split_at_checked(13) else { return Err(unexpected(&value)) };
+        let value = self.on_all(&RECONCILE, own).await?;
+        let Some((head, findings)) = items(&value)?.split_at_checked(13) else {
+            return Err(unexpected(&value));
+        };
         let [next, keys, scanned, counts @ ..] = head else { return Err(unexpected(&value)) };
         let counts: Vec<u64> = counts.iter().map(number).collect::<Result<_>>()?;
-        let mut told = told.iter();
+        let mut findings = findings.iter();
         let mut words = Vec::new();
         let mut orphans = Vec::new();
-        while let (Some(word), Some(id)) = (told.next(), told.next()) {
+        while let (Some(word), Some(id)) = (findings.next(), findings.next()) {
             let (word, id) = (string(word)?, string(id)?);
-            match (&*word, told.as_slice()) {
+            match (&*word, findings.as_slice()) {
                 ("orphan", [at, ..]) => {
                     orphans.push(Listed { at: time(at)?, id: session_id_of(&id)? });
-                    told.next();
+                    findings.next();
                 }
                 _ => words.push((word, id)),
             }

@@ -13,4 +13,4 @@ return finish(each(function(k, at)
   put(CLAIMED, s.claimed, s.id)
   save(s)
   return { s.claimed }
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -16,4 +16,4 @@ return finish(each(function(k, at)
   call('ZREM', DEAD, s.id)
   save(s)
   return {}
-end, 1, 1, COMMON))
+end, 1, 1, SHARED_KEYS))

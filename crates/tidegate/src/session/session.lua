@@ -6,7 +6,7 @@
 --                 (ms); `hold`, until when no lease ends (ms); `hold_from`: leases that had
 --                 ended by then are over for all that; `hold_past`, the end of the hold
 --                 before; `hold_lease`, how long it was to last when it was found; `lost`,
---                 the latest loss of the store that is known here; and how far mending is
+--                 the latest loss of the store that is known here; and how far reconciling is
 --   active        a sorted set: sessions by the end of their last holder's lease, ms
 --   disconnected  a sorted set: sessions by when they were left, in seconds
 --   claimed       a sorted set: sessions being reaped, by the end of their claim, ms
@@ -29,7 +29,7 @@
 --       ttl_ms, retention_ms, claim_ms, max_attempts, max_holders, max_sessions,
 --       migration_ms, then what the keys of sessions, broadcasters and the counters of
 --       older programs start with
-local COMMON = 5
+local SHARED_KEYS = 5
 local STATE, ACTIVE, DISCONNECTED, CLAIMED, DEAD = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local slack_ms, grace_ms, lease_ms, ttl_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local retention_ms, claim_ms, max_attempts = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -73,8 +73,8 @@ end
 local state = redis.pcall('HMGET', STATE, 'now', 'hold', 'hold_from', 'hold_past', 'lost', 'hold_lease')
 if state.err then
   if not is_wrong_type(state.err) then return state end
-  -- Whoever walks through everything goes on, and may put it right.
-  if not is_walk then return redis.error_reply(corrupt(STATE, 'is no hash')) end
+  -- Whoever reconciles goes on, and may put it right.
+  if not is_reconciling then return redis.error_reply(corrupt(STATE, 'is no hash')) end
   state = {}
 end
 local stamp_ms, clock_ms = moment(state[1]), now()
@@ -156,13 +156,13 @@ end
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
 -- What is dated later was dated by a clock that was absurdly ahead.
-local far_ms = now_ms + retention_ms
+local ahead_ms = now_ms + retention_ms
 
 -- The end of a lease as anybody may have written it; what is no time that a lease may end at
 -- has ended.
 local function lease_end(text)
   local until_ms = moment(text)
-  return until_ms and until_ms <= far_ms and until_ms or 0
+  return until_ms and until_ms <= ahead_ms and until_ms or 0
 end
 
 -- Sets that were written to: they live longer than what they list.
@@ -285,7 +285,7 @@ local function reset(s)
     return
   end
   s.disconnected = math.min(s.disconnected, now_ms)
-  if s.claimed > far_ms then s.claimed = now_ms + claim_ms end
+  if s.claimed > ahead_ms then s.claimed = now_ms + claim_ms end
   if s.claimed == 0 then put(DISCONNECTED, s.disconnected / 1000, s.id) end
   if s.claimed > 0 then put(CLAIMED, s.claimed, s.id) end
   save(s, 'last_disconnect', seconds(s.disconnected))
@@ -320,9 +320,9 @@ end
 -- A session as it was last written; or nothing, and whether that is because there is no
 -- such key or because it is somebody else's. One that only an older program has written, or
 -- changed since, has `last_disconnect` alone to go by: `is_foreign`. One whose `s` somebody
--- has overwritten, all else being there, is an error; or, if `is_mending`, read as if there
+-- has overwritten, all else being there, is an error; or, if the caller `accepts_unreadable`, read as if there
 -- were no `s`: `is_unreadable`.
-local function read(id, key, is_mending)
+local function read(id, key, accepts_unreadable)
   key = key or SESSION .. id
   local fields = redis.pcall('HMGET', key, 's', 'broadcaster_user_id', 'last_disconnect')
   if fields.err then
@@ -344,7 +344,7 @@ local function read(id, key, is_mending)
     end
     local others = call('HMGET', key, 'value', 'config_json', 'last_update')
     if not (others[1] and others[2] and others[3]) then return nil, FOREIGN end
-    if not is_mending then error(corrupt(key, 'has a field "s" that cannot be read'), 0) end
+    if not accepts_unreadable then error(corrupt(key, 'has a field "s" that cannot be read'), 0) end
     s.is_unreadable = true
   end
   -- No life that it may have had was as late as this.
@@ -439,7 +439,7 @@ local function settle(s)
     s.is_foreign = false
     save(s, 'last_disconnect', s.disconnected > 0 and seconds(s.disconnected) or 0)
   end
-  if math.max(s.seen, s.deadline, s.disconnected, s.claimed) > far_ms then reset(s) end
+  if math.max(s.seen, s.deadline, s.disconnected, s.claimed) > ahead_ms then reset(s) end
   local is_silent = s.disconnected == 0 and ends(s.deadline) <= now_ms
   if is_silent then leave(s, ends(s.deadline)) end
   return s, is_silent

@@ -5,4 +5,4 @@
 --          (empty: it did)
 return finish(each(function()
   return { is_held and hold_ms or 0, clock_ms, refusal }
-end, 1, 0, COMMON))
+end, 1, 0, SHARED_KEYS))

@@ -10,42 +10,46 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, since_boot};
 
-/// The time that the store last told.
+/// The time that the store last said.
 #[derive(Debug, Default)]
-pub(super) struct StoreTime(Mutex<Option<Told>>);
+pub(super) struct StoreTime(Mutex<Option<Reading>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct Reading {
     store_ms: u64,
-    /// When it was asked, on a clock of ours that never steps.
-    asked_ms: u64,
+    /// When the request was sent, on a clock of ours that never steps.
+    requested_ms: u64,
 }
 
 impl StoreTime {
-    /// The store has told its time to a call that was made at `asked_ms`.
-    pub(super) fn note(&self, store_ms: u64, asked_ms: u64) {
-        let mut told = self.0.lock();
+    /// The store has said its time to a call that was made at `requested_ms`.
+    pub(super) fn note(&self, store_ms: u64, requested_ms: u64) {
+        let mut reading = self.0.lock();
         // Answers overtake each other.
-        if told.is_none_or(|told| told.asked_ms <= asked_ms) {
-            *told = Some(Told { store_ms, asked_ms });
+        if reading.is_none_or(|reading| reading.requested_ms <= requested_ms) {
+            *reading = Some(Reading { store_ms, requested_ms });
         }
     }
 
-    /// Until when a call is good that is made at `asked_ms` and waited for until `deadline`.
-    /// Nothing is, before the store has told its time.
-    pub(super) fn valid_until(&self, clock: &Clock, asked_ms: u64, deadline: Duration) -> u64 {
+    /// Until when a call is good that is made at `requested_ms` and waited for until `deadline`.
+    /// Nothing is, before the store has said its time.
+    pub(super) fn valid_until(&self, clock: &Clock, requested_ms: u64, deadline: Duration) -> u64 {
         let deadline_ms = deadline.as_millis() as u64;
         match (clock, *self.0.lock()) {
             (Clock::Manual(clock), _) => clock.now().as_millis() + deadline_ms,
             // Since it was asked: the answer took a while.
-            (_, Some(told)) => told.store_ms + asked_ms.saturating_sub(told.asked_ms) + deadline_ms,
+            (_, Some(reading)) => {
+                reading.store_ms + requested_ms.saturating_sub(reading.requested_ms) + deadline_ms
+            }
             (_, None) => 0,
         }
     }
 
     /// Whether the store was asked within the last `lasting` before `now_ms`.
     pub(super) fn is_recent(&self, now_ms: u64, lasting: Duration) -> bool {
-        self.0.lock().is_some_and(|told| now_ms.saturating_sub(told.asked_ms) < lasting.as_millis() as u64)
+        self.0
+            .lock()
+            .is_some_and(|reading| now_ms.saturating_sub(reading.requested_ms) < lasting.as_millis() as u64)
     }
 }
 

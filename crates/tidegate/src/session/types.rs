@@ -198,7 +198,7 @@ pub enum Found {
 
 /// How a session stands after a holder has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Left {
+pub enum Disconnect {
     /// Others hold it.
     Held,
     /// Nobody does.

@@ -9,4 +9,4 @@ return finish(each(function(k, at)
   local field, at_s = written(s)
   save(s, 'value', ARGV[at + 2], field, at_s)
   return { s.generation }
-end, 1, 3, COMMON))
+end, 1, 3, SHARED_KEYS))

@@ -163,16 +163,16 @@ impl Declarer {
         let _turn = self.turn.lock().await;
         let parts = self.parts.lock().clone();
         for parts in parts.chunks(AT_A_TIME) {
-            let asked = parts.iter().map(|open| (open.part.field(), String::new(), String::new()));
-            let mut stored = self.ask(asked.collect()).await?;
+            let fields = parts.iter().map(|open| (open.part.field(), String::new(), String::new()));
+            let mut stored = self.compare_and_set(fields.collect()).await?;
             if stored.iter().any(|it| !it.has_marker) {
                 if self.policy == Declarations::ReadOnly {
                     return Ok(());
                 }
                 // Somebody has emptied the store. Whoever finds it says so.
                 self.store.renew_markers().await?;
-                let asked = parts.iter().map(|open| (open.part.field(), String::new(), String::new()));
-                stored = self.ask(asked.collect()).await?;
+                let fields = parts.iter().map(|open| (open.part.field(), String::new(), String::new()));
+                stored = self.compare_and_set(fields.collect()).await?;
             }
             for (open, stored) in parts.iter().zip(stored) {
                 self.declare_one(open, stored).await?;
@@ -206,7 +206,7 @@ impl Declarer {
             let text = wanted.as_ref().map(Declaration::text).unwrap_or_default();
             if text != stored.text {
                 let was = std::mem::take(&mut stored.text);
-                let now = self.ask(vec![(part.field(), was.clone(), text)]).await?;
+                let now = self.compare_and_set(vec![(part.field(), was.clone(), text)]).await?;
                 stored = now.into_iter().next().ok_or_else(|| unexpected(&"nothing"))?;
                 if !stored.is_changed {
                     // Somebody was faster: what they said counts first.
@@ -269,14 +269,14 @@ impl Declarer {
 
     /// Replaces what is declared of `part`; what it was.
     pub(crate) async fn replace(&self, part: &Part) -> Result<Option<Declaration>> {
-        let mut stored = self.ask_one(part.field(), String::new(), String::new()).await?;
+        let mut stored = self.compare_and_set_one(part.field(), String::new(), String::new()).await?;
         for _ in 0..MAX_ATTEMPTS {
             let was = Declaration::parse(part.kind, part.name.clone(), &stored.text);
             let Step::Replace(wanted) = declaration::replacement(part, was.as_ref(), &self.by, stored.now)
             else {
                 return Ok(was);
             };
-            stored = self.ask_one(part.field(), stored.text, wanted.text()).await?;
+            stored = self.compare_and_set_one(part.field(), stored.text, wanted.text()).await?;
             if stored.is_changed {
                 return Ok(was);
             }
@@ -319,14 +319,15 @@ impl Declarer {
         Ok(all)
     }
 
-    async fn ask_one(&self, field: String, expected: String, wanted: String) -> Result<Stored> {
-        let stored = self.ask(vec![(field, expected, wanted)]).await?;
+    async fn compare_and_set_one(&self, field: String, expected: String, wanted: String) -> Result<Stored> {
+        let stored = self.compare_and_set(vec![(field, expected, wanted)]).await?;
         stored.into_iter().next().ok_or_else(|| unexpected(&"nothing"))
     }
 
-    async fn ask(&self, asked: Vec<(String, String, String)>) -> Result<Vec<Stored>> {
-        let items = asked.len();
-        let texts = asked.into_iter().flat_map(|(field, expected, wanted)| [field, expected, wanted]);
+    /// Of each field what it is, made what is wanted if it is what was expected; nothing wanted only reads.
+    async fn compare_and_set(&self, fields: Vec<(String, String, String)>) -> Result<Vec<Stored>> {
+        let items = fields.len();
+        let texts = fields.into_iter().flat_map(|(field, expected, wanted)| [field, expected, wanted]);
         let value = self.call(&DECLARE, items, texts.map(CompactString::from).collect()).await?;
         match (&value, items) {
             (value, 1) => Ok(vec![stored(value)?]),
@@ -339,15 +340,15 @@ impl Declarer {
         let marker = self.store.marker(FIRST);
         let call = Call {
             script,
-            shared: Arc::new([]),
-            common: Arc::new([]),
+            shared_args: Arc::new([]),
+            shared_keys: Arc::new([]),
             items,
             more_keys: vec![marker.clone(); items.saturating_sub(1)],
             key: marker,
-            own,
+            item_args: own,
             now_ms: self.store.set_time_ms(),
         };
-        self.store.call_unasked(FIRST, call).await
+        self.store.call_uncounted(FIRST, call).await
     }
 }
 

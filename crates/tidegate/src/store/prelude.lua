@@ -48,10 +48,10 @@ end
 -- Runs `operation(k, at)` for each item, whose `keys` keys are KEYS[k] and on,
 -- and whose own `arguments` texts are ARGV[at + 1] and on; returns one reply per
 -- item. An item that fails answers its error as text and leaves the others alone.
-local function each(operation, keys, arguments, common)
-  common = common or 0
-  local items = (#KEYS - 1 - common) / keys
-  local k, at = 2 + common, #ARGV - items * arguments
+local function each(operation, keys, arguments, shared_keys)
+  shared_keys = shared_keys or 0
+  local items = (#KEYS - 1 - shared_keys) / keys
+  local k, at = 2 + shared_keys, #ARGV - items * arguments
   local replies = {}
   for i = 1, items do
     local ok, reply = pcall(operation, k, at)

@@ -249,9 +249,9 @@ fn major_version(program: &str) -> u32 {
 /// Whether a server was built with TLS. One that was misses its certificate, one that was not
 /// says something else. Neither runs.
 fn has_tls(program: &str) -> bool {
-    let asked = Command::new(program).args(["--port", "0", "--tls-port", &free_port().to_string()]).output();
-    asked.is_ok_and(|asked| {
-        let said = [asked.stdout, asked.stderr].concat();
+    let output = Command::new(program).args(["--port", "0", "--tls-port", &free_port().to_string()]).output();
+    output.is_ok_and(|output| {
+        let said = [output.stdout, output.stderr].concat();
         String::from_utf8_lossy(&said).contains("tls-cert-file")
     })
 }

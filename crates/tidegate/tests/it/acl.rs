@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate::limit::LimitOptions;
-use tidegate::session::{Mending, SessionOptions};
+use tidegate::session::{Reconciliation, SessionOptions};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, session};
 use tidegate::{Cost, Key, Rate, Tidegate};
@@ -121,8 +121,8 @@ async fn the_documented_keys_are_enough() {
             sessions.disconnect(active.id, key).await.unwrap().unwrap();
             sessions.counts().await.unwrap();
             sessions.cleanup().await.unwrap();
-            let mut mending: Mending = sessions.mend();
-            while mending.step().await.unwrap().is_some() {}
+            let mut reconciliation: Reconciliation = sessions.reconcile();
+            while reconciliation.step().await.unwrap().is_some() {}
         }
         gate.declare().await.unwrap();
         assert!(!gate.declarations().await.unwrap().is_empty());

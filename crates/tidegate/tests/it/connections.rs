@@ -102,7 +102,7 @@ async fn a_proxy_that_closes_idle_connections_goes_unnoticed() {
     for i in 0..100 {
         let before: u64 = connections_received(&mut connection);
         proxy.close_connections();
-        until("it is mended, without a call", async || {
+        until("it is reconnected, without a call", async || {
             tokio::task::yield_now().await;
             (connections_received(&mut connection) > before).then_some(())
         })

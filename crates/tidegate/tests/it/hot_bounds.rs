@@ -297,7 +297,7 @@ async fn however_many_send_the_same_edits_each_counts_once_and_each_event_happen
                 expired += cleaned.await.unwrap();
             }
             assert_eq!(expired, PAGES as u64, "{on}: each is dropped by one");
-            let mut told: Option<Vec<_>> = None;
+            let mut expected: Option<Vec<_>> = None;
             for watch in &mut watchers {
                 let seen = events(watch, 4 * PAGES).await;
                 let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -316,7 +316,7 @@ async fn however_many_send_the_same_edits_each_counts_once_and_each_event_happen
                 let mut sorted: Vec<_> =
                     seen.iter().map(|it| (it.page.clone(), it.at, it.kind.as_str(), it.edits)).collect();
                 sorted.sort();
-                assert_eq!(*told.get_or_insert_with(|| sorted.clone()), sorted, "{on}");
+                assert_eq!(*expected.get_or_insert_with(|| sorted.clone()), sorted, "{on}");
             }
             // Nothing more has happened.
             let last = space.hot.watch(Some(&from)).await.unwrap();
@@ -380,11 +380,15 @@ async fn who_falls_behind_the_events_is_told_of_the_gap() {
         fill("more", 1500).await;
         for behind in [&cursor, &at_the_edge] {
             let mut watch = space.hot.watch(Some(behind)).await.unwrap();
-            let told = events(&mut watch, 3).await;
-            assert_eq!((told[0].kind, &*told[0].page), (EventKind::Missed, ""), "{on}");
-            assert_eq!((told[1].kind, told[2].kind), (EventKind::Promoted, EventKind::Promoted), "{on}");
-            let mut again = space.hot.watch(Some(&told[1].cursor)).await.unwrap();
-            assert_eq!(events(&mut again, 1).await[0], told[2], "{on}: it is told once");
+            let events_read = events(&mut watch, 3).await;
+            assert_eq!((events_read[0].kind, &*events_read[0].page), (EventKind::Missed, ""), "{on}");
+            assert_eq!(
+                (events_read[1].kind, events_read[2].kind),
+                (EventKind::Promoted, EventKind::Promoted),
+                "{on}"
+            );
+            let mut again = space.hot.watch(Some(&events_read[1].cursor)).await.unwrap();
+            assert_eq!(events(&mut again, 1).await[0], events_read[2], "{on}: it is told once");
         }
         let mut oldest = space.hot.watch(Some("0-0")).await.unwrap();
         assert_eq!(events(&mut oldest, 1).await[0].kind, EventKind::Promoted, "{on}: it missed nothing");

@@ -1,6 +1,6 @@
 //! Keys of hot pages that somebody else has written: of another type, or of the right one and
 //! unreadable. Whatever it is and whoever comes upon it, an answer is right or says so, nothing is
-//! half done, no other page suffers, and to remove the page mends it.
+//! half done, no other page suffers, and to remove the page repairs it.
 
 use redis::{Connection, Value};
 use tidegate::clock::Timestamp;
@@ -189,8 +189,8 @@ fn check<T>(answer: Result<T, Error>, what: &str) -> Option<T> {
         Ok(answer) => Some(answer),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
-            let told = error.to_string();
-            assert!(told.contains("in the space pages") && told.contains(":"), "{what}: {told}");
+            let message = error.to_string();
+            assert!(message.contains("in the space pages") && message.contains(":"), "{what}: {message}");
             None
         }
     }
@@ -240,7 +240,7 @@ async fn goes_well(name: &'static str) {
         // What happens is told, or that it was missed, whatever was there.
         let edit = Edit::new(key("other"), "2", "eve");
         assert_eq!(space.hot.record(&edit).await.expect(&what), PROMOTED, "{what}");
-        let told = async {
+        let message = async {
             loop {
                 let event = watch.next().await.expect(&what);
                 let is_gap = event.kind == EventKind::Missed && event.edits == 0;
@@ -250,14 +250,14 @@ async fn goes_well(name: &'static str) {
             }
         };
         if !is_page {
-            tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect(&what);
+            tokio::time::timeout(std::time::Duration::from_secs(20), message).await.expect(&what);
         }
 
         // A cleanup looks after the others, and comes to an end, now and when all is over.
         space.hot.cleanup().await.expect(&what);
         assert!(space.hot.list(9).await.expect(&what).iter().any(|it| it.page == "good"), "{what}");
 
-        // To remove it mends it.
+        // To remove it repairs it.
         space.hot.remove(key(page)).await.expect(&what);
         assert!(!space.stats(page).await.is_hot, "{what}");
         assert_eq!(space.record(page, "6").await, Recorded::Remembered, "{what}");
@@ -276,7 +276,7 @@ async fn goes_well(name: &'static str) {
 }
 
 #[tokio::test]
-async fn whatever_is_in_the_place_of_a_key_is_told_stops_no_other_page_and_is_mended_by_a_removal() {
+async fn whatever_is_in_the_place_of_a_key_is_reported_stops_no_other_page_and_is_repaired_by_a_removal() {
     goes_well("redis").await;
 }
 

@@ -127,11 +127,11 @@ async fn who_is_too_slow_is_told_how_many_it_missed_and_goes_on() {
             let seen = up_to(&mut fast, &format!("p{:05}", from + 299)).await;
             assert!(seen.iter().all(|it| it.kind == EventKind::Promoted), "{on}");
         }
-        let told = events(&mut slow, 1001).await;
-        assert_eq!((told[0].kind, told[0].edits, &*told[0].page), (EventKind::Missed, 500, ""), "{on}");
-        assert_eq!((&*told[1].page, &*told[1000].page), ("p00502", "p01501"), "{on}");
+        let seen = events(&mut slow, 1001).await;
+        assert_eq!((seen[0].kind, seen[0].edits, &*seen[0].page), (EventKind::Missed, 500, ""), "{on}");
+        assert_eq!((&*seen[1].page, &*seen[1000].page), ("p00502", "p01501"), "{on}");
         // Its position is one to go on from.
-        let mut again = space.hot.watch(Some(&told[0].cursor)).await.unwrap();
+        let mut again = space.hot.watch(Some(&seen[0].cursor)).await.unwrap();
         assert_eq!(events(&mut again, 1).await[0].page, "p00502", "{on}");
     }
 }
@@ -201,10 +201,10 @@ async fn after_a_restart_of_a_store_in_memory_who_comes_back_has_missed_some() {
         after.fill(&["first".to_owned()], 2).await;
         let mut watch = after.hot.watch(Some(&cursor)).await.unwrap();
         after.fill(&["second".to_owned()], 2).await;
-        let told = events(&mut watch, 3).await;
-        assert_eq!(told[0].kind, EventKind::Missed, "{cursor}");
-        assert_eq!((&*told[1].page, &*told[2].page), ("first", "second"), "{cursor}");
-        let mut again = after.hot.watch(Some(&told[0].cursor)).await.unwrap();
+        let seen = events(&mut watch, 3).await;
+        assert_eq!(seen[0].kind, EventKind::Missed, "{cursor}");
+        assert_eq!((&*seen[1].page, &*seen[2].page), ("first", "second"), "{cursor}");
+        let mut again = after.hot.watch(Some(&seen[0].cursor)).await.unwrap();
         assert_eq!(events(&mut again, 1).await[0].page, "first", "it is told once");
     }
 }
@@ -228,12 +228,12 @@ async fn after_a_flush_all_who_watch_and_all_who_come_back_have_missed_some() {
         let cursor = events(&mut watch, 1).await[0].cursor.clone();
         redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
         promote("after").await;
-        let told = events(&mut watch, 2).await;
-        assert_eq!((told[0].kind, &*told[1].page), (EventKind::Missed, "after"), "{round}: who stayed");
+        let seen = events(&mut watch, 2).await;
+        assert_eq!((seen[0].kind, &*seen[1].page), (EventKind::Missed, "after"), "{round}: who stayed");
         for from in [&cursor, &idle] {
             let mut back = hot.watch(Some(from)).await.unwrap();
-            let told = events(&mut back, 2).await;
-            assert_eq!((told[0].kind, &*told[1].page), (EventKind::Missed, "after"), "{round}: {from}");
+            let seen = events(&mut back, 2).await;
+            assert_eq!((seen[0].kind, &*seen[1].page), (EventKind::Missed, "after"), "{round}: {from}");
         }
         redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
     }
@@ -269,8 +269,8 @@ async fn what_can_be_no_position_is_refused() {
             };
             let all = |one: &str| vec![one; partitions as usize].join(",");
             for odd in ["", "x", "1", "99999999999999999999-0", "1-2-3-4", "-", "-1-0"] {
-                let told = refused(&all(odd)).await;
-                assert!(told.contains("is not a position among these events"), "{on}: {told}");
+                let message = refused(&all(odd)).await;
+                assert!(message.contains("is not a position among these events"), "{on}: {message}");
             }
             refused(&format!("{},0-0", all("0-0"))).await;
             let current = space.hot.watch(None).await.unwrap().cursor();
@@ -279,8 +279,8 @@ async fn what_can_be_no_position_is_refused() {
             for ahead in
                 ["4102444800000-0".to_owned(), format!("4102444800000-0-{life}"), format!("{}-0", u64::MAX)]
             {
-                let told = refused(&all(&ahead)).await;
-                assert!(told.contains("is ahead of the store's clock"), "{on}: {told}");
+                let message = refused(&all(&ahead)).await;
+                assert!(message.contains("is ahead of the store's clock"), "{on}: {message}");
             }
             // One that was, of whatever life, is none to be refused.
             for cursor in ["0-0", "5-0", "5-0-1"] {
@@ -301,8 +301,8 @@ async fn events_of_an_older_program_are_missed_and_no_error() {
     redis::cmd("PEXPIRE").arg(&stream).arg(60_000).exec(&mut REDIS.connection()).unwrap();
     let mut watch = space.hot.watch(Some(&id)).await.unwrap();
     space.fill(&["new".to_owned()], 2).await;
-    let told = events(&mut watch, 2).await;
-    assert_eq!((told[0].kind, &*told[1].page), (EventKind::Missed, "new"));
+    let seen = events(&mut watch, 2).await;
+    assert_eq!((seen[0].kind, &*seen[1].page), (EventKind::Missed, "new"));
 }
 
 /// A space that a process only watches.

@@ -36,7 +36,7 @@ async fn reads(hot: &Hot) -> Vec<tidegate::Result<()>> {
 }
 
 /// However the store is away: edits are dropped and counted, reads say so, nobody waits
-/// for longer than the deadline, and it mends by itself with all it had.
+/// for longer than the deadline, and it recovers by itself with all it had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_are_dropped_and_counted_and_reads_fail_while_the_store_is_away() {
     let server = RedisServer::start();
@@ -123,9 +123,9 @@ async fn after_a_flush_of_all_data_it_starts_over() {
         assert_eq!(record(&hot, "p", "2").await, PROMOTED, "round {round}");
         assert_eq!(record(&hot, "once", "1").await, Recorded::Remembered, "round {round}");
         assert_eq!(hot.count().await.unwrap(), 1, "round {round}");
-        let told = events(&mut watch, 1 + usize::from(round > 0)).await;
-        assert_eq!(told.last().unwrap().page, "p", "round {round}: whoever watches sees it");
-        assert_eq!(told.len() > 1, told[0].kind == EventKind::Missed, "round {round}: and what it missed");
+        let seen = events(&mut watch, 1 + usize::from(round > 0)).await;
+        assert_eq!(seen.last().unwrap().page, "p", "round {round}: whoever watches sees it");
+        assert_eq!(seen.len() > 1, seen[0].kind == EventKind::Missed, "round {round}: and what it missed");
         redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
         for read in reads(&hot).await {
             read.unwrap();
@@ -152,8 +152,8 @@ async fn after_a_restart_of_the_store_it_starts_over() {
         .await;
     assert_eq!(record(&hot, "p", "1").await, Recorded::Duplicate);
     assert_eq!(record(&hot, "p", "2").await, PROMOTED, "nothing is left of what was");
-    let told = events(&mut watch, 2).await;
-    assert_eq!((told[0].kind, &*told[1].page), (EventKind::Missed, "p"));
+    let seen = events(&mut watch, 2).await;
+    assert_eq!((seen[0].kind, &*seen[1].page), (EventKind::Missed, "p"));
     assert!(metric(&gate, "tidegate_hot_dropped_edits_total") > 0);
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }

@@ -13,7 +13,7 @@ use crate::outage::until;
 
 /// How often the server was asked for a script, or whether it is there. What a script does
 /// is part of it.
-fn asked(connection: &mut redis::Connection) -> u64 {
+fn commands(connection: &mut redis::Connection) -> u64 {
     let info: String = redis::cmd("INFO").arg("commandstats").query(connection).unwrap();
     let calls = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -52,7 +52,7 @@ async fn takes_after_the_server_closed_the_idle_connection_are_decided_by_the_st
         limits.push(limit_on(&server.url(), without_checks()).await);
     }
     let mut connection = server.connection();
-    let (first, before) = (connections_received(&mut connection), asked(&mut connection));
+    let (first, before) = (connections_received(&mut connection), commands(&mut connection));
     let mut takes = 0;
     for _ in 0..3 {
         let round = connections_received(&mut connection);
@@ -67,8 +67,8 @@ async fn takes_after_the_server_closed_the_idle_connection_are_decided_by_the_st
     }
     // The marker on each connection, perhaps by a take as well; and the take.
     let closed = connections_received(&mut connection) - first;
-    let asked = asked(&mut connection) - before;
-    assert!(asked <= closed + 2 * takes + 2, "{takes} takes, {closed} closed: {asked} commands");
+    let commands = commands(&mut connection) - before;
+    assert!(commands <= closed + 2 * takes + 2, "{takes} takes, {closed} closed: {commands} commands");
     assert_eq!(used(&limits[0].1, "k").await, takes);
 }
 
@@ -92,18 +92,18 @@ async fn a_far_server_that_closes_idle_connections_decides_every_take() {
     for (proxy, ..) in &takers {
         proxy.set(Fault::Delay(Duration::from_millis(400)));
     }
-    let before = asked(&mut server.connection());
+    let before = commands(&mut server.connection());
     let takes = takers.into_iter().map(|(proxy, gate, limit)| {
         tokio::spawn(async move {
             let first = proxy.accepted();
             for number in 0..TAKES {
                 // One that was used, one that was not.
                 for _ in 0..2 {
-                    let mended = proxy.accepts(proxy.accepted() + 1);
+                    let reconnected = proxy.accepts(proxy.accepted() + 1);
                     proxy.close_connections();
-                    tokio::time::timeout(Duration::from_secs(30), mended)
+                    tokio::time::timeout(Duration::from_secs(30), reconnected)
                         .await
-                        .expect("mended without a call");
+                        .expect("reconnected without a call");
                 }
                 assert_eq!(take(&limit, "k").await.source(), Source::Store, "take {number}");
             }
@@ -115,8 +115,8 @@ async fn a_far_server_that_closes_idle_connections_decides_every_take() {
     for taker in takes.collect::<Vec<_>>() {
         made += taker.await.unwrap();
     }
-    let (takes, asked) = (TAKERS as u64 * TAKES, asked(&mut server.connection()) - before);
-    assert!(asked <= made + 2 * takes, "{takes} takes, {made} connections: {asked} commands");
+    let (takes, commands) = (TAKERS as u64 * TAKES, commands(&mut server.connection()) - before);
+    assert!(commands <= made + 2 * takes, "{takes} takes, {made} connections: {commands} commands");
 }
 
 /// A marker that is being read is waited for, and not asked for once more: a way there and
@@ -135,11 +135,11 @@ async fn a_call_waits_for_the_marker_that_is_being_read() {
     proxy.set(Fault::Delay(Duration::from_millis(800)));
     for round in 0..2 {
         for _ in 0..2 {
-            let before = asked(&mut connection);
+            let before = commands(&mut connection);
             proxy.close_connections();
             until("the marker is asked for", async || {
                 tokio::task::yield_now().await;
-                (asked(&mut connection) > before).then_some(())
+                (commands(&mut connection) > before).then_some(())
             })
             .await;
         }

@@ -401,8 +401,8 @@ fn threads_take_from_several_in_any_order() {
             let gate = &gate;
             scope.spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                let asked = order.map(|limit| (limit, Cost::ONE));
-                let take = || runtime.block_on(gate.take_all(Key::new("k").unwrap(), &asked)).unwrap();
+                let parts = order.map(|limit| (limit, Cost::ONE));
+                let take = || runtime.block_on(gate.take_all(Key::new("k").unwrap(), &parts)).unwrap();
                 (0..20_000).map(|_| u64::from(take().is_admitted())).sum::<u64>()
             })
         });

@@ -117,7 +117,7 @@ fn request(key: &str) -> Request<String> {
 }
 
 /// Asks as a caller that keeps to the rules: until it is ready, then once.
-async fn ask<S>(service: &mut S, request: Request<String>) -> Result<Response<String>, S::Error>
+async fn send<S>(service: &mut S, request: Request<String>) -> Result<Response<String>, S::Error>
 where
     S: Service<Request<String>, Response = Response<String>>,
 {
@@ -140,7 +140,7 @@ async fn an_admission_adds_to_what_the_service_answers() {
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit, key).layer(strict);
         for left in (0..5).rev() {
-            let response = ask(&mut service, request("a")).await.unwrap();
+            let response = send(&mut service, request("a")).await.unwrap();
             assert_eq!((response.status(), &**response.body()), (StatusCode::CREATED, "made tea"));
             let headers = response.headers();
             assert_eq!(field(headers, "x-own"), ["1"]);
@@ -159,10 +159,10 @@ async fn a_refusal_is_a_problem_and_says_when_to_come_back() {
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit, key).layer(strict);
         for _ in 0..5 {
-            ask(&mut service, request("a")).await.unwrap();
+            send(&mut service, request("a")).await.unwrap();
         }
         clock.advance_ms(100);
-        let response = ask(&mut service, request("a")).await.unwrap();
+        let response = send(&mut service, request("a")).await.unwrap();
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         let headers = response.headers();
         assert_eq!(field(headers, "content-type"), ["application/problem+json"]);
@@ -180,9 +180,9 @@ async fn a_refusal_is_a_problem_and_says_when_to_come_back() {
             })
         );
         assert_eq!(seen.calls(), 5);
-        assert_eq!(ask(&mut service, request("b")).await.unwrap().status(), 201, "another key");
+        assert_eq!(send(&mut service, request("b")).await.unwrap().status(), 201, "another key");
         clock.advance_ms(61_000);
-        assert_eq!(ask(&mut service, request("a")).await.unwrap().status(), 201);
+        assert_eq!(send(&mut service, request("a")).await.unwrap().status(), 201);
         assert_eq!(seen.calls(), 7);
     }
 }
@@ -193,13 +193,13 @@ async fn a_request_costs_what_the_function_says() {
     for on in stores() {
         let (limit, _) = limit(&on, "api").await;
         let mut service = LimitLayer::new(limit.clone(), key).with_cost(cost).layer(Strict::new().0);
-        let tea = ask(&mut service, request("a")).await.unwrap();
+        let tea = send(&mut service, request("a")).await.unwrap();
         assert_eq!(field(tea.headers(), "ratelimit")[1], r#""api";r=2;t=61"#);
-        assert_eq!(ask(&mut service, request("a")).await.unwrap().status(), 429);
+        assert_eq!(send(&mut service, request("a")).await.unwrap().status(), 429);
         assert_eq!(left(&limit, "a").await, 2, "a refusal charges nothing");
 
         let coffee = request("b").map(|_| "coffee".to_owned());
-        let response = ask(&mut service, coffee).await.unwrap();
+        let response = send(&mut service, coffee).await.unwrap();
         assert_eq!(response.status(), 429);
         assert_eq!(field(response.headers(), "retry-after"), [""; 0], "waiting cannot help");
         let problem: Value = serde_json::from_str(response.body()).unwrap();
@@ -216,8 +216,8 @@ async fn what_chance_declines_is_refused_without_a_time() {
         let (limit, _) = limit_by(&on, "api", suppressed).await;
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit, key).with_cost(|_| Cost::new(5).unwrap()).layer(strict);
-        assert_eq!(ask(&mut service, request("a")).await.unwrap().status(), 201);
-        let response = ask(&mut service, request("a")).await.unwrap();
+        assert_eq!(send(&mut service, request("a")).await.unwrap().status(), 201);
+        let response = send(&mut service, request("a")).await.unwrap();
         assert_eq!(response.status(), 429);
         assert_eq!(field(response.headers(), "retry-after"), [""; 0]);
         assert_eq!(field(response.headers(), "ratelimit-policy"), [r#""api";q=5;w=60"#]);
@@ -235,7 +235,7 @@ async fn without_a_key_a_request_is_refused_unless_told_otherwise() {
         let (limit, _) = limit(&on, "api").await;
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit.clone(), key).layer(strict);
-        let refused = ask(&mut service, nameless()).await.unwrap();
+        let refused = send(&mut service, nameless()).await.unwrap();
         assert_eq!(refused.status(), 400, "{}", on.url);
         assert_eq!(field(refused.headers(), "content-type"), ["application/problem+json"]);
         let problem: Value = serde_json::from_str(refused.body()).unwrap();
@@ -245,7 +245,7 @@ async fn without_a_key_a_request_is_refused_unless_told_otherwise() {
 
         let (strict, seen) = Strict::new();
         let passing = LimitLayer::new(limit.clone(), key).without_key(WithoutKey::Pass);
-        let passed = ask(&mut passing.layer(strict), nameless()).await.unwrap();
+        let passed = send(&mut passing.layer(strict), nameless()).await.unwrap();
         assert_eq!((passed.status().as_u16(), passed.body().as_str()), (201, "made tea"));
         assert_eq!(field(passed.headers(), "ratelimit"), ["own"]);
         assert_eq!(seen.calls(), 1);
@@ -254,11 +254,11 @@ async fn without_a_key_a_request_is_refused_unless_told_otherwise() {
         let sharing = LimitLayer::new(limit.clone(), key).without_key(WithoutKey::Share);
         let mut service = sharing.layer(strict);
         for expected in [201, 201, 201, 201, 201, 429] {
-            assert_eq!(ask(&mut service, nameless()).await.unwrap().status(), expected, "{}", on.url);
+            assert_eq!(send(&mut service, nameless()).await.unwrap().status(), expected, "{}", on.url);
         }
         assert_eq!(seen.calls(), 5, "{}", on.url);
         assert_eq!(limit.peek(Key::EVERYONE).await.unwrap().quota().remaining, 0);
-        assert_eq!(ask(&mut service, request("a")).await.unwrap().status(), 201, "a key has its own");
+        assert_eq!(send(&mut service, request("a")).await.unwrap().status(), 201, "a key has its own");
     }
 }
 
@@ -278,7 +278,7 @@ async fn the_handler_gets_what_every_layer_has_decided() {
         let service = LimitLayer::new(inner, key).with_cost(|_| Cost::new(2).unwrap()).layer(handler);
         let mut service = LimitLayer::new(outer, key).layer(service);
         for expected in ["[\"outer\", \"inner\"] 4 3", "[\"outer\", \"inner\"] 3 1"] {
-            assert_eq!(ask(&mut service, request("a")).await.unwrap().body(), expected, "{}", on.url);
+            assert_eq!(send(&mut service, request("a")).await.unwrap().body(), expected, "{}", on.url);
         }
     }
 }
@@ -304,19 +304,19 @@ async fn the_answer_of_a_refusal_can_be_made_by_the_user() {
             response
         });
         let mut service = layer.layer(handler);
-        let mut ask = async |request: Request<String>| {
+        let mut send = async |request: Request<String>| {
             poll_fn(|cx| Service::<Request<String>>::poll_ready(&mut service, cx)).await.unwrap();
             service.call(request).await.unwrap()
         };
         for _ in 0..5 {
-            assert_eq!(*ask(request("a")).await.body(), Page::Made, "{}", on.url);
+            assert_eq!(*send(request("a")).await.body(), Page::Made, "{}", on.url);
         }
-        let refused = ask(request("a")).await;
+        let refused = send(request("a")).await;
         assert_eq!((refused.status().as_u16(), refused.body()), (418, &Page::Sorry(429, Some(0))));
         assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
-        let nameless = ask(Request::post("/").body(String::new()).unwrap()).await;
+        let nameless = send(Request::post("/").body(String::new()).unwrap()).await;
         assert_eq!((nameless.status().as_u16(), nameless.body()), (418, &Page::Sorry(400, None)));
-        let too_long = ask(request(&"x".repeat(256))).await;
+        let too_long = send(request(&"x".repeat(256))).await;
         assert_eq!((too_long.status().as_u16(), too_long.body()), (418, &Page::Sorry(400, None)));
     }
 }
@@ -328,7 +328,7 @@ async fn a_key_that_may_not_be_is_the_callers_mistake() {
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit, key).layer(strict);
         for (key, says) in [("", "must not be empty"), (&*"\"".repeat(256), "has 256 bytes: 1 to 255")] {
-            let response = ask(&mut service, request(key)).await.unwrap();
+            let response = send(&mut service, request(key)).await.unwrap();
             assert_eq!(response.status(), StatusCode::BAD_REQUEST);
             assert_eq!(field(response.headers(), "content-type"), ["application/problem+json"]);
             assert_eq!(response.headers().len(), 1, "{:?}", response.headers());
@@ -336,7 +336,7 @@ async fn a_key_that_may_not_be_is_the_callers_mistake() {
             assert_eq!(problem["type"], "urn:tidegate:problem:invalid-request");
             assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
         }
-        assert_eq!(ask(&mut service, request(&"x".repeat(255))).await.unwrap().status(), 201);
+        assert_eq!(send(&mut service, request(&"x".repeat(255))).await.unwrap().status(), 201);
         assert_eq!(seen.calls(), 1);
     }
 }
@@ -348,13 +348,13 @@ async fn a_key_of_another_type_is_an_internal_error() {
     let (limit, _) = limit(&On::url(server.url()), "api").await;
     let (strict, seen) = Strict::new();
     let mut service = LimitLayer::new(limit, key).layer(strict);
-    assert_eq!(ask(&mut service, request("a_key")).await.unwrap().status(), 201);
+    assert_eq!(send(&mut service, request("a_key")).await.unwrap().status(), 201);
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*a_key").query(&mut connection).unwrap();
     let [name] = &keys[..] else { panic!("one key: {keys:?}") };
     redis::cmd("SET").arg(name).arg("x").arg("EX").arg(60).exec(&mut connection).unwrap();
 
-    let response = ask(&mut service, request("a_key")).await.unwrap();
+    let response = send(&mut service, request("a_key")).await.unwrap();
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let problem: Value = serde_json::from_str(response.body()).unwrap();
     assert_eq!(problem["type"], "urn:tidegate:problem:corrupt-key");
@@ -377,7 +377,7 @@ async fn while_the_store_is_away_its_policy_answers() {
         [(ClosedStatus::TooManyRequests, 429), (ClosedStatus::ServiceUnavailable, 503)]
     {
         let mut service = service(Outage::Closed, closed_status).await;
-        let response = ask(&mut service, request("a")).await.unwrap();
+        let response = send(&mut service, request("a")).await.unwrap();
         assert_eq!(response.status(), expected);
         assert_eq!(field(response.headers(), "retry-after"), ["1"]);
         let problem: Value = serde_json::from_str(response.body()).unwrap();
@@ -387,7 +387,7 @@ async fn while_the_store_is_away_its_policy_answers() {
     }
 
     let half = Outage::Local(Share::one_of(NonZeroU32::new(2).unwrap()));
-    let response = ask(&mut service(half, ClosedStatus::default()).await, request("a")).await.unwrap();
+    let response = send(&mut service(half, ClosedStatus::default()).await, request("a")).await.unwrap();
     assert_eq!(response.status(), 201);
     assert_eq!(field(response.headers(), "ratelimit-policy"), [r#""api";q=2;w=60"#]);
 }
@@ -399,7 +399,7 @@ async fn the_services_own_errors_pass_through() {
         let (strict, seen) = Strict::new();
         let mut service = LimitLayer::new(limit.clone(), key).layer(strict);
         let broken = Request::post("/broken").header("x-key", "a").body(String::new()).unwrap();
-        assert_eq!(ask(&mut service, broken).await.unwrap_err(), "broken");
+        assert_eq!(send(&mut service, broken).await.unwrap_err(), "broken");
         assert_eq!((seen.calls(), left(&limit, "a").await), (1, 4));
     }
 }
@@ -462,7 +462,7 @@ async fn stacked_layers_tell_of_each_limit() {
         let service = LimitLayer::new(inner.clone(), key).layer(strict);
         let mut service = LimitLayer::new(outer.clone(), key).layer(service);
 
-        let response = ask(&mut service, request("a")).await.unwrap();
+        let response = send(&mut service, request("a")).await.unwrap();
         let policies = [r#""inner";q=5;w=60"#, r#""outer";q=5;w=60"#];
         assert_eq!(field(response.headers(), "ratelimit-policy"), policies);
         let fields = ["own", r#""inner";r=4;t=61"#, r#""outer";r=4;t=61"#];
@@ -470,7 +470,7 @@ async fn stacked_layers_tell_of_each_limit() {
 
         // The inner one refuses: the outer one still tells what it has charged.
         inner.take(Key::new("a").unwrap(), Cost::new(4).unwrap()).await.unwrap();
-        let response = ask(&mut service, request("a")).await.unwrap();
+        let response = send(&mut service, request("a")).await.unwrap();
         assert_eq!(response.status(), 429);
         assert!(response.body().contains(r#""violated-policies":["inner"]"#), "{}", response.body());
         assert_eq!(field(response.headers(), "ratelimit-policy"), policies);
@@ -478,7 +478,7 @@ async fn stacked_layers_tell_of_each_limit() {
 
         // The outer one refuses: the inner one is not asked.
         outer.take(Key::new("b").unwrap(), Cost::new(5).unwrap()).await.unwrap();
-        let response = ask(&mut service, request("b")).await.unwrap();
+        let response = send(&mut service, request("b")).await.unwrap();
         assert_eq!((response.status().as_u16(), left(&inner, "b").await), (429, 5));
         assert_eq!(field(response.headers(), "ratelimit-policy"), policies[1..]);
         assert_eq!(seen.calls(), 1);
@@ -495,7 +495,7 @@ async fn an_axum_router_is_limited() {
                 Some(request.headers().get("x-key")?.to_str().ok()?.to_owned())
             }))
             .route("/free", get(async || "free"));
-        let ask = async |path: &str| {
+        let send = async |path: &str| {
             let request = Request::get(path).header("x-key", "a").body(Body::empty()).unwrap();
             let answer: Result<Response<Body>, Infallible> = app.clone().oneshot(request).await;
             let (parts, body) = answer.unwrap().into_parts();
@@ -503,17 +503,17 @@ async fn an_axum_router_is_limited() {
             (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
         };
         for left in (0..5).rev() {
-            let (status, headers, body) = ask("/").await;
+            let (status, headers, body) = send("/").await;
             assert_eq!((status, &*body), (StatusCode::OK, "hello"));
             assert_eq!(field(&headers, "ratelimit"), [format!(r#""api";r={left};t=61"#)]);
         }
-        let (status, headers, body) = ask("/").await;
+        let (status, headers, body) = send("/").await;
         assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(field(&headers, "content-type"), ["application/problem+json"]);
         assert_eq!(field(&headers, "retry-after"), ["61"]);
         let problem: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&problem["status"], &problem["violated-policies"]), (&json!(429), &json!(["api"])));
-        let (status, headers, _) = ask("/free").await;
+        let (status, headers, _) = send("/free").await;
         assert_eq!((status, field(&headers, "ratelimit").len()), (StatusCode::OK, 0));
     }
 }

@@ -36,14 +36,14 @@ async fn node(url: &str, events: &Path, lasting: Duration) {
     let mut file = std::fs::File::create(events).unwrap();
     let started = since_boot();
     let per_second = (CAPACITY * OVERLOAD / NODES as u64) as f64 / WINDOW.as_secs_f64();
-    let mut asked = 0;
+    let mut requested = 0;
     while since_boot() < started + lasting {
         let due = ((since_boot() - started).as_secs_f64() * per_second) as u64;
         let mut admitted = Vec::new();
         // A node that was stopped does not make up for it.
-        asked = asked.max(due.saturating_sub(100));
-        while asked < due {
-            asked += 1;
+        requested = requested.max(due.saturating_sub(100));
+        while requested < due {
+            requested += 1;
             let before = since_boot();
             let decision = limit.take(key, Cost::ONE).await.unwrap();
             if let Decision::Admitted(it) = decision {
@@ -272,8 +272,8 @@ async fn most_takes_ask_nobody_and_a_shutdown_returns_the_rest() {
         assert!(decision.is_admitted());
         assert_eq!(decision.source(), Source::Lease);
     }
-    let asked = scripts_run(&server) - before;
-    assert!(asked < 100, "{asked} calls for 5000 takes");
+    let requested = scripts_run(&server) - before;
+    assert!(requested < 100, "{requested} calls for 5000 takes");
     let (_, direct) = nodes.start(None).await;
     assert!(remaining(&direct).await < 95_000, "what is held counts");
     gate.shutdown().await;
@@ -503,8 +503,8 @@ async fn large_costs_are_leased_too() {
             assert!(decision.is_admitted());
             by_lease += u32::from(decision.source() == Source::Lease);
         }
-        let asked = scripts_run(&server) - before;
-        assert!(by_lease >= 190 && asked < 50, "cost {cost}: {by_lease} by lease, {asked} scripts");
+        let requested = scripts_run(&server) - before;
+        assert!(by_lease >= 190 && requested < 50, "cost {cost}: {by_lease} by lease, {requested} scripts");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keys of a limit that somebody else has written, beside the one that counts: leases,
 //! reservations, overrides and the indices of both. What is read of them is told to be corrupt,
-//! nothing is done by halves, and a reset mends it.
+//! nothing is done by halves, and a reset repairs it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -143,7 +143,7 @@ const PLANTS: [&[&str]; 5] =
 
 /// Whatever is in the place of a family's key, calls that read it say so and name it, the others
 /// go on, and after a reset nobody is disturbed any more.
-async fn is_told_and_mended(algorithm: Algorithm, families: &[&str]) {
+async fn is_reported_and_repaired(algorithm: Algorithm, families: &[&str]) {
     for on in On::all() {
         for family in families {
             for plant in PLANTS {
@@ -172,20 +172,20 @@ async fn is_told_and_mended(algorithm: Algorithm, families: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_is_beside_a_sliding_key_is_told_and_mended() {
+async fn what_is_beside_a_sliding_key_is_reported_and_repaired() {
     let families = ["reservations", "reservations_due", "override", "pending", "overrides"];
-    is_told_and_mended(sliding(1000, 60, 600).into(), &families).await;
+    is_reported_and_repaired(sliding(1000, 60, 600).into(), &families).await;
 }
 
 #[tokio::test]
-async fn what_is_beside_a_calendar_key_is_told_and_mended() {
+async fn what_is_beside_a_calendar_key_is_reported_and_repaired() {
     let families = ["reservations", "reservations_due", "override", "pending", "overrides"];
-    is_told_and_mended(calendar(1000, Period::Hour).into(), &families).await;
+    is_reported_and_repaired(calendar(1000, Period::Hour).into(), &families).await;
 }
 
 #[tokio::test]
-async fn what_is_beside_a_token_key_is_told_and_mended() {
-    is_told_and_mended(token("10/s", 100).into(), &["override", "overrides"]).await;
+async fn what_is_beside_a_token_key_is_reported_and_repaired() {
+    is_reported_and_repaired(token("10/s", 100).into(), &["override", "overrides"]).await;
 }
 
 /// A call that fails because of an index has done nothing: no charge, no override.
@@ -236,8 +236,8 @@ async fn a_broken_record_hides_no_other_key() {
         s.plant("override", Some(override_key.clone()), &["SADD", "x"]);
         assert_names(&s.limit.reservation(key(), "one").await.unwrap_err(), &records);
         assert_names(&s.take().await.unwrap_err(), &override_key);
-        let told = s.gate.take_all(key(), &[(&s.limit, Cost::ONE)]).await.unwrap_err();
-        assert_names(&told, &override_key);
+        let error = s.gate.take_all(key(), &[(&s.limit, Cost::ONE)]).await.unwrap_err();
+        assert_names(&error, &override_key);
         let overrides = s.limit.overrides(None, 10).await.unwrap();
         let reservations = s.limit.reservations(None, 10).await.unwrap();
         assert_eq!(overrides.items.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["other"]);
@@ -262,7 +262,7 @@ fn leased() -> LimitOptions {
 
 /// Leases that cannot be read are no outage: nobody is let through by policy for it.
 #[tokio::test]
-async fn corrupt_leases_are_told_and_a_reset_mends_them() {
+async fn corrupt_leases_are_reported_and_a_reset_repairs_them() {
     for on in On::all() {
         for plant in [&["SET", "x"][..], &["ZADD", "1", "x"], &["HSET", "h", "x"]] {
             let s = Case::new(&on, sliding(100_000, 60, 600), leased()).await;

@@ -104,10 +104,10 @@ async fn a_store_that_comes_up_late_is_used_at_once() {
     assert!(!take(&limit, "k", 1).await.is_admitted());
 }
 
-/// Whatever breaks between us and the store, it mends by itself, and what was
+/// Whatever breaks between us and the store, it recovers by itself, and what was
 /// charged before still counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_fault_mends_by_itself() {
+async fn every_fault_ends_by_itself() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.port()).await;
     let limit = limit_with(&proxy.url(), Outage::Closed).await;

@@ -212,8 +212,8 @@ async fn overrides_of_the_older_form_count_until_they_end() {
     older(until_ms, 80.0, 0.0, "10/s");
     let four = deployed.now_is(sliding("5/s", 4)).await;
     assert_eq!(at_once(&four, key).await, 40);
-    let told = four.get_override(key).await.unwrap().unwrap();
-    assert_eq!((told.rate, told.lasting), (rate("10/s"), Duration::from_secs(60)));
+    let current = four.get_override(key).await.unwrap().unwrap();
+    assert_eq!((current.rate, current.lasting), (rate("10/s"), Duration::from_secs(60)));
     let burst = deployed.now_is(token("1/s", 5)).await;
     assert_eq!(at_once(&burst, key).await, 5, "no 500, whatever the numbers were for");
     // One of a token limit: ticks of a permit and how many leave per microsecond.

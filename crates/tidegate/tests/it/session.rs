@@ -158,7 +158,7 @@ async fn spaces_and_namespaces_do_not_share() {
             (other.cleanup().await.unwrap().deleted, elsewhere.cleanup().await.unwrap().deleted),
             (0, 0)
         );
-        assert_eq!(elsewhere.mend().finish().await.unwrap().faults(), 0, "{on}");
+        assert_eq!(elsewhere.reconcile().finish().await.unwrap().faults(), 0, "{on}");
         assert_eq!(space.sessions.cleanup().await.unwrap().deleted, 1, "{on}");
         assert_eq!(other.counts().await.unwrap().active, 1, "{on}");
         assert_eq!(
@@ -201,7 +201,7 @@ async fn entries_that_are_no_ids_are_in_nobodys_way() {
     }
     assert_eq!((claimed, invalid), (vec![id], 3 * 301));
     assert_eq!(space.metric("tidegate_session_invalid_entries_total"), 3 * 301);
-    assert_eq!(sessions.mend().finish().await.unwrap().unindexed, 301, "the dead ones");
+    assert_eq!(sessions.reconcile().finish().await.unwrap().unindexed, 301, "the dead ones");
     assert_eq!(sessions.list(State::Dead, 10).await.unwrap(), Default::default());
 }
 
@@ -243,5 +243,5 @@ async fn partitions_share_the_sessions() {
     // Whichever partition is asked first, the others are not forgotten.
     let reaped = space.sessions.reap(|_| std::future::ready(Ok::<_, Refusal>(()))).await.unwrap();
     assert_eq!(reaped, 50);
-    assert_eq!(space.sessions.mend().finish().await.unwrap().faults(), 0);
+    assert_eq!(space.sessions.reconcile().finish().await.unwrap().faults(), 0);
 }

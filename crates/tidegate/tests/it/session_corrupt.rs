@@ -132,7 +132,10 @@ async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
     all.insert("stamp", sessions.stamp().await.map(|_| Ok(())));
     all.insert("claim", sessions.claim(100).await.map(|_| Ok(())));
     all.insert("cleanup", sessions.cleanup().await.map(|_| Ok(())));
-    all.insert("examine", sessions.examine(std::time::Duration::ZERO).finish().await.map(|_| Ok(())));
+    all.insert(
+        "dry run",
+        sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.map(|_| Ok(())),
+    );
     all
 }
 
@@ -140,9 +143,9 @@ async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
 fn assert_corrupt(outcome: &Outcome, named: &str, what: &str) {
     let error = outcome.as_ref().expect_err(what);
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
-    let told = error.to_string();
-    assert!(told.contains(&format!("\"{named}\"")), "{what}: {told} does not name {named}");
-    assert!(told.contains("the space of sessions \"sessions\""), "{what}: {told}");
+    let message = error.to_string();
+    assert!(message.contains(&format!("\"{named}\"")), "{what}: {message} does not name {named}");
+    assert!(message.contains("the space of sessions \"sessions\""), "{what}: {message}");
 }
 
 /// Another type under the name of a session is somebody else's: to us there is no such session.
@@ -185,8 +188,8 @@ async fn a_key_of_another_type_is_no_session_and_stops_nobody() {
                 assert_eq!(sessions.ack(claim.id, claim.generation).await.unwrap(), Ok(()), "{what}");
             }
             assert_eq!(keys.each_ref().map(|key| raw.dump(key)), before, "{what}: nothing is written there");
-            assert!(sessions.mend().anew().finish().await.unwrap().unrecognised >= 2, "{what}");
-            assert_eq!(keys.each_ref().map(|key| raw.dump(key)), before, "{what}: nor by a walk");
+            assert!(sessions.reconcile().anew().finish().await.unwrap().unrecognised >= 2, "{what}");
+            assert_eq!(keys.each_ref().map(|key| raw.dump(key)), before, "{what}: nor by reconciling");
             keys.iter().for_each(|key| raw.run(key, &["DEL"]));
         }
     }
@@ -204,7 +207,7 @@ fn break_state(raw: &mut Raw, (node, key): &(usize, String), state: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_read_is_told_and_a_delete_mends_it() {
+async fn a_session_that_cannot_be_read_is_reported_and_a_delete_ends_it() {
     for space in on_servers().await {
         let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
         for (number, state) in broken_states().iter().enumerate() {
@@ -239,7 +242,7 @@ async fn a_session_that_cannot_be_read_is_told_and_a_delete_mends_it() {
 
 /// It is taken over like one of an older program, in a life that it cannot have had.
 #[tokio::test]
-async fn a_session_that_cannot_be_read_is_mended_by_a_walk_and_reaped_when_it_is_due() {
+async fn a_session_that_cannot_be_read_is_reconciled_and_reaped_when_it_is_due() {
     for space in on_servers().await {
         let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
         for (number, state) in broken_states().iter().enumerate() {
@@ -252,10 +255,14 @@ async fn a_session_that_cannot_be_read_is_mended_by_a_walk_and_reaped_when_it_is
                 let at = raw.one(&space, &format!("session:{id}"));
                 break_state(&mut raw, &at, state);
             }
-            let forecast = sessions.examine(std::time::Duration::ZERO).finish().await.unwrap();
-            let mended = sessions.mend().anew().finish().await.unwrap();
-            assert_eq!(mended, forecast, "{what}");
-            assert_eq!((mended.adopted_active, mended.adopted_disconnected), (1, 1), "{what}: {mended:?}");
+            let forecast = sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.unwrap();
+            let reconciled = sessions.reconcile().anew().finish().await.unwrap();
+            assert_eq!(reconciled, forecast, "{what}");
+            assert_eq!(
+                (reconciled.adopted_active, reconciled.adopted_disconnected),
+                (1, 1),
+                "{what}: {reconciled:?}"
+            );
             let found = space.get(held).await;
             assert_eq!(found.state, State::Active, "{what}");
             assert!(found.generation > before, "{what}");
@@ -263,7 +270,7 @@ async fn a_session_that_cannot_be_read_is_mended_by_a_walk_and_reaped_when_it_is
             assert_eq!(space.get(left).await.state, State::Disconnected, "{what}");
             audit(Raw::below(&space).0, &format!("{}:", space.namespace));
 
-            // Nobody needs to walk for it to end.
+            // Nobody needs to reconcile for it to end.
             let at = raw.one(&space, &format!("session:{due}"));
             break_state(&mut raw, &at, state);
             space.pass(GRACE).await;
@@ -324,9 +331,9 @@ async fn garbage_in_the_numbers_of_a_session_is_an_ended_lease_or_no_time() {
 }
 
 /// An index, or what is known of a partition, of another type: nothing can be done there, and
-/// nothing is done by half. Whoever is told to mend does, since what was in it is in the sessions.
+/// nothing is done by half. Whoever is told to reconcile does, since what was in it is in the sessions.
 #[tokio::test]
-async fn an_index_of_another_type_is_named_and_replaced_by_a_walk() {
+async fn an_index_of_another_type_is_named_and_replaced_by_reconciling() {
     for space in on_servers().await {
         let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
         for name in SETS.into_iter().chain(["sessions:state"]) {
@@ -371,19 +378,19 @@ async fn an_index_of_another_type_is_named_and_replaced_by_a_walk() {
                 }
                 for (call, outcome) in all_others(&space).await {
                     match outcome {
-                        Err(_) if call == "examine" => panic!("{what}: a walk goes on: {outcome:?}"),
+                        Err(_) if call == "dry run" => panic!("{what}: a dry run goes on: {outcome:?}"),
                         Err(_) => assert_corrupt(&outcome, &at.1, &format!("{what}: {call}")),
                         Ok(_) => {}
                     }
                 }
                 assert_eq!(raw.dump(&at), before, "{what}: nobody writes there unasked");
 
-                let forecast = sessions.examine(std::time::Duration::ZERO).finish().await.unwrap();
-                let mended = sessions.mend().anew().finish().await.unwrap();
-                assert_eq!(mended.replaced, 1, "{what}");
-                assert_eq!(mended, forecast, "{what}");
+                let forecast = sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.unwrap();
+                let reconciled = sessions.reconcile().anew().finish().await.unwrap();
+                assert_eq!(reconciled.replaced, 1, "{what}");
+                assert_eq!(reconciled, forecast, "{what}");
                 assert_eq!(
-                    sessions.examine(std::time::Duration::ZERO).finish().await.unwrap().faults(),
+                    sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.unwrap().faults(),
                     0,
                     "{what}"
                 );
@@ -400,9 +407,9 @@ async fn an_index_of_another_type_is_named_and_replaced_by_a_walk() {
     }
 }
 
-/// The walk in the background was not told to.
+/// The reconciliation in the background was not told to.
 #[tokio::test]
-async fn the_automatic_walk_leaves_an_index_of_another_type_alone() {
+async fn the_automatic_reconciliation_leaves_an_index_of_another_type_alone() {
     let server = tidegate::testkit::RedisServer::start();
     let space = Space::on("own", &server.url(), options(|_| {})).await;
     space.left("left").await;
@@ -443,7 +450,7 @@ async fn garbage_in_what_is_known_of_a_partition_stops_nothing_for_long() {
                 for (call, outcome) in all_others(&space).await {
                     assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
                 }
-                sessions.mend().finish().await.unwrap();
+                sessions.reconcile().finish().await.unwrap();
                 space.pass(2 * LEASE + GRACE).await;
                 sessions.cleanup().await.unwrap();
                 let counts = sessions.counts().await.unwrap();
@@ -482,7 +489,7 @@ async fn a_broadcasters_key_that_is_not_ours_is_refused_and_never_written_to() {
             for (call, outcome) in all_others(&space).await {
                 assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
             }
-            assert!(sessions.mend().anew().finish().await.unwrap().unrecognised >= 1, "{what}");
+            assert!(sessions.reconcile().anew().finish().await.unwrap().unrecognised >= 1, "{what}");
             space.pass(GRACE).await;
             assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{what}");
             assert_eq!(raw.dump(&at), before, "{what}");
@@ -547,7 +554,7 @@ async fn scores_that_are_no_times_keep_nobody_from_being_reaped() {
                 assert_eq!(space.get(held).await.state, State::Active, "{what}");
                 space.pass(LEASE + GRACE).await;
                 sessions.cleanup().await.unwrap();
-                sessions.mend().anew().finish().await.unwrap();
+                sessions.reconcile().anew().finish().await.unwrap();
                 sessions.cleanup().await.unwrap();
                 let counts = sessions.counts().await.unwrap();
                 let all = counts.active + counts.disconnected + counts.claimed + counts.dead;

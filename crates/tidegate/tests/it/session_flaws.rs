@@ -237,7 +237,7 @@ async fn s6_leaving_twice_or_without_having_come_takes_nobody_elses_hold() {
 /// The seed builds the index anew beside the old one, and renames it: what is added in
 /// between is lost.
 #[tokio::test]
-async fn s7_what_is_left_while_the_index_is_mended_is_not_lost() {
+async fn s7_what_is_left_while_the_index_is_reconciled_is_not_lost() {
     let server = RedisServer::start();
     let mut connection = server.connection();
     does(
@@ -254,13 +254,13 @@ async fn s7_what_is_left_while_the_index_is_mended_is_not_lost() {
     let mut connection = REDIS.connection();
     let lost: Vec<String> = raw(&mut connection, &format!("ZRANGE {index} 0 99"));
     does(&mut connection, &[&format!("ZREM {index} {}", lost.join(" "))]);
-    let mut mending = space.sessions.mend();
+    let mut reconciliation = space.sessions.reconcile();
     let mut number = 300;
-    while mending.step().await.unwrap().is_some() {
+    while reconciliation.step().await.unwrap().is_some() {
         space.left(&format!("b{number}")).await;
         number += 1;
     }
-    assert_eq!(mending.total.indexed, 100);
+    assert_eq!(reconciliation.total.indexed, 100);
     assert_eq!(space.sessions.disconnected_count().await.unwrap(), number);
     assert_eq!(audit(vec![connection], &format!("{}:", space.namespace)) as u64, number);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::session::{Found, Mended, State};
+use tidegate::session::{Found, Reconciled, State};
 
 use crate::outage::until;
 use crate::session::{GRACE, START_MS, Space, key, options};
@@ -99,12 +99,12 @@ async fn keys_that_are_not_recognised_are_never_written_to() {
     assert_eq!(keys.len(), OTHERS);
     let before = dumps(&old, &keys);
 
-    let found = old.examine().await;
+    let found = old.dry_run().await;
     assert_eq!(dumps(&old, &keys), before, "by looking");
-    let mended = old.mend().await;
-    assert_eq!(dumps(&old, &keys), before, "by mending");
-    let told = |it: &Mended| (it.unrecognised, it.invalid, it.sessions);
-    assert_eq!((told(&found), told(&mended)), ((OTHERS as u64, 0, 30), (OTHERS as u64, 0, 30)));
+    let reconciled = old.reconcile().await;
+    assert_eq!(dumps(&old, &keys), before, "by reconciling");
+    let counts = |it: &Reconciled| (it.unrecognised, it.invalid, it.sessions);
+    assert_eq!((counts(&found), counts(&reconciled)), ((OTHERS as u64, 0, 30), (OTHERS as u64, 0, 30)));
 
     // Nor by any other call that meets them.
     for number in 900..926 {
@@ -125,10 +125,10 @@ async fn keys_that_are_not_recognised_are_never_written_to() {
     assert_eq!(left.iter().filter(ours).count() + OTHERS, left.len(), "{left:?}");
 }
 
-/// The walk that nobody asks for is as careful, comes when its time has come, and tells
+/// The reconciliation that nobody asks for is as careful, comes when its time has come, and tells
 /// what it has met.
 #[tokio::test]
-async fn the_automatic_walk_leaves_them_alone_and_keeps_its_interval() {
+async fn the_automatic_reconciliation_leaves_them_alone_and_keeps_its_interval() {
     let old = Old::with(3).await;
     let commands = others();
     old.old_program(&commands);
@@ -138,13 +138,13 @@ async fn the_automatic_walk_leaves_them_alone_and_keeps_its_interval() {
     let gate = crate::session::open(&old.server.url(), &old.space.namespace, Some(&old.space.clock)).await;
     let interval = std::time::Duration::from_secs(60);
     let sessions = gate.sessions("sessions", options(|it| it.reconcile_interval = interval)).unwrap();
-    let mended =
+    let completed =
         async || -> Option<u64> { raw(&mut old.server.connection(), &format!("HGET {state} mended")) };
-    let first = until("it is known when it begins", mended).await;
+    let first = until("it is known when it begins", completed).await;
     assert_eq!(first, old.space.clock.now().as_millis());
     assert_eq!(sessions.counts().await.unwrap().active, 0, "nothing is done before its time");
     old.space.pass(60_000).await;
-    until("it is done when a minute has passed", async || mended().await.filter(|at| *at > first)).await;
+    until("it is done when a minute has passed", async || completed().await.filter(|at| *at > first)).await;
     assert_eq!(sessions.counts().await.unwrap().active, 1, "what is recognised is taken over");
     assert_eq!(dumps(&old, &keys), before);
     let met = crate::session::metric(&gate, "tidegate_session_unrecognised_keys_total");
@@ -171,11 +171,11 @@ async fn remnants_of_the_older_program_are_recognised() {
         format!("HSET session:{} broadcaster_user_id x value 1 config_json 2 last_update 3", id(101)),
         format!("ZADD disconnected_sessions 5 {}", id(0)),
     ]);
-    let found = old.examine().await;
-    let mended = old.mend().await;
-    assert_eq!(mended, found, "what was foretold");
-    assert_eq!((mended.adopted_active, mended.adopted_disconnected), (times.len() as u64 + 1, 1));
-    assert_eq!(old.examine().await.faults(), 0);
+    let found = old.dry_run().await;
+    let reconciled = old.reconcile().await;
+    assert_eq!(reconciled, found, "what was foretold");
+    assert_eq!((reconciled.adopted_active, reconciled.adopted_disconnected), (times.len() as u64 + 1, 1));
+    assert_eq!(old.dry_run().await.faults(), 0);
     for (number, time) in times.iter().enumerate() {
         assert_eq!(space.get(id(number)).await.state, State::Active, "{time}");
     }

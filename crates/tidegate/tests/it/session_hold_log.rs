@@ -46,7 +46,7 @@ async fn look(sessions: &Sessions) {
 /// Each refused stamp moves the end of the hold, in every partition: that was a warning each, and
 /// said that nobody had been there.
 #[tokio::test]
-async fn a_full_server_is_told_once_for_all_its_time_and_by_name() {
+async fn a_full_server_is_logged_once_for_all_its_time_and_by_name() {
     let server = RedisServer::start();
     let (gate, sessions, clock) = spread(&server).await;
     let log = LogLines::default();
@@ -79,7 +79,7 @@ async fn a_full_server_is_told_once_for_all_its_time_and_by_name() {
 
 /// At the edge some writes get through and the next does not.
 #[tokio::test]
-async fn a_server_that_is_full_now_and_then_is_told_once_a_minute() {
+async fn a_server_that_is_full_now_and_then_is_logged_once_a_minute() {
     let server = RedisServer::start();
     let (_gate, sessions, clock) = spread(&server).await;
     let log = LogLines::default();
@@ -92,9 +92,9 @@ async fn a_server_that_is_full_now_and_then_is_told_once_a_minute() {
             free(&server);
             clock.advance_ms(1000);
             assert_eq!(sessions.stamp().await.unwrap(), None, "too short for a hold that lasts");
-            let told = (log.take(REFUSED).len(), log.take(OVER).len());
+            let logged = (log.take(REFUSED).len(), log.take(OVER).len());
             let is_first = usize::from(second == 0);
-            assert_eq!(told, (is_first, is_first), "{minute}:{second}");
+            assert_eq!(logged, (is_first, is_first), "{minute}:{second}");
         }
     }
     assert_eq!(log.take(BEGUN).len(), 0);
@@ -102,7 +102,7 @@ async fn a_server_that_is_full_now_and_then_is_told_once_a_minute() {
 
 /// One that is found, and found again while it runs, is one; and the next is another.
 #[tokio::test]
-async fn a_hold_is_told_when_it_begins_and_when_it_is_over() {
+async fn a_hold_is_logged_when_it_begins_and_when_it_is_over() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let log = LogLines::default();

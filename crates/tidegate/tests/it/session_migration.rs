@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate::ErrorKind;
-use tidegate::session::{Found, Left, Mended, Refusal, SessionId, State};
+use tidegate::session::{Disconnect, Found, Reconciled, Refusal, SessionId, State};
 use tidegate::testkit::RedisServer;
 
 use crate::hot::from_env;
@@ -100,12 +100,12 @@ impl Old {
         audit(vec![self.server.connection()], &format!("{}:", self.space.namespace))
     }
 
-    pub(crate) async fn mend(&self) -> Mended {
-        self.space.sessions.mend().finish().await.unwrap()
+    pub(crate) async fn reconcile(&self) -> Reconciled {
+        self.space.sessions.reconcile().finish().await.unwrap()
     }
 
-    pub(crate) async fn examine(&self) -> Mended {
-        self.space.sessions.examine(Duration::ZERO).finish().await.unwrap()
+    pub(crate) async fn dry_run(&self) -> Reconciled {
+        self.space.sessions.reconcile_dry_run(Duration::ZERO).finish().await.unwrap()
     }
 }
 
@@ -116,11 +116,11 @@ async fn all_sessions_are_taken_over_beside_live_traffic() {
     let (space, sessions) = (&old.space, &old.space.sessions);
     let active = (0..count).filter(|number| left_ms(*number).is_none()).count();
 
-    let mut mending = sessions.mend();
+    let mut reconciliation = sessions.reconcile();
     // What is live beside it: new sessions that come and go, old ones that come back.
     let (mut held, mut left, mut resumed, mut met) = (0, 0, 0, 0);
     for turn in 0.. {
-        if mending.step().await.unwrap().is_none() {
+        if reconciliation.step().await.unwrap().is_none() {
             break;
         }
         let broadcaster = format!("new{turn}");
@@ -145,33 +145,33 @@ async fn all_sessions_are_taken_over_beside_live_traffic() {
         left += usize::from(turn % 4 == 0);
     }
     assert!(held > 10 && met > 0, "{held} new, {met} met on the way");
-    let told = mending.total;
+    let found = reconciliation.total;
     // Some were taken over by whoever asked for them first.
-    assert!(told.adopted_active + told.adopted_disconnected <= count as u64, "{told:?}");
-    assert!(told.adopted_active + told.adopted_disconnected + 4 * held as u64 >= count as u64, "{told:?}");
+    assert!(found.adopted_active + found.adopted_disconnected <= count as u64, "{found:?}");
+    assert!(found.adopted_active + found.adopted_disconnected + 4 * held as u64 >= count as u64, "{found:?}");
 
-    let found = old.examine().await;
+    let found = old.dry_run().await;
     assert_eq!((found.faults(), found.invalid), (0, 0), "{found:?}");
     assert_eq!(found.sessions as usize, count + held + left);
     assert_eq!(old.audit(), count + held + left, "the index is exact");
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active + counts.disconnected) as usize, count + held + left);
     assert!(counts.active as usize >= active + held + resumed, "{counts:?}, {active} {held} {resumed}");
-    let again = old.mend().await;
+    let again = old.reconcile().await;
     assert_eq!(again.faults(), 0, "{again:?}");
 }
 
 #[tokio::test]
-async fn looking_and_mending_again_change_nothing() {
+async fn a_dry_run_and_reconciling_again_change_nothing() {
     let old = Old::with(700).await;
     old.space.gate.declare().await.unwrap();
     let before = old.snapshot();
-    let mut examining = old.space.sessions.examine(Duration::ZERO);
+    let mut dry_run = old.space.sessions.reconcile_dry_run(Duration::ZERO);
     let mut orphans = Vec::new();
-    while let Some(step) = examining.step().await.unwrap() {
+    while let Some(step) = dry_run.step().await.unwrap() {
         orphans.extend(step.orphans);
     }
-    let found = examining.total;
+    let found = dry_run.total;
     assert_eq!(old.snapshot(), before, "who looks writes nothing");
     let noted: Vec<String> = raw(&mut old.server.connection(), "KEYS *:sessions:state");
     assert_eq!(noted, Vec::<String>::new(), "not even that");
@@ -182,40 +182,40 @@ async fn looking_and_mending_again_change_nothing() {
     expected.sort_unstable();
     assert_eq!(orphans.iter().map(|it| (it.at.as_millis(), it.id)).collect::<Vec<_>>(), expected);
 
-    let mended = old.mend().await;
-    assert_eq!((mended.adopted_active, mended.adopted_disconnected), (234, 466), "{mended:?}");
+    let reconciled = old.reconcile().await;
+    assert_eq!((reconciled.adopted_active, reconciled.adopted_disconnected), (234, 466), "{reconciled:?}");
     assert_eq!(old.audit(), 700);
     assert_eq!(old.server.keys_without_ttl(), Vec::<String>::new());
     let by_index = old.space.sessions.orphans(Duration::ZERO, 1000).await.unwrap().sessions;
     assert_eq!(by_index, orphans, "the index says what the sessions say");
     let after = old.snapshot();
     for _ in 0..2 {
-        assert_eq!(old.mend().await.faults(), 0);
-        assert_eq!(old.examine().await.faults(), 0);
+        assert_eq!(old.reconcile().await.faults(), 0);
+        assert_eq!(old.dry_run().await.faults(), 0);
         assert_eq!(old.snapshot(), after);
     }
 }
 
 #[tokio::test]
-async fn mending_goes_on_where_it_was_left() {
+async fn reconciling_goes_on_where_it_was_left() {
     let old = Old::with(2000).await;
     let mut looked_at = 0;
     let mut adopted = 0;
     // Each is dropped after two steps, as if its process had been killed.
     for _ in 0..10 {
-        let mut mending = old.space.sessions.mend();
-        mending.step().await.unwrap().unwrap();
-        mending.step().await.unwrap().unwrap();
-        looked_at += mending.total.looked_at;
-        adopted += mending.total.adopted_active + mending.total.adopted_disconnected;
+        let mut reconciliation = old.space.sessions.reconcile();
+        reconciliation.step().await.unwrap().unwrap();
+        reconciliation.step().await.unwrap().unwrap();
+        looked_at += reconciliation.total.looked_at;
+        adopted += reconciliation.total.adopted_active + reconciliation.total.adopted_disconnected;
     }
     assert!(adopted < 2000, "there is something left to do");
-    let rest = old.mend().await;
+    let rest = old.reconcile().await;
     assert_eq!(adopted + rest.adopted_active + rest.adopted_disconnected, 2000);
     let all = looked_at + rest.looked_at;
     // Keys that grow between two steps may be seen twice.
     assert!((6000..7000).contains(&all), "{all} looked at");
-    assert_eq!(old.examine().await.faults(), 0);
+    assert_eq!(old.dry_run().await.faults(), 0);
     assert_eq!(old.audit(), 2000);
 }
 
@@ -223,7 +223,7 @@ async fn mending_goes_on_where_it_was_left() {
 async fn active_ones_that_never_come_back_are_reaped_and_those_that_do_are_not() {
     let old = Old::with(90).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
-    old.mend().await;
+    old.reconcile().await;
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active, counts.disconnected), (30, 60));
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 60);
@@ -232,7 +232,7 @@ async fn active_ones_that_never_come_back_are_reaped_and_those_that_do_are_not()
     let found = sessions.activate(key("old3"), "{}", Some(key("c"))).await.unwrap().unwrap();
     assert_eq!((found.id, found.found), (id(3), Found::Active));
     // One that leaves may not have been the only one: the others have their time.
-    assert_eq!(sessions.disconnect(id(0), key("c")).await.unwrap(), Ok(Left::Held));
+    assert_eq!(sessions.disconnect(id(0), key("c")).await.unwrap(), Ok(Disconnect::Held));
     space.reach(START_MS + MIGRATION - 1).await;
     assert_eq!(sessions.counts().await.unwrap().active, 30);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
@@ -252,7 +252,7 @@ async fn active_ones_that_never_come_back_are_reaped_and_those_that_do_are_not()
 /// Wrong types, wrong names, and keys of others: none of it is touched, and none of it is
 /// in anybody's way.
 #[tokio::test]
-async fn junk_is_told_and_left_alone() {
+async fn junk_is_reported_and_left_alone() {
     let old = Old::with(60).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
     let wrong = id(1000);
@@ -287,7 +287,7 @@ async fn junk_is_told_and_left_alone() {
     // Nobody has looked after it so far.
     assert_eq!(sessions.claim(10).await.unwrap().swept.retry_after_ms, Some(LEASE));
     space.pass(LEASE).await;
-    // A reaper that runs before it is mended is not stopped by it either.
+    // A reaper that runs before it is reconciled is not stopped by it either.
     let claims = sessions.claim(10).await.unwrap();
     assert_eq!((claims.swept.invalid, claims.swept.missing), (2, 1), "{:?}", claims.swept);
     let claimed: Vec<_> = claims.claims.iter().map(|it| (it.id, it.since.as_millis())).collect();
@@ -297,10 +297,14 @@ async fn junk_is_told_and_left_alone() {
         "ZADD active_sessions 7 nobody".to_owned(),
     ]);
 
-    let mended = old.mend().await;
-    assert_eq!((mended.unrecognised, mended.invalid, mended.unindexed), (4, 1, 2), "{mended:?}");
+    let reconciled = old.reconcile().await;
+    assert_eq!(
+        (reconciled.unrecognised, reconciled.invalid, reconciled.unindexed),
+        (4, 1, 2),
+        "{reconciled:?}"
+    );
     assert_eq!(junk(&old), before);
-    let found = old.examine().await;
+    let found = old.dry_run().await;
     assert_eq!((found.faults(), found.invalid, found.unrecognised), (0, 0, 4), "{found:?}");
     assert_eq!(space.get(id(3000)).await.last_disconnect, Some(ms(1_600_000_000_500)));
     assert_eq!(space.get(id(3001)).await.state, State::Active);
@@ -325,7 +329,7 @@ async fn a_session_is_taken_over_by_whoever_asks_for_it() {
     assert_eq!(sessions.delete(id(0)).await.unwrap(), Err(Refusal::Active));
     assert_eq!(sessions.delete(id(4)).await.unwrap(), Ok(()));
     assert_eq!(sessions.heartbeat(id(6), key("c")).await.unwrap(), Err(Refusal::Lapsed));
-    assert_eq!(sessions.disconnect(id(9), key("c")).await.unwrap(), Ok(Left::Held));
+    assert_eq!(sessions.disconnect(id(9), key("c")).await.unwrap(), Ok(Disconnect::Held));
     assert_eq!(sessions.update(id(5), "new", None).await.unwrap().unwrap().get(), 1);
     let activated = sessions.activate(key("old7"), "{}", None).await.unwrap().unwrap();
     assert_eq!((activated.id, activated.found), (id(7), Found::Disconnected));
@@ -335,7 +339,7 @@ async fn a_session_is_taken_over_by_whoever_asks_for_it() {
     assert_eq!(sessions.retry(id(11)).await.unwrap(), Err(Refusal::NotClaimed));
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active, counts.disconnected), (6, 5), "only those that were asked for");
-    old.mend().await;
+    old.reconcile().await;
     assert_eq!(old.audit(), 29);
 }
 
@@ -382,9 +386,9 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
         format!("HSET session:{claimed} last_disconnect 0"),
     ]);
     space.pass(10_000).await;
-    let mended = old.mend().await;
+    let reconciled = old.reconcile().await;
     // It has also found the one that was claimed, and the one that is held, and has left them.
-    assert_eq!((mended.adopted_active, mended.adopted_disconnected), (1, 0), "{mended:?}");
+    assert_eq!((reconciled.adopted_active, reconciled.adopted_disconnected), (1, 0), "{reconciled:?}");
     let session = space.get(resumed).await;
     assert_eq!((session.state, session.generation.get()), (State::Active, 3), "it was resumed");
     let session = space.get(left).await;
@@ -395,7 +399,7 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     assert_eq!(sessions.ack(claimed, claim.generation).await.unwrap(), Ok(()), "with the same token");
     // The one that it has deleted has left us its broadcaster, as the older program does.
     assert_eq!(sessions.find(key("d")).await.unwrap(), None);
-    assert_eq!(old.examine().await.faults(), 0);
+    assert_eq!(old.dry_run().await.faults(), 0);
     // Nobody holds it here any more, and there it was left.
     space.pass(LEASE).await;
     let later = space.clock.now().as_millis() / 1000 - 1;
@@ -421,14 +425,14 @@ async fn a_session_that_is_counted_as_held_is_taken_over_as_active() {
         format!("SET ref_count:{id} 2"),
         format!("SET broadcaster:b {id}"),
     ]);
-    assert_eq!(old.mend().await.adopted_active, 1);
+    assert_eq!(old.reconcile().await.adopted_active, 1);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     let id: SessionId = id.parse().unwrap();
     assert_eq!(space.get(id).await.state, State::Active);
     // It does not last for ever, and what was counted ends with it.
     space.pass(MIGRATION + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 1);
-    assert_eq!(old.examine().await.faults(), 0);
+    assert_eq!(old.dry_run().await.faults(), 0);
 }
 
 /// What a late resume or disconnect has left of a session ends; what has nothing that only a
@@ -441,9 +445,12 @@ async fn what_a_late_write_has_left_gets_an_end() {
         format!("HSET session:{} last_disconnect 1600000000 last_update 5", id(2)),
         format!("HSET session:{} value 1 last_update 5", id(3)),
     ]);
-    let mended = old.mend().await;
-    assert_eq!((mended.adopted_active, mended.adopted_disconnected, mended.unrecognised), (1, 1, 1));
-    assert_eq!(old.examine().await.faults(), 0);
+    let reconciled = old.reconcile().await;
+    assert_eq!(
+        (reconciled.adopted_active, reconciled.adopted_disconnected, reconciled.unrecognised),
+        (1, 1, 1)
+    );
+    assert_eq!(old.dry_run().await.faults(), 0);
     let theirs = format!("{}:session:{}", old.space.namespace, id(3));
     assert_eq!(old.server.keys_without_ttl(), [theirs]);
     old.space.pass(MIGRATION + GRACE).await;

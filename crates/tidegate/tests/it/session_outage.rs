@@ -39,8 +39,8 @@ async fn all_calls(sessions: &Sessions, id: SessionId) -> Vec<(&'static str, Res
         ("ack", sessions.ack(id, generation).await.map(drop)),
         ("cleanup", sessions.cleanup().await.map(drop)),
         ("retry", sessions.retry(id).await.map(drop)),
-        ("mend", sessions.mend().finish().await.map(drop)),
-        ("examine", sessions.examine(Duration::ZERO).finish().await.map(drop)),
+        ("reconcile", sessions.reconcile().finish().await.map(drop)),
+        ("dry run", sessions.reconcile_dry_run(Duration::ZERO).finish().await.map(drop)),
     ]
 }
 
@@ -166,7 +166,7 @@ async fn a_partition_that_is_away_does_not_keep_others_from_being_reaped() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_told_before_anything_is_asked() {
+async fn what_is_not_allowed_is_refused_before_anything_is_sent() {
     let space = Space::redis(|_| {}).await;
     let sessions = &space.sessions;
     let (long, longest) = ("x".repeat((64 << 10) + 1), "x".repeat(64 << 10));
@@ -207,10 +207,13 @@ fn options_outside_their_range_are_refused_and_say_what_is_allowed() {
         (|it| it.max_holders = 10_001, "max_holders of 10001"),
         (|it| it.max_sessions = 0, "max_sessions of 0"),
     ];
-    for (set, told) in wrong {
+    for (set, message) in wrong {
         let error = options(set).check().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains(told) && error.to_string().ends_with(" are"), "{told}: {error}");
+        assert!(
+            error.to_string().contains(message) && error.to_string().ends_with(" are"),
+            "{message}: {error}"
+        );
     }
     // A claim must end before what it is of.
     let short = |claim: Duration| {
@@ -244,9 +247,9 @@ async fn a_broken_session_fails_alone() {
     let claimed: std::collections::BTreeSet<_> = claims.claims.iter().map(|it| it.id).collect();
     assert_eq!(claimed, [whole, torn].into());
     assert_eq!(claims.swept.invalid, 1);
-    let mended = space.sessions.mend().finish().await.unwrap();
+    let reconciled = space.sessions.reconcile().finish().await.unwrap();
     // Its broadcaster names no session that we know.
-    assert_eq!((mended.unrecognised, mended.faults()), (2, 0), "{mended:?}");
+    assert_eq!((reconciled.unrecognised, reconciled.faults()), (2, 0), "{reconciled:?}");
 }
 
 /// While the store was away nobody could say that they are still there: when it is back

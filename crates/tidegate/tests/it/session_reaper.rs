@@ -29,10 +29,10 @@ async fn reaper(url: &str, namespace: &str, now_ms: u64, effects: &Path) {
     let clock = ManualClock::at(ms(now_ms));
     let gate = open(url, namespace, Some(&clock)).await;
     let sessions = gate.sessions("sessions", options(patient)).unwrap();
-    let mut told = std::io::stdin().lines();
+    let mut commands = std::io::stdin().lines();
     let mut step = move |done: &str| {
         println!("\ndone {done}");
-        told.next().expect("it is told to go on").unwrap();
+        commands.next().expect("it is told to go on").unwrap();
     };
     step("opened");
     loop {

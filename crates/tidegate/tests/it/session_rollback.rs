@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use tidegate::random::Random;
-use tidegate::session::{Generation, Left, Refusal, SessionId, State};
+use tidegate::session::{Disconnect, Generation, Refusal, SessionId, State};
 
 use crate::session::{CLAIM, GRACE, LEASE, START_MS, key};
 use crate::session_flaws::raw;
@@ -58,15 +58,15 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
         resumes(&old, id);
     }
     // The last holder here leaves one of them.
-    assert_eq!(sessions.disconnect(touched, key("h")).await.unwrap(), Ok(Left::Held));
+    assert_eq!(sessions.disconnect(touched, key("h")).await.unwrap(), Ok(Disconnect::Held));
     assert_eq!(sessions.ack(claimed, again.generation).await.unwrap(), Err(Refusal::Stale));
     assert_eq!(sessions.delete(dead).await.unwrap(), Err(Refusal::Active));
     assert_eq!(sessions.delete(left).await.unwrap(), Err(Refusal::Active));
     space.pass(LEASE + GRACE).await;
     assert_eq!(sessions.claim(9).await.unwrap().claims, []);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
-    let mended = old.mend().await;
-    assert_eq!(mended.adopted_active, 1, "the one that was in no set of ours: {mended:?}");
+    let reconciled = old.reconcile().await;
+    assert_eq!(reconciled.adopted_active, 1, "the one that was in no set of ours: {reconciled:?}");
     for id in all {
         let session = space.get(id).await;
         assert_eq!(session.state, State::Active, "{session:?}");
@@ -134,13 +134,13 @@ async fn a_counter_does_not_stay_behind_when_a_session_is_left() {
     let old = Old::with(3).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
     let id = crate::session_migration::id(0);
-    old.mend().await;
+    old.reconcile().await;
     assert!(is_counted(&old, id));
     space.pass(MIGRATION - 1).await;
     sessions.connect(id, key("c")).await.unwrap().unwrap();
     space.pass(2).await;
     sessions.heartbeat(id, key("c")).await.unwrap().unwrap();
-    assert_eq!(sessions.disconnect(id, key("c")).await.unwrap(), Ok(Left::Disconnected));
+    assert_eq!(sessions.disconnect(id, key("c")).await.unwrap(), Ok(Disconnect::Disconnected));
     assert!(!is_counted(&old, id), "the older program would never delete it");
     // Something else under that name is not ours to delete.
     old.old_program(&[format!("RPUSH ref_count:{id} 1")]);
@@ -237,7 +237,7 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
                 let _ = sessions.cleanup().await.unwrap();
             }
             14 => {
-                let _ = old.mend().await;
+                let _ = old.reconcile().await;
             }
             15 => space.pass(LEASE + GRACE).await,
             16 => space.skip(MIGRATION / 2 + CLAIM).await,
@@ -269,7 +269,7 @@ async fn run(old: &Old, number: usize, order: &[u8]) -> Result<usize, String> {
     // Nobody comes any more, here or there: all of it ends.
     for _ in 0..4 {
         let _ = sessions.cleanup().await.unwrap();
-        old.mend().await;
+        old.reconcile().await;
         space.skip(MIGRATION + LEASE + GRACE + CLAIM).await;
     }
     sessions.cleanup().await.unwrap();
@@ -293,7 +293,7 @@ async fn only_what_was_held_there_remembers_it() {
         raw(&mut old.server.connection(), &format!("HSTRLEN {}:session:{id} s", space.namespace))
     };
     let ours = space.held("ours", "h").await;
-    old.mend().await;
+    old.reconcile().await;
     assert_eq!(length(ours), 29);
     let theirs = crate::session_migration::id(0);
     assert_eq!(length(theirs), 29 + "1 1600000000".len());

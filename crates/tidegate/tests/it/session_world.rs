@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate::session::{Answer, Generation, Holder, Lease, Left, Refusal, SessionId, State};
+use tidegate::session::{Answer, Disconnect, Generation, Holder, Lease, Refusal, SessionId, State};
 
 use crate::session::{CLAIM, GRACE, LEASE, Space, key};
 
@@ -240,8 +240,8 @@ impl<'a> World<'a> {
         let lease = match answer {
             Ok(lease) => lease,
             Err(refusal) => {
-                let is_told = !known.is_gone() || refusal == Refusal::Gone;
-                ensure!(is_told, "after its deletion it is {refusal:?}");
+                let is_consistent = !known.is_gone() || refusal == Refusal::Gone;
+                ensure!(is_consistent, "after its deletion it is {refusal:?}");
                 let is_reaping = known.is_gone() || !known.is_claimed || refusal == Refusal::Reaping;
                 ensure!(is_reaping, "it is being reaped, and is {refusal:?}");
                 return Ok(());
@@ -279,7 +279,7 @@ impl<'a> World<'a> {
             if known.leases.remove(&client).is_some_and(|ends| ends > now) {
                 known.left = now;
             }
-            let expected = if known.is_live(now) { Left::Held } else { Left::Disconnected };
+            let expected = if known.is_live(now) { Disconnect::Held } else { Disconnect::Disconnected };
             ensure!(left == expected, "{left:?}, not {expected:?}");
         }
         Ok(())

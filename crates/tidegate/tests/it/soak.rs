@@ -33,11 +33,11 @@ async fn under_faults_no_window_holds_more_than_the_capacity() {
             tasks.push(tokio::spawn(async move {
                 let (mut admitted, mut answered): (Vec<Span>, u64) = (Vec::new(), 0);
                 while monotonic() < end {
-                    let asked = monotonic();
+                    let requested = monotonic();
                     let decision = limit.take(Key::new("k").unwrap(), Cost::ONE).await.unwrap();
                     answered += u64::from(decision.source() == Source::Store);
                     if decision.is_admitted() {
-                        admitted.push((asked, monotonic()));
+                        admitted.push((requested, monotonic()));
                     }
                     tokio::task::yield_now().await;
                 }
@@ -63,13 +63,17 @@ async fn under_faults_no_window_holds_more_than_the_capacity() {
         spans.extend(admitted);
         answered += answers;
     }
-    spans.sort_by_key(|(asked, _)| *asked);
+    spans.sort_by_key(|(requested, _)| *requested);
     let window = Duration::from_secs(1);
     let fullest = (0..spans.len())
         .map(|first| {
             let start = spans[first].0;
             let inside = |(_, done): &&Span| *done <= start + window;
-            spans[first..].iter().take_while(|(asked, _)| *asked <= start + window).filter(inside).count()
+            spans[first..]
+                .iter()
+                .take_while(|(requested, _)| *requested <= start + window)
+                .filter(inside)
+                .count()
         })
         .max()
         .unwrap_or(0);

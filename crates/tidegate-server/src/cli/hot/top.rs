@@ -36,7 +36,7 @@ struct Top {
 }
 
 impl Top {
-    async fn ask(&self, path: String) -> Result<axum::body::Bytes, String> {
+    async fn get(&self, path: String) -> Result<axum::body::Bytes, String> {
         let (status, answer) = self.target.send(Request::get(path)).await?;
         match status.is_success() {
             true => Ok(answer),
@@ -45,7 +45,7 @@ impl Top {
     }
 
     async fn hottest(&self, limit: u32) -> Result<axum::body::Bytes, String> {
-        self.ask(format!("{}?limit={limit}&stats=true", self.path)).await
+        self.get(format!("{}?limit={limit}&stats=true", self.path)).await
     }
 
     async fn once(&self, json: bool) -> Result<(), String> {
@@ -58,7 +58,7 @@ impl Top {
     }
 
     async fn live(&self, interval: Duration) -> Result<(), String> {
-        let spaces: Spaces = read(&self.ask("/v1/hot".to_owned()).await?)?;
+        let spaces: Spaces = read(&self.get("/v1/hot".to_owned()).await?)?;
         let term = Term::stdout();
         let _screen = Screen::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
         let mut keys = keys();

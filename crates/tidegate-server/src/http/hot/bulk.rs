@@ -55,7 +55,7 @@ pub(in crate::http) fn is_ndjson(headers: &HeaderMap) -> bool {
 
 /// What becomes of all of them.
 pub(crate) struct Tally {
-    told: Bulk,
+    response: Bulk,
     batch: Vec<Edit<'static>>,
     /// Since when the first of them waits.
     waiting_since: Option<Instant>,
@@ -109,7 +109,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
             biased;
             () = stopping.wait() => {
                 tally.flush(hot).await?;
-                return Err(Problem::stopping(tally.so_far()).with_counts(&tally.told));
+                return Err(Problem::stopping(tally.so_far()).with_counts(&tally.response));
             }
             frame = tokio::time::timeout_at(wake_at.into(), body.frame()) => frame,
         };
@@ -119,7 +119,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
             Ok(Some(Err(error))) => {
                 tally.flush(hot).await?;
                 let ended = format!("{}, {}", broken(&error), tally.so_far());
-                return Err(Problem::invalid(ended).with_counts(&tally.told));
+                return Err(Problem::invalid(ended).with_counts(&tally.response));
             }
             Err(_) => {
                 let is_silent = silent_until <= monotonic();
@@ -128,7 +128,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
                     heard_at += monotonic().saturating_duration_since(wake_at);
                     continue;
                 }
-                return Err(Problem::late(tally.late(&bounds)).with_counts(&tally.told));
+                return Err(Problem::late(tally.late(&bounds)).with_counts(&tally.response));
             }
         };
         heard_at = monotonic();
@@ -151,13 +151,13 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
         tally.read(&line);
     }
     tally.flush(hot).await?;
-    Ok(BulkRecorded(tally.told))
+    Ok(BulkRecorded(tally.response))
 }
 
 impl Tally {
     fn new(space: &str, until: Instant) -> Self {
-        let told = Bulk { space: space.to_owned(), ..Bulk::default() };
-        Self { told, batch: Vec::with_capacity(BATCH), waiting_since: None, until }
+        let response = Bulk { space: space.to_owned(), ..Bulk::default() };
+        Self { response, batch: Vec::with_capacity(BATCH), waiting_since: None, until }
     }
 
     /// When what waits has to be recorded.
@@ -166,7 +166,7 @@ impl Tally {
     }
 
     fn read(&mut self, line: &Line<'_>) {
-        self.told.lines += 1;
+        self.response.lines += 1;
         let edit = match line {
             Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
             Line::Whole(bytes) => read(bytes),
@@ -174,14 +174,14 @@ impl Tally {
         };
         match edit {
             Ok(edit) => {
-                self.told.good += 1;
+                self.response.good += 1;
                 self.waiting_since.get_or_insert_with(monotonic);
                 self.batch.push(edit);
             }
             Err(detail) => {
-                self.told.bad += 1;
-                if self.told.bad_lines.len() < EXPLAINED {
-                    self.told.bad_lines.push(BadLine { line: self.told.lines, detail });
+                self.response.bad += 1;
+                if self.response.bad_lines.len() < EXPLAINED {
+                    self.response.bad_lines.push(BadLine { line: self.response.lines, detail });
                 }
             }
         }
@@ -196,11 +196,12 @@ impl Tally {
         // Also at the very end there is a moment to record what was read.
         let left = self.until.saturating_duration_since(monotonic()).max(Duration::from_secs(1));
         let recorded = hot.record_many_within(&edits, left.min(BATCH_DEADLINE)).await;
-        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&self.told))?;
+        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&self.response))?;
         for (edit, recorded) in edits.iter().zip(&recorded) {
-            self.told.outcomes.count(recorded);
-            if self.told.hint.is_none() && *recorded == Recorded::TooLate {
-                self.told.hint = edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
+            self.response.outcomes.count(recorded);
+            if self.response.hint.is_none() && *recorded == Recorded::TooLate {
+                self.response.hint =
+                    edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
             }
         }
         drop(edits);
@@ -209,12 +210,15 @@ impl Tally {
     }
 
     fn so_far(&self) -> String {
-        let read = format!("after {} good and {} bad lines", self.told.good, self.told.bad);
-        match self.told.outcomes.lost() {
+        let read = format!("after {} good and {} bad lines", self.response.good, self.response.bad);
+        match self.response.outcomes.lost() {
             0 => format!("{read}, which count: an edit that is sent again counts once"),
             lost => {
-                let corrupt =
-                    if self.told.outcomes.corrupt() > 0 { ", or has keys that cannot be read" } else { "" };
+                let corrupt = if self.response.outcomes.corrupt() > 0 {
+                    ", or has keys that cannot be read"
+                } else {
+                    ""
+                };
                 format!(
                     "{read}, of which {lost} may not count since the store was away{corrupt}: an edit that is sent \
                      again counts once"
@@ -239,12 +243,12 @@ fn read(line: &[u8]) -> Result<Edit<'static>, String> {
     if line.trim_ascii_start().first() == Some(&b'[') {
         return Err("it is an array: an object is expected".to_owned());
     }
-    let asked: Edit<'_> = serde_json::from_slice(line).map_err(|error| {
-        let told = error.to_string();
+    let edit: Edit<'_> = serde_json::from_slice(line).map_err(|error| {
+        let message = error.to_string();
         // It is always the first line to who reads only one.
-        let what = told.rsplit_once(" at line ").map_or(told.as_str(), |(what, _)| what);
+        let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
         format!("{what} at column {}", error.column())
     })?;
-    asked.edit().map_err(|error| error.to_string())?;
-    Ok(asked.into_owned())
+    edit.edit().map_err(|error| error.to_string())?;
+    Ok(edit.into_owned())
 }

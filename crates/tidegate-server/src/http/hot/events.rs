@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
-use tidegate::hot::Watch;
+use tidegate::hot::{EventKind, Watch};
 use tidegate::{ErrorKind, Result};
 
 use super::OfSpace;
@@ -44,9 +44,9 @@ impl Answer for EventStream {
 
 pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<EventStream, Problem> {
     let hot = call.app.space(&call.path.space)?;
-    let asked = sse::asked(&call.headers, call.query.0.as_deref());
-    let watch = hot.watch(asked.map(|(_, position)| position)).await;
-    let watch = watch.map_err(|error| match (error.kind(), asked) {
+    let requested = sse::requested_position(&call.headers, call.query.0.as_deref());
+    let watch = hot.watch(requested.map(|(_, position)| position)).await;
+    let watch = watch.map_err(|error| match (error.kind(), requested) {
         (ErrorKind::Invalid, Some((name, _))) => Problem::invalid(format!("{name}: {error}")),
         _ => error.into(),
     })?;
@@ -69,6 +69,9 @@ impl Source for Events {
         let event = self.watch.next().await?;
         // Strings and numbers: there is nothing that JSON cannot write.
         let data = serde_json::to_string(&Event::new(&self.space, &event)).unwrap_or_default();
-        Ok(Message { event: event.kind.as_str(), data, id: event.cursor })
+        Ok(match event.kind {
+            EventKind::Missed => Message::missed(event.cursor, data),
+            kind => Message::new(event.cursor, kind.as_str(), data),
+        })
     }
 }

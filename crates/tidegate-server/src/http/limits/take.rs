@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
 
@@ -58,14 +58,19 @@ async fn take_from(served: &Served, sent: Take<'_>) -> Result<Response<Bytes>, P
 impl App {
     /// The limit that is taken from, if it is written as it is called. Names are letters,
     /// digits, `_` and `-`: what is percent-encoded or has a slash is none of them.
-    pub(crate) fn taken_from(&self, method: &Method, path: &str) -> Option<&Served> {
+    pub(in crate::http) fn taken_from(&self, path: &str) -> Option<&Served> {
         let name = path.strip_prefix("/v1/limits/")?.strip_suffix("/take")?;
-        self.inner.limits.get(name).filter(|_| method == Method::POST)
+        self.inner.limits.get(name)
     }
 
     /// What the route answers to a body that has been read, and is of a type and a size that
     /// are allowed; its head was complete at `since`.
-    pub(crate) async fn take_read(&self, served: &Served, body: &[u8], since: Instant) -> Response<Bytes> {
+    pub(in crate::http) async fn take_read(
+        &self,
+        served: &Served,
+        body: &[u8],
+        since: Instant,
+    ) -> Response<Bytes> {
         let _timed = Timed { since, seconds: self.metrics().take_seconds() };
         let taken = match body::parse(body) {
             Ok(sent) => take_from(served, sent).await,

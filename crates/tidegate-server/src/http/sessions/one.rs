@@ -1,4 +1,4 @@
-//! One session: activated, asked for, updated, deleted.
+//! One session: activated, read, updated, deleted.
 
 use tidegate::session::{Found, Refusal};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::session::{
-    Activated, Answer, Claim, Claims, Counts, Found, Generation, Lease, Left, List, Listed, Refusal, Session,
-    SessionId, SessionOptions, State, Swept,
+    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, Lease, List, Listed, Refusal,
+    Session, SessionId, SessionOptions, State, Swept,
 };
 use tidegate::testkit::history::operations;
 use tidegate::testkit::session::{Face, Held, Kit, START_MS, answers, history};
@@ -281,13 +281,13 @@ impl Face for Client {
         self.held("POST", id, held, "/heartbeat", "").await
     }
 
-    async fn disconnect(&self, id: SessionId, held: Held<'_>) -> Result<Answer<Left>> {
+    async fn disconnect(&self, id: SessionId, held: Held<'_>) -> Result<Answer<Disconnect>> {
         let answer = self.granted("DELETE", &held_path(id, held, "", ""), "").await?;
         Ok(answer.map(|mut body| {
             assert_eq!((body.text("id"), &*body.text("holder")), (id.to_string(), held.0));
             let left = match state(&body.text("state")) {
-                State::Active => Left::Held,
-                State::Disconnected => Left::Disconnected,
+                State::Active => Disconnect::Held,
+                State::Disconnected => Disconnect::Disconnected,
                 other => panic!("{other:?}"),
             };
             body.end();

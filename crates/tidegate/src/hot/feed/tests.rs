@@ -1,6 +1,6 @@
 use super::*;
 use crate::clock::Timestamp;
-use crate::hot::position::Standing;
+use crate::hot::position::PositionStatus;
 
 fn position(ms: u64) -> Position {
     Position { life: 7, ms, number: 0 }
@@ -12,7 +12,7 @@ fn happened(ms: u64) -> Happened {
 }
 
 fn news(from: Position, events: std::ops::Range<u64>) -> News {
-    News { standing: Standing::Known, from, events: events.map(happened).collect() }
+    News { status: PositionStatus::Known, from, events: events.map(happened).collect() }
 }
 
 /// All that is there for it: how many were missed as `-n`, else when.
@@ -73,7 +73,7 @@ fn a_gap_of_the_reader_is_told_to_all_who_were_there_and_to_nobody_else() {
     assert_eq!(rest(&ring, &mut there), [7]);
     let from = Position { life: 8, ms: 0, number: 0 };
     let events = vec![Happened { position: Position { life: 8, ..position(1) }, ..happened(1) }];
-    ring.take(News { standing: Standing::Missed, from, events });
+    ring.take(News { status: PositionStatus::Missed, from, events });
     assert_eq!(rest(&ring, &mut there), [0, 1], "a gap of unknown length, and what came after it");
     assert_eq!(rest(&ring, &mut Place::at(from)), [1]);
     assert!(matches!(ring.next(&mut Place::at(position(7))), Ok(Next::Behind)), "of the life before");

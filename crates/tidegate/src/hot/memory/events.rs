@@ -8,10 +8,10 @@ use super::page::NAME;
 use super::{ALLOCATION, MAX_EVENTS};
 use crate::clock::Timestamp;
 use crate::hot::edit::{EventCounts, EventKind};
-use crate::hot::position::{AHEAD_MS, Happened, News, Position, Standing};
+use crate::hot::position::{AHEAD_MS, Happened, News, Position, PositionStatus};
 
 #[derive(Debug)]
-struct Told {
+struct Entry {
     /// Of the position.
     ms: u64,
     number: u64,
@@ -23,7 +23,7 @@ struct Told {
 
 #[derive(Debug)]
 pub(super) struct Events {
-    ring: VecDeque<Told>,
+    ring: VecDeque<Entry>,
     /// A process that is started again has another.
     life: u64,
     /// Of the latest position.
@@ -37,7 +37,7 @@ pub(super) struct Events {
 }
 
 fn bytes_of(page: &str) -> usize {
-    size_of::<Told>() + page.len() + NAME + ALLOCATION
+    size_of::<Entry>() + page.len() + NAME + ALLOCATION
 }
 
 impl Events {
@@ -71,7 +71,7 @@ impl Events {
         }
         self.bytes += bytes_of(&page);
         let (ms, number) = self.last;
-        self.ring.push_back(Told { ms, number, kind, page, edits, at_ms: now_ms });
+        self.ring.push_back(Entry { ms, number, kind, page, edits, at_ms: now_ms });
     }
 
     /// What was told since the last time.
@@ -95,20 +95,23 @@ impl Events {
     /// What happened after a position, or none of it and the latest position.
     pub(super) fn after(&self, clock_ms: u64, position: Option<Position>, limit: usize) -> News {
         let Some(given) = position else {
-            return News { standing: Standing::Known, from: self.position(self.last), events: Vec::new() };
+            return News {
+                status: PositionStatus::Known,
+                from: self.position(self.last),
+                events: Vec::new(),
+            };
         };
-        let (standing, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS
-        {
-            (Standing::Impossible, self.last)
+        let (status, from) = if given.order() > self.last && given.ms > clock_ms.max(self.last.0) + AHEAD_MS {
+            (PositionStatus::Impossible, self.last)
         } else if given == Position::OLDEST {
-            (Standing::Known, given.order())
+            (PositionStatus::Known, given.order())
         } else if given.life != self.life || given.order() < self.forgotten {
-            (Standing::Missed, self.forgotten)
+            (PositionStatus::Missed, self.forgotten)
         } else {
-            (Standing::Known, given.order())
+            (PositionStatus::Known, given.order())
         };
         let start = self.ring.partition_point(|it| (it.ms, it.number) <= from);
-        let happened = |it: &Told| Happened {
+        let happened = |it: &Entry| Happened {
             position: self.position((it.ms, it.number)),
             kind: it.kind,
             page: it.page.to_string(),
@@ -116,7 +119,7 @@ impl Events {
             at: Timestamp::from_millis(it.at_ms),
         };
         let events = self.ring.range(start..).take(limit).map(happened).collect();
-        News { standing, from: self.position(from), events }
+        News { status, from: self.position(from), events }
     }
 
     #[cfg(test)]

@@ -114,8 +114,8 @@ impl Pages {
     }
 
     /// A page whose oldest edit leaves its window by `now_ms`, the first one; or else one
-    /// that is due at `far_ms` or later.
-    pub(super) fn next_due(&mut self, now_ms: u64, far_ms: u64, window_ms: u64) -> Option<u32> {
+    /// that is due at `ahead_ms` or later.
+    pub(super) fn next_due(&mut self, now_ms: u64, ahead_ms: u64, window_ms: u64) -> Option<u32> {
         while let Some((due_ms, _, at)) = self.due.first()
             && *due_ms <= now_ms
         {
@@ -126,17 +126,17 @@ impl Pages {
             self.index(at, window_ms);
         }
         let (last_ms, ..) = self.due.last()?;
-        if *last_ms < far_ms {
+        if *last_ms < ahead_ms {
             return None;
         }
-        self.due.range((far_ms, Arc::from(""), 0)..).next().map(|(.., at)| *at)
+        self.due.range((ahead_ms, Arc::from(""), 0)..).next().map(|(.., at)| *at)
     }
 
     /// Pages whose oldest edit may leave its window by `now_ms`, and those that are due at
-    /// `far_ms` or later.
-    pub(super) fn due(&self, now_ms: u64, far_ms: u64) -> impl Iterator<Item = &Page> {
+    /// `ahead_ms` or later.
+    pub(super) fn due(&self, now_ms: u64, ahead_ms: u64) -> impl Iterator<Item = &Page> {
         let end = (now_ms + 1, Arc::from(""), 0);
-        let far = self.due.iter().rev().take_while(move |(due_ms, ..)| *due_ms >= far_ms);
+        let far = self.due.iter().rev().take_while(move |(due_ms, ..)| *due_ms >= ahead_ms);
         self.due.range(..end).chain(far).filter_map(|(.., at)| self.get(*at))
     }
 

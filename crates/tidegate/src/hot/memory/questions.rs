@@ -19,8 +19,8 @@ impl Partition {
     /// How many pages are hot, and activities. Looks after none.
     pub(in crate::hot) fn count(&mut self, now_ms: u64) -> (u64, u64) {
         let now_ms = self.advance(now_ms);
-        let far_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
-        let over = self.pages.due(now_ms, far_ms).filter(|page| !self.is_within(now_ms, page)).count();
+        let ahead_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
+        let over = self.pages.due(now_ms, ahead_ms).filter(|page| !self.is_within(now_ms, page)).count();
         (self.tracked() - over as u64, self.activities())
     }
 
@@ -49,8 +49,8 @@ impl Partition {
         let after = after.map(|after| (after.rank(), after.page.as_str()));
         let is_behind = |place: (u64, &str)| after.is_none_or(|after| place < after);
         // What is ranked higher and has lost edits since may be behind by now.
-        let far_ms = self.ahead_ms(now_ms) + window_ms + 1;
-        let higher = after.is_some().then(|| self.pages.due(now_ms, far_ms)).into_iter().flatten();
+        let ahead_ms = self.ahead_ms(now_ms) + window_ms + 1;
+        let higher = after.is_some().then(|| self.pages.due(now_ms, ahead_ms)).into_iter().flatten();
         let higher = higher.filter(|page| !is_behind((page.indexed_rank, &page.name)));
         let higher = higher.map(|page| (u64::MAX, page));
         // The coldest of them is at hand.
@@ -129,7 +129,7 @@ impl Partition {
         let now_ms = self.advance(now_ms);
         let (window_ms, to_ms) = (self.bounds.window_ms, to_ms.min(self.ahead_ms(now_ms)));
         let Some(page) = self.hot(name).and_then(|at| self.pages.get(at)) else { return Vec::new() };
-        let asked =
+        let is_in_range =
             |member: &&Member| (from_ms..=to_ms).contains(&member.at_ms) && member.at_ms + window_ms > now_ms;
         let reference = |member: &Member| EditRef {
             id: member.id().to_owned(),
@@ -137,7 +137,7 @@ impl Partition {
             editor: member.editor().to_owned(),
             byte_change: member.byte_change,
         };
-        page.members().iter().filter(asked).map(reference).collect()
+        page.members().iter().filter(is_in_range).map(reference).collect()
     }
 
     /// What happened after a position, or the latest position.

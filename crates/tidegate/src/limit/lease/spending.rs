@@ -191,7 +191,7 @@ impl Spending {
     }
 
     /// The store has heard this; what was returned by it.
-    pub(super) fn told(&mut self, reports: &[Report]) -> u64 {
+    pub(super) fn note_reported(&mut self, reports: &[Report]) -> u64 {
         let mut returned = 0;
         for report in reports {
             if let Some(block) = self.blocks.iter_mut().find(|block| block.id == report.id) {
@@ -203,16 +203,16 @@ impl Spending {
         returned
     }
 
-    pub(super) fn learn(&mut self, asked: Duration, grant: &Grant) {
+    pub(super) fn learn(&mut self, requested_at: Duration, grant: &Grant) {
         self.capacity = grant.capacity;
         self.is_held = grant.is_held;
         self.failure = None;
         self.store_free = grant.free;
-        self.reset_at = asked + Duration::from_millis(grant.reset_after_ms);
+        self.reset_at = requested_at + Duration::from_millis(grant.reset_after_ms);
         // No longer than that: a reset or an override elsewhere is seen after it.
         self.dry_until = match Duration::from_millis(grant.dry_ms) {
             Duration::ZERO => Duration::ZERO,
-            dry => asked + dry.min(LONGEST_DRY),
+            dry => requested_at + dry.min(LONGEST_DRY),
         };
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::WhenFull;
-use super::super::algorithm::Ask;
+use super::super::algorithm::Request;
 use super::super::decision::{Decision, Source};
 use super::super::rule::Rule;
 use super::super::verdict::Verdict;
@@ -15,7 +15,7 @@ use crate::store::memory::Lookup;
 /// One limit of a take from several.
 pub(in crate::limit) struct Part<'a> {
     pub(in crate::limit) limit: &'a InProcess,
-    pub(in crate::limit) ask: Ask,
+    pub(in crate::limit) request: Request,
 }
 
 /// Charges `key` under all of `parts`, or under none; the decision of each, in
@@ -39,20 +39,20 @@ fn descend(
     decisions: &mut [Option<Decision>],
 ) -> bool {
     let Some((index, rest)) = order.split_first() else { return fits_so_far };
-    let Part { limit, ask } = &parts[*index];
-    let ask = limit.by_override(key, now, *ask);
+    let Part { limit, request } = &parts[*index];
+    let request = limit.by_override(key, now, *request);
     with!(&limit.shared.engine, counted => {
         let Counted { rule, table, overflow } = counted;
         let now_ms = now.as_millis();
-        let seconds = limit.window_seconds_of(ask.terms);
+        let seconds = limit.window_seconds_of(request.terms);
         let charge = |state: &mut _, fits: bool, rest: bool| -> Option<Verdict> {
             // By chance and refused: recorded all the same.
-            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, ask))
+            (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, request))
         };
         let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
         let entry = rule.entry(key.as_str(), now_ms);
         let found = table.upsert(&entry, now, rule, |state, subject, tally| {
-            let judged = rule.peek(state, now_ms, ask);
+            let judged = rule.peek(state, now_ms, request);
             let all_fit = go_on(judged.is_admitted());
             let charged = charge(state, judged.is_admitted(), all_fit);
             *tally.admitted += u64::from(all_fit);
@@ -60,19 +60,19 @@ fn descend(
             ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
         });
         let (decision, all_fit) = match found {
-            Lookup::Found((verdict, subject, all_fit)) => (verdict.dress(ask.cost, subject, seconds), all_fit),
+            Lookup::Found((verdict, subject, all_fit)) => (verdict.into_decision(request.cost, subject, seconds), all_fit),
             Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
                 go_on(false);
-                limit.count_beyond(false);
-                (limit.no_room(counted, now, ask), false)
+                limit.count_overflow(false);
+                (limit.no_room(counted, now, request), false)
             }
             Lookup::Full => {
                 let mut state = overflow.lock();
-                let judged = rule.peek(&state, now_ms, ask);
+                let judged = rule.peek(&state, now_ms, request);
                 let all_fit = go_on(judged.is_admitted());
                 let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
-                limit.count_beyond(all_fit);
-                (verdict.dress(ask.cost, 0, seconds).decided_by(Source::Policy), all_fit)
+                limit.count_overflow(all_fit);
+                (verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy), all_fit)
             }
         };
         decisions[*index] = Some(decision);

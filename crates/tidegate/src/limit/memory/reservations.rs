@@ -25,7 +25,7 @@ impl InProcess {
         let Shared { algorithm, clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
         let now = clock.now();
         pending_by_deadline.sweep(now.as_millis());
-        let ask = self.by_override(key, now, self.plain(1));
+        let request = self.by_override(key, now, self.plain(1));
         let LimitOptions { on_lapse, max_reservations, .. } = *options;
         let terms = reservation::Terms {
             now_ms: now.as_millis(),
@@ -37,10 +37,10 @@ impl InProcess {
             let before_ms = book.pending_until_ms(id);
             let done = match engine {
                 Engine::Sliding(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                    act(book, &At { limit: self, counted, key, now, terms: request.terms }, &terms)
                 }
                 Engine::Calendar(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: ask.terms }, &terms)
+                    act(book, &At { limit: self, counted, key, now, terms: request.terms }, &terms)
                 }
                 // It has been asked above how long they hold.
                 Engine::Suppressed(_) | Engine::Token(_) => return (None, false),

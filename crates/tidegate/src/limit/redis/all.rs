@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
 
-use super::super::algorithm::{Algorithm, Ask};
+use super::super::algorithm::{Algorithm, Request};
 use super::super::decision::Decision;
 use super::reply::{Reply, reply};
 use super::{
@@ -24,7 +24,7 @@ static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
 /// One limit of a take from several.
 pub(in crate::limit) struct Part<'a> {
     pub(in crate::limit) limit: &'a OnRedis,
-    pub(in crate::limit) ask: Ask,
+    pub(in crate::limit) request: Request,
 }
 
 /// What a script is told of several limits.
@@ -36,7 +36,7 @@ fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) ->
             Algorithm::Suppressed(_) => "suppressed",
             other => other.name(),
         };
-        let longest = limit.told.read().longest;
+        let longest = limit.description.read().longest;
         let described = describe(&limit.algorithm, &limit.root, limit.hold, longest);
         // Beside its numbers it is described by four more.
         [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
@@ -53,22 +53,22 @@ pub(in crate::limit) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Resu
         let place = one.store.place(key.as_str());
         let with_override = parts.iter().any(|part| part.limit.has_overrides.load(Ordering::Relaxed));
         let (mut keys, mut own) = (Vec::new(), Vec::new());
-        for Part { limit, ask } in parts {
+        for Part { limit, request } in parts {
             let (its, first) = limit.keys(&place.prefix, key, with_override);
             keys.extend(its);
-            let [a, b] = if ask.remember { ask.terms } else { [0; 2] };
-            own.extend([ask.cost, a, b].map(|n| n.to_compact_string()));
-            own.push(if limit.algorithm.draws() { exact(ask.draw) } else { first.to_compact_string() });
+            let [a, b] = if request.remember { request.terms } else { [0; 2] };
+            own.extend([request.cost, a, b].map(|n| n.to_compact_string()));
+            own.push(if limit.algorithm.draws() { exact(request.draw) } else { first.to_compact_string() });
         }
         let more_keys = keys.split_off(1);
         let call = Call {
             script: &TAKE_ALL,
-            shared: describe_all(parts, &one.store, with_override),
+            shared_args: describe_all(parts, &one.store, with_override),
             key: keys.swap_remove(0),
-            common: Arc::default(),
+            shared_keys: Arc::default(),
             items: 1,
             more_keys,
-            own,
+            item_args: own,
             now_ms: one.store.set_time_ms(),
         };
         let value = one.store.call(place.partition, call).await?;
@@ -79,7 +79,7 @@ pub(in crate::limit) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Resu
             // All were judged.
             (-2 | -1, answers) if answers.len() == parts.len() => {
                 let decide = |(index, (part, it)): (usize, (&Part<'_>, &Value))| {
-                    Ok((index, part.limit.decision(reply(it)?, key, &part.ask)?))
+                    Ok((index, part.limit.decision(reply(it)?, key, &part.request)?))
                 };
                 return parts.iter().zip(answers).enumerate().map(decide).collect();
             }
@@ -87,7 +87,7 @@ pub(in crate::limit) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Resu
             (index @ 1.., [held]) => {
                 let index = *index as usize - 1;
                 let part = parts.get(index).ok_or_else(|| unexpected(&value))?;
-                return Ok(vec![(index, part.limit.decision(reply(held)?, key, &part.ask)?)]);
+                return Ok(vec![(index, part.limit.decision(reply(held)?, key, &part.request)?)]);
             }
             (0, [other]) if attempts < 4 => match reply(other)? {
                 Reply::Elsewhere(store_ms) => {

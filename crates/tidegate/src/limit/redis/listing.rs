@@ -66,12 +66,12 @@ impl OnRedis {
             let family = self.index(&prefix, family).to_compact_string();
             let call = Call {
                 script,
-                shared: Arc::default(),
+                shared_args: Arc::default(),
                 key: self.index(&prefix, index),
-                common: Arc::default(),
+                shared_keys: Arc::default(),
                 items: 1,
                 more_keys: Vec::new(),
-                own: vec![after_ms.clone(), after.clone(), limit.to_compact_string(), family],
+                item_args: vec![after_ms.clone(), after.clone(), limit.to_compact_string(), family],
                 now_ms: self.store.set_time_ms(),
             };
             self.store.call(partition, call)
@@ -102,13 +102,13 @@ fn part<T>(answer: Value, read: impl Fn(&Cursor, u64, &str) -> Result<T>) -> Res
         _ => None,
     };
     let (listed, _) = listed.as_chunks::<3>();
-    let found = listed.iter().map(|[member, ends_at, told]| {
-        let (place, Value::BulkString(told)) = (place(ends_at, member)?, told) else {
-            return Err(unexpected(told));
+    let found = listed.iter().map(|[member, ends_at, text]| {
+        let (place, Value::BulkString(text)) = (place(ends_at, member)?, text) else {
+            return Err(unexpected(text));
         };
         let left_ms = place.ends_at_ms.saturating_sub(*now_ms as u64);
-        let told = read(&place, left_ms, &String::from_utf8_lossy(told))?;
-        Ok((place, told))
+        let text = read(&place, left_ms, &String::from_utf8_lossy(text))?;
+        Ok((place, text))
     });
     Ok(listing::Part { found: found.collect::<Result<_>>()?, looked_to })
 }

@@ -55,7 +55,7 @@ pub(super) fn booked(value: &Value) -> Result<Booked> {
 }
 
 /// Whether a script has done nothing, for want of other keys.
-pub(super) fn asks_again(value: &Value) -> Option<Reply> {
+pub(super) fn wanted_retry(value: &Value) -> Option<Reply> {
     let Value::Array(items) = value else { return None };
     match items[..] {
         [Value::Int(3), Value::Int(store_ms)] => Some(Reply::Elsewhere(store_ms as u64)),

@@ -10,9 +10,9 @@ impl Partition {
     /// Up to `limit` sessions of a list that are due, then such as are absurdly far ahead.
     fn due(&self, set: Set, until_ms: u64, now_ms: u64, limit: usize) -> Vec<SessionId> {
         let set = &self.sets[set as usize];
-        let far_ms = now_ms + self.bounds.retention_ms;
+        let ahead_ms = now_ms + self.bounds.retention_ms;
         let due = set.iter().take_while(|(at_ms, _)| *at_ms <= until_ms);
-        let far = set.range((Bound::Excluded((far_ms, SessionId::LAST)), Bound::Unbounded));
+        let far = set.range((Bound::Excluded((ahead_ms, SessionId::LAST)), Bound::Unbounded));
         due.chain(far).take(limit).map(|(_, id)| *id).collect()
     }
 

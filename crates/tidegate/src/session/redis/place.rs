@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Behind a session that a list told: in the set itself, and among those that have
+    /// Behind a session that a list ended with: in the set itself, and among those that have
     /// fallen silent, which are by milliseconds.
     pub(super) fn behind(set: Set, after: Option<Listed>) -> [Self; 2] {
         let Some(after) = after else { return [Self::default(), Self::default()] };

@@ -19,22 +19,22 @@ pub(super) static LIST: LazyLock<Script> = LazyLock::new(|| script(include_str!(
 pub(super) static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("../ack.lua")));
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| script(include_str!("../renew.lua")));
 pub(super) static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("../retry.lua")));
-pub(super) static MEND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[WALKING, SESSION, include_str!("../mend.lua")]));
+pub(super) static RECONCILE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[RECONCILING, SESSION, include_str!("../reconcile.lua")]));
 pub(super) static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../stamp.lua")));
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../counts.lua")));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../claim.lua")));
 pub(super) static CLEANUP: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../cleanup.lua")));
 pub(super) static LAPSE: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../lapse.lua")));
 
-/// Whether a script walks through everything: then it goes on past what stops others.
-const WALKING: &str = "local is_walk = true";
-const NOT_WALKING: &str = "local is_walk = false";
+/// Whether a script reconciles everything: then it goes on past what stops others.
+const RECONCILING: &str = "local is_reconciling = true";
+const NOT_RECONCILING: &str = "local is_reconciling = false";
 
 fn script(operation: &str) -> Script {
-    Script::new(&[NOT_WALKING, SESSION, operation])
+    Script::new(&[NOT_RECONCILING, SESSION, operation])
 }
 
 fn reaping(operation: &str) -> Script {
-    Script::new(&[NOT_WALKING, SESSION, REAP, operation])
+    Script::new(&[NOT_RECONCILING, SESSION, REAP, operation])
 }

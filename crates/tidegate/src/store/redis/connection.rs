@@ -56,7 +56,7 @@ impl Connection {
     pub(super) fn start(stream: Stream) -> Self {
         let (requests, waiting) = mpsc::channel(MAX_WAITING);
         let goodbye = Goodbye::default();
-        let far_end = FarEnd {
+        let driver = Driver {
             stream,
             requests: waiting,
             parser: Parser::default(),
@@ -68,7 +68,7 @@ impl Connection {
             in_flight: VecDeque::new(),
             goodbye: goodbye.clone(),
         };
-        tokio::spawn(far_end.run());
+        tokio::spawn(driver.run());
         Self { requests, goodbye }
     }
 
@@ -77,7 +77,7 @@ impl Connection {
         let (answer, answered) = oneshot::channel();
         let request = Request { bytes, replies, answer };
         let answer = match self.requests.send(request).await {
-            // The far end answers whatever it took; without it the program is ending.
+            // The driver answers whatever it took; without it the program is ending.
             Ok(()) => answered.await.unwrap_or_else(|_| Err(cut())),
             Err(_) => Err(Failure::Unsent),
         };
@@ -126,7 +126,7 @@ struct InFlight {
     answer: oneshot::Sender<Result<Value, Failure>>,
 }
 
-struct FarEnd {
+struct Driver {
     stream: Stream,
     requests: mpsc::Receiver<Request>,
     parser: Parser,
@@ -140,7 +140,7 @@ struct FarEnd {
     goodbye: Goodbye,
 }
 
-impl FarEnd {
+impl Driver {
     async fn run(mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         if let End::NotRedis(not_redis) = &end {

@@ -82,14 +82,14 @@ fn code(text: &str) -> &str {
 /// What an error of the server means, by its code. Before version 7 a script's
 /// error has the line in front: `@user_script: 12: -OOM command not allowed`.
 pub(crate) fn server_failure(text: &str) -> Error {
-    let told = text
+    let message = text
         .rsplit_once("@user_script: ")
         .and_then(|(_, line)| line.split_once(": "))
         .map_or(text, |it| it.1);
-    let told = told.trim_start_matches('-');
-    let away = |reason| Error::away(reason, format!("the store cannot answer now: {told}"));
-    let refused = |reason| Error::config(format!("the store refuses us: {told}")).because(reason);
-    match code(told) {
+    let message = message.trim_start_matches('-');
+    let away = |reason| Error::away(reason, format!("the store cannot answer now: {message}"));
+    let refused = |reason| Error::config(format!("the store refuses us: {message}")).because(reason);
+    match code(message) {
         "LOADING" => away(OutageReason::Loading),
         "READONLY" | "UNBLOCKED" | "MASTERDOWN" => away(OutageReason::ReadOnly),
         "OOM" => away(OutageReason::OutOfMemory),
@@ -99,17 +99,17 @@ pub(crate) fn server_failure(text: &str) -> Error {
         "TRYAGAIN" | "CLUSTERDOWN" => away(OutageReason::ClusterDown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => refused(OutageReason::Auth),
         // What comes before a login may not be long.
-        _ if told.contains("Protocol error: unauthenticated") => refused(OutageReason::Auth),
-        _ if told.contains("max number of clients") => away(OutageReason::TooManyClients),
+        _ if message.contains("Protocol error: unauthenticated") => refused(OutageReason::Auth),
+        _ if message.contains("max number of clients") => away(OutageReason::TooManyClients),
         // What our scripts say of it themselves, with its key.
         "CORRUPT" => Error::corrupt(format!(
             "a key in the store is of another type than ours, or cannot be read: {}",
-            told.trim_start_matches("CORRUPT ")
+            message.trim_start_matches("CORRUPT ")
         )),
-        _ if CORRUPT.iter().any(|mark| told.contains(mark)) => Error::corrupt(format!(
-            "a key in the store is of another type than ours, or cannot be read: {told}"
+        _ if CORRUPT.iter().any(|mark| message.contains(mark)) => Error::corrupt(format!(
+            "a key in the store is of another type than ours, or cannot be read: {message}"
         )),
-        _ => Error::internal(format!("the store answered: {told}")),
+        _ => Error::internal(format!("the store answered: {message}")),
     }
 }
 

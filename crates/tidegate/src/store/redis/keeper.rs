@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::lane::FarEnd;
+use super::lane::Worker;
 use super::marker::Renewed;
 use crate::clock;
 use crate::error::Result;
@@ -26,7 +26,7 @@ use crate::outage::OutageReason;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-impl FarEnd {
+impl Worker {
     /// Keeps the lane for as long as it lives. `first` hears of the first attempt.
     pub(super) async fn keep(self: Arc<Self>, first: oneshot::Sender<Result<()>>) {
         let mut first = Some(first);
@@ -79,8 +79,8 @@ impl FarEnd {
     async fn watch(&self, mut connection: Connection, pause: &mut Duration) {
         let mut check_at = self.next_check();
         let mut made_at = Instant::from_std(clock::monotonic());
-        // When to mend a connection that has ended, and whether somebody needs it.
-        let (mut mend_at, mut is_used) = (None, false);
+        // When to replace a connection that has ended, and whether somebody needs it.
+        let (mut reconnect_at, mut is_used) = (None, false);
         loop {
             tokio::select! {
                 () = self.breaker.opened.notified() => {
@@ -88,25 +88,25 @@ impl FarEnd {
                     if self.breaker.outage().is_none() {
                         continue;
                     }
-                    if mend_at.is_none() {
+                    if reconnect_at.is_none() {
                         *pause = FIRST_PAUSE;
                     }
                 }
-                () = connection.ended(), if mend_at.is_none() => {
+                () = connection.ended(), if reconnect_at.is_none() => {
                     is_used = self.was_used.swap(false, Ordering::Relaxed);
                     let is_of_use = is_used || made_at.elapsed() >= LONGEST_PAUSE;
-                    (mend_at, *pause) = match is_of_use {
+                    (reconnect_at, *pause) = match is_of_use {
                         true => (Some(made_at), FIRST_PAUSE),
                         false => (Some(made_at + *pause), (*pause * 2).min(LONGEST_PAUSE)),
                     };
                     continue;
                 }
-                () = tokio::time::sleep_until(mend_at.unwrap_or(check_at).min(check_at)) => {}
+                () = tokio::time::sleep_until(reconnect_at.unwrap_or(check_at).min(check_at)) => {}
             }
             if self.breaker.outage().is_some() {
                 return;
             }
-            let renewed = match mend_at {
+            let renewed = match reconnect_at {
                 Some(_) if !is_used => self.shared.reconnect(self.partition).await,
                 _ => self.shared.renew(self.partition).await,
             };
@@ -114,11 +114,11 @@ impl FarEnd {
                 Ok(Renewed { connection, refusal: None }) => connection,
                 // Cut once more: that says nothing of the next one, for a while.
                 Err(error)
-                    if mend_at.is_some()
+                    if reconnect_at.is_some()
                         && error.reason() == Some(OutageReason::Cut)
                         && *pause < LONGEST_PAUSE =>
                 {
-                    mend_at = Some(Instant::from_std(clock::monotonic()) + *pause);
+                    reconnect_at = Some(Instant::from_std(clock::monotonic()) + *pause);
                     *pause = (*pause * 2).min(LONGEST_PAUSE);
                     continue;
                 }
@@ -127,7 +127,7 @@ impl FarEnd {
                     return;
                 }
             };
-            if mend_at.take().is_some() {
+            if reconnect_at.take().is_some() {
                 made_at = clock::monotonic().into();
             }
             check_at = self.next_check();

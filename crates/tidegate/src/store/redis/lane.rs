@@ -42,15 +42,15 @@ const MAX_WAITING: usize = 16_384;
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     /// Arguments that all calls of one kind share; only those travel together.
-    pub(crate) shared: Arc<[CompactString]>,
+    pub(crate) shared_args: Arc<[CompactString]>,
     /// Keys that all of them share.
-    pub(crate) common: Arc<[String]>,
+    pub(crate) shared_keys: Arc<[String]>,
     /// How many items it is; several travel alone and are answered as a list.
     pub(crate) items: usize,
     pub(crate) key: String,
     /// More keys, for an operation that has several; as many in each call of a kind.
     pub(crate) more_keys: Vec<String>,
-    pub(crate) own: Vec<CompactString>,
+    pub(crate) item_args: Vec<CompactString>,
     /// The time a test set.
     pub(crate) now_ms: Option<u64>,
 }
@@ -61,8 +61,8 @@ impl Call {
             && other.items == 1
             && std::ptr::eq(self.script, other.script)
             // Mostly the same allocation.
-            && (Arc::ptr_eq(&self.shared, &other.shared) || self.shared == other.shared)
-            && self.common == other.common
+            && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)
+            && self.shared_keys == other.shared_keys
             && self.now_ms == other.now_ms
     }
 
@@ -77,7 +77,7 @@ struct Job {
     reply: oneshot::Sender<Result<Value>>,
 }
 
-/// The near end of a lane.
+/// What callers have of a lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) breaker: Arc<Breaker>,
@@ -92,9 +92,9 @@ impl Lane {
         let breaker = Arc::new(Breaker::new(shared.links.server_of(slot), shared.changed.clone()));
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let was_used = AtomicBool::new(false);
-        let far = Arc::new(FarEnd { shared, partition, breaker: breaker.clone(), was_used });
-        let keeper = Task(tokio::spawn(far.clone().keep(first)));
-        tokio::spawn(far.run(waiting));
+        let worker = Arc::new(Worker { shared, partition, breaker: breaker.clone(), was_used });
+        let keeper = Task(tokio::spawn(worker.clone().keep(first)));
+        tokio::spawn(worker.run(waiting));
         Self { breaker, jobs, _keeper: keeper }
     }
 
@@ -147,16 +147,16 @@ fn late() -> Error {
     Error::away(OutageReason::Timeout, "the store did not answer within the deadline").in_doubt()
 }
 
-/// The far end of a lane: what its tasks share.
-pub(super) struct FarEnd {
+/// What the tasks of a lane share: one delivers, one keeps the connection.
+pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) partition: u32,
     pub(super) breaker: Arc<Breaker>,
-    /// Whether a call was made since the keeper last mended a connection.
+    /// Whether a call was made since the keeper last replaced a connection.
     pub(super) was_used: AtomicBool,
 }
 
-impl FarEnd {
+impl Worker {
     async fn run(self: Arc<Self>, mut jobs: mpsc::Receiver<Job>) {
         let mut gathered = Vec::with_capacity(MAX_BATCH);
         let mut under_way = FuturesUnordered::new();
@@ -259,13 +259,13 @@ impl FarEnd {
             let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
             let keys: Vec<&str> = [marker.as_str()]
                 .into_iter()
-                .chain(first.common.iter().map(|key| &**key))
+                .chain(first.shared_keys.iter().map(|key| &**key))
                 .chain(batch.iter().flat_map(|job| job.call.keys()))
                 .collect();
             let args: Vec<&str> = [now.as_str()]
                 .into_iter()
-                .chain(first.shared.iter().map(|arg| &**arg))
-                .chain(batch.iter().flat_map(|job| &job.call.own).map(|arg| &**arg))
+                .chain(first.shared_args.iter().map(|arg| &**arg))
+                .chain(batch.iter().flat_map(|job| &job.call.item_args).map(|arg| &**arg))
                 .collect();
             return match first.script.run(&mut link, &keys, &args).await {
                 Ok(Value::Array(replies)) if first.items > 1 && replies.len() == first.items => {
@@ -331,7 +331,7 @@ fn named(error: Error, call: &Call) -> Error {
     }
     // Of many items only the first is told, which is made of the same names.
     let beside = if call.items == 1 { &call.more_keys[..] } else { &[] };
-    let beside: Vec<_> = beside.iter().chain(call.common.iter()).map(|key| format!("{key:?}")).collect();
+    let beside: Vec<_> = beside.iter().chain(call.shared_keys.iter()).map(|key| format!("{key:?}")).collect();
     let with = if beside.is_empty() { "" } else { " with " };
     Error::corrupt(format!("{error} (of the call on {:?}{with}{})", call.key, beside.join(", ")))
 }

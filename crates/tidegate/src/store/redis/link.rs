@@ -118,17 +118,17 @@ fn unserved(text: &str) -> Failure {
 }
 
 /// `host:port` as a server at `asked` writes it.
-fn read_address(text: &str, asked: &str) -> Option<Address> {
+fn read_address(text: &str, queried: &str) -> Option<Address> {
     let (named, port) = text.rsplit_once(':')?;
     let named = named.trim_start_matches('[').trim_end_matches(']');
-    Some(Address { host: host(named, asked), port: port.parse().ok()? })
+    Some(Address { host: host(named, queried), port: port.parse().ok()? })
 }
 
 /// The host of a server that another one at `asked` has named. Servers that do not know under
 /// which name they are reached are where we asked.
-fn host(named: &str, asked: &str) -> String {
+fn host(named: &str, queried: &str) -> String {
     let is_unknown = named.is_empty() || named == "?";
-    if is_unknown { asked } else { named }.to_owned()
+    if is_unknown { queried } else { named }.to_owned()
 }
 
 impl Links {
@@ -156,7 +156,7 @@ impl Links {
     }
 
     /// Tells which slots will be asked for.
-    pub(super) fn will_ask_for(mut self, slots: Vec<Slot>) -> Self {
+    pub(super) fn with_slots(mut self, slots: Vec<Slot>) -> Self {
         if let Servers::Cluster(cluster) = &mut self.servers {
             cluster.slots = slots;
         }
@@ -291,19 +291,19 @@ impl Cluster {
             .into_iter()
             .map(|server| {
                 let command = command.clone();
-                let ask = async move {
+                let query = async move {
                     let Connected { connection, .. } = server.connect(links).await?;
                     let rows = connection.send(command, 1).await?;
                     Ok((server.address.host.clone(), rows))
                 };
-                tokio::time::timeout_at(deadline, ask)
+                tokio::time::timeout_at(deadline, query)
             })
             .collect();
         let mut failure = unserved("no server is known");
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(Ok((asked, rows))) => {
-                    self.learn(&asked, &rows);
+                Ok(Ok((queried, rows))) => {
+                    self.learn(&queried, &rows);
                     return self.owner(slot).ok_or_else(|| unserved("nobody serves the slot"));
                 }
                 Ok(Err(refused)) => failure = refused,
@@ -317,7 +317,7 @@ impl Cluster {
     }
 
     /// Reads an answer to CLUSTER SLOTS, which a server at `asked` gave.
-    fn learn(&self, asked: &str, rows: &Value) {
+    fn learn(&self, queried: &str, rows: &Value) {
         let Value::Array(rows) = rows else { return };
         for row in rows {
             let Value::Array(row) = row else { continue };
@@ -331,7 +331,7 @@ impl Cluster {
             let Ok(port) = u16::try_from(*port) else { continue };
             let slots = self.slots.iter().filter(|slot| (*first..=*last).contains(&i64::from(slot.0)));
             for slot in slots {
-                let server = self.server(Address { host: host(&named, asked), port });
+                let server = self.server(Address { host: host(&named, queried), port });
                 self.owners.lock().insert(*slot, Owner { server, is_doubtful: false });
             }
         }
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_is_not_named_is_the_one_that_was_asked() {
+    fn a_host_that_is_not_named_is_the_one_that_was_queried() {
         let read = |text| read_address(text, "asked").map(|it| (it.host, it.port));
         for (text, host) in [
             ("10.0.0.1:7002", "10.0.0.1"),

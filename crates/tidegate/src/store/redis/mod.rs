@@ -109,7 +109,7 @@ impl RedisStore {
             marking: (0..keyspace.partitions()).map(|_| tokio::sync::Mutex::default()).collect(),
             secret: RwLock::default(),
             keyspace,
-            links: Arc::new(Links::new(url, options)?.will_ask_for(slots)),
+            links: Arc::new(Links::new(url, options)?.with_slots(slots)),
             clock: options.clock.clone(),
             client_clock: options.client_clock.as_ref().unwrap_or(&options.clock).clone(),
             random_source: options.random.clone(),
@@ -212,7 +212,7 @@ impl RedisStore {
 
     /// The same for what nobody asked for: it is in no count of calls, and of no use to an
     /// outage's.
-    pub(crate) async fn call_unasked(&self, partition: u32, call: Call) -> Result<Value> {
+    pub(crate) async fn call_uncounted(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
         self.lanes[partition as usize].call(call, deadline).await
     }

@@ -13,7 +13,7 @@ use super::breaker::{Breaker, Outage};
 use crate::clock::{self, Timestamp};
 use crate::outage::OutageReason;
 
-/// What goes away together is told of together, and who opens a store has told by then
+/// What goes away together is told of together, and who opens a store has report by then
 /// what its parts answer.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ pub(crate) struct PartPolicy {
 
 impl Outage {
     pub(super) fn reason(&self) -> OutageReason {
-        // What has none is something that only a setting can mend.
+        // What has none is something that only a setting can change.
         self.error.reason().unwrap_or(OutageReason::Config)
     }
 }
@@ -46,12 +46,12 @@ pub(super) struct OutageLog {
     shared: Arc<Shared>,
     breakers: Vec<Arc<Breaker>>,
     /// By server, what was said.
-    told: BTreeMap<String, Told>,
+    reports: BTreeMap<String, Report>,
     /// By part, until when it refuses.
     held: BTreeMap<String, Instant>,
 }
 
-struct Told {
+struct Report {
     since: Timestamp,
     started: Instant,
     /// Calls refused on partitions that are back.
@@ -69,7 +69,7 @@ struct Group {
 
 impl OutageLog {
     pub(super) fn new(shared: Arc<Shared>, breakers: Vec<Arc<Breaker>>) -> Self {
-        Self { shared, breakers, told: BTreeMap::new(), held: BTreeMap::new() }
+        Self { shared, breakers, reports: BTreeMap::new(), held: BTreeMap::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -89,7 +89,7 @@ impl OutageLog {
             let now = clock::monotonic();
             self.tell_of_outages(now);
             self.tell_of_holds(now);
-            due = self.told.values().map(|told| told.next).chain(self.held.values().copied()).min();
+            due = self.reports.values().map(|report| report.next).chain(self.held.values().copied()).min();
         }
     }
 
@@ -100,18 +100,18 @@ impl OutageLog {
         }
         for over in self.breakers.iter().filter_map(|breaker| breaker.take_over()) {
             let Outage { server, since, started, .. } = over.outage;
-            let new = || Told { since, started, refused: 0, next: now, pause: FIRST_PAUSE };
-            self.told.entry(server).or_insert_with(new).refused += over.refused;
+            let new = || Report { since, started, refused: 0, next: now, pause: FIRST_PAUSE };
+            self.reports.entry(server).or_insert_with(new).refused += over.refused;
         }
-        self.told.retain(|server, told| {
+        self.reports.retain(|server, report| {
             let is_away = away.contains_key(server);
             if !is_away {
-                let after = whole(now.saturating_duration_since(told.started));
+                let after = whole(now.saturating_duration_since(report.started));
                 tracing::warn!(
                     server,
-                    since = %told.since,
+                    since = %report.since,
                     ?after,
-                    answered_without_it = told.refused,
+                    answered_without_it = report.refused,
                     "the store is back"
                 );
             }
@@ -145,24 +145,24 @@ impl OutageLog {
         let Outage { since, started, error, .. } = &group.first;
         let (reason, partitions) = (group.first.reason(), group.partitions);
         let meanwhile = self.meanwhile();
-        let Some(told) = self.told.get_mut(server) else {
+        let Some(report) = self.reports.get_mut(server) else {
             tracing::warn!(server, %since, %reason, %error, partitions, meanwhile, "the store is away");
             let (since, started) = (*since, *started);
-            let told = Told { since, started, refused: 0, next: now + FIRST_PAUSE, pause: FIRST_PAUSE };
-            self.told.insert(server.to_owned(), told);
+            let report = Report { since, started, refused: 0, next: now + FIRST_PAUSE, pause: FIRST_PAUSE };
+            self.reports.insert(server.to_owned(), report);
             return;
         };
-        if now < told.next {
+        if now < report.next {
             return;
         }
         let after = whole(now.saturating_duration_since(*started));
-        let answered_without_it = told.refused + group.refused;
+        let answered_without_it = report.refused + group.refused;
         tracing::warn!(
             server, %since, ?after, %reason, %error, partitions, answered_without_it, meanwhile,
             "the store is still away"
         );
-        told.pause = (told.pause * 2).min(LONGEST_PAUSE);
-        told.next = now + told.pause;
+        report.pause = (report.pause * 2).min(LONGEST_PAUSE);
+        report.next = now + report.pause;
     }
 
     /// What callers are answered meanwhile: `open: limit api; closed: limit login`.
@@ -226,25 +226,25 @@ mod tests {
 
     /// At once, after 10 s, 20 s more, 40 s more, … and then every ten minutes.
     #[tokio::test]
-    async fn an_outage_is_told_at_growing_intervals() {
+    async fn an_outage_is_logged_at_growing_intervals() {
         let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = format!("redis://{nowhere}");
         let store = RedisStore::open(&url, &StoreOptions::default(), StoreMetrics::default()).await.unwrap();
         let breakers = store.lanes.iter().map(|lane| lane.breaker.clone()).collect();
         let mut log = OutageLog::new(store.shared.clone(), breakers);
         let start = clock::monotonic();
-        let mut told_after = Vec::new();
+        let mut logged_after = Vec::new();
         for second in 0..4000 {
             let now = start + Duration::from_secs(second);
-            let due = log.told.values().next().is_none_or(|told| told.next <= now);
-            let before = log.told.values().next().map(|told| told.next);
+            let due = log.reports.values().next().is_none_or(|report| report.next <= now);
+            let before = log.reports.values().next().map(|report| report.next);
             log.tell_of_outages(now);
-            let after = log.told.values().next().map(|told| told.next);
-            assert_eq!(before != after, due, "told when it is due, and not else");
+            let after = log.reports.values().next().map(|report| report.next);
+            assert_eq!(before != after, due, "report when it is due, and not else");
             if due {
-                told_after.push(second);
+                logged_after.push(second);
             }
         }
-        assert_eq!(told_after, [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030, 3630]);
+        assert_eq!(logged_after, [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030, 3630]);
     }
 }

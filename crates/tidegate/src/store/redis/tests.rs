@@ -38,12 +38,12 @@ async fn run(
 ) -> Value {
     let call = Call {
         script,
-        shared: Arc::default(),
+        shared_args: Arc::default(),
         key: key.to_owned(),
-        common: Arc::default(),
+        shared_keys: Arc::default(),
         items: 1,
         more_keys: Vec::new(),
-        own,
+        item_args: own,
         now_ms: Some(now_ms),
     };
     store.call(0, call).await.unwrap()

@@ -35,8 +35,8 @@ impl<G: Gate> Several<G> {
     async fn refused_by(&self, limits: &[(&str, u64)]) -> Vec<String> {
         let said = self.take(limits).await;
         let names: Vec<_> = said.iter().map(|(name, _)| name.as_str()).collect();
-        let asked: Vec<_> = limits.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, asked, "each says what it says, in the order they were given");
+        let expected: Vec<_> = limits.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, expected, "each says what it says, in the order they were given");
         assert!(
             said.iter().all(|(_, decision)| decision.receipt().is_none()),
             "nothing is charged: {said:?}"

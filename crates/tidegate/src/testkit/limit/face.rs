@@ -101,9 +101,9 @@ impl Gate for Library {
     async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
         let held: Vec<_> = limits.iter().map(|(name, _)| Gate::limit(self, name)).collect();
         let costs = limits.iter().map(|(_, cost)| Cost::new(*cost));
-        let asked: Vec<_> =
+        let parts: Vec<_> =
             held.iter().zip(costs).map(|(limit, cost)| Ok((limit, cost?))).collect::<Result<_>>()?;
-        let decision = self.gate.take_all(key_of(key)?, &asked).await?;
+        let decision = self.gate.take_all(key_of(key)?, &parts).await?;
         let named = |(name, decision): (&Name, &Decision)| (name.as_str().to_owned(), *decision);
         Ok(decision.decisions().map(named).collect())
     }

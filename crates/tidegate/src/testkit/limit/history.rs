@@ -275,15 +275,15 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
                 prop_assert_eq!(describe(&decision), expected, "step {}: {:?}", step, op);
                 prop_assert!(charges.add(limit, &key, &decision, charge), "step {}: a receipt twice", step);
             }
-            Op::TakeAll { key, limits: asked } => {
+            Op::TakeAll { key, limits: parts } => {
                 let key = name(key);
-                let named: Vec<_> = asked.iter().map(|(limit, cost)| (LIMITS[*limit], *cost)).collect();
+                let named: Vec<_> = parts.iter().map(|(limit, cost)| (LIMITS[*limit], *cost)).collect();
                 let said = gate.take_all(&key, &named).await.unwrap();
-                let drawn: Vec<_> = asked.iter().map(|(limit, cost)| (*limit, *cost, draw(*limit))).collect();
+                let drawn: Vec<_> = parts.iter().map(|(limit, cost)| (*limit, *cost, draw(*limit))).collect();
                 let expected = take_all(&mut models, &key, now, &drawn);
                 prop_assert_eq!(said.len(), expected.len(), "step {}: {:?}", step, op);
                 for (((limit, _), (name, decision)), (expected, charge)) in
-                    asked.iter().zip(said).zip(expected)
+                    parts.iter().zip(said).zip(expected)
                 {
                     prop_assert_eq!(name.as_str(), LIMITS[*limit]);
                     prop_assert_eq!(describe(&decision), expected, "step {}, {}: {:?}", step, name, op);
@@ -321,9 +321,9 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
                 models[limit].set_override(&name(key), now, rate.pace, lasting_ms);
             }
             Op::GetOverride { limit, key } => {
-                let told = limits[limit].get_override(&name(key)).await.unwrap();
+                let current = limits[limit].get_override(&name(key)).await.unwrap();
                 let expected = models[limit].get_override(&name(key), now);
-                let told = told.map(|Override { rate, lasting }| (rate, lasting.as_millis() as u64));
+                let current = current.map(|Override { rate, lasting }| (rate, lasting.as_millis() as u64));
                 let unit = |per_ms| {
                     if per_ms == 1000 {
                         's'
@@ -335,7 +335,7 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
                 };
                 let expected =
                     expected.map(|(pace, left)| (Named::new(pace.permits, unit(pace.per_ms)).rate, left));
-                prop_assert_eq!(told, expected, "step {}: {:?}", step, op);
+                prop_assert_eq!(current, expected, "step {}: {:?}", step, op);
             }
             Op::ClearOverride { limit, key } => {
                 limits[limit].clear_override(&name(key)).await.unwrap();

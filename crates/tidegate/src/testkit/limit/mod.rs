@@ -247,7 +247,7 @@ macro_rules! limit_conformance {
 
             override_judges_a_key_until_it_ends
             override_raises_and_lowers
-            override_is_told_replaced_and_cleared
+            override_is_read_replaced_and_cleared
             override_gives_way_to_a_rate_per_call
             override_counts_when_several_are_taken
             override_must_be_possible

@@ -85,32 +85,32 @@ pub async fn override_raises_and_lowers(kit: &impl Kit) {
 
 /// It tells its rate and what is left of it, gives way to another, and ends when
 /// it is cleared.
-pub async fn override_is_told_replaced_and_cleared(kit: &impl Kit) {
+pub async fn override_is_read_replaced_and_cleared(kit: &impl Kit) {
     for algorithm in exact_algorithms(10) {
         let s = Subject::new(kit, algorithm).await;
-        let told = async |key: &str| {
-            let told = s.limit.get_override(key).await.expect("an answer");
-            told.map(|it| (it.rate.to_string(), it.lasting.as_millis()))
+        let current = async |key: &str| {
+            let current = s.limit.get_override(key).await.expect("an answer");
+            current.map(|it| (it.rate.to_string(), it.lasting.as_millis()))
         };
-        assert_eq!(told("k").await, None);
+        assert_eq!(current("k").await, None);
         s.limit.clear_override("k").await.expect("nothing to clear");
         s.overridden("k", "0.50/s", HOUR).await;
-        assert_eq!(told("k").await, Some(("0.50/s".to_owned(), 3_600_000)), "as it was written");
-        assert_eq!(told("other").await, None);
+        assert_eq!(current("k").await, Some(("0.50/s".to_owned(), 3_600_000)), "as it was written");
+        assert_eq!(current("other").await, None);
         s.at(1000);
-        assert_eq!(told("k").await, Some(("0.50/s".to_owned(), 3_599_000)));
+        assert_eq!(current("k").await, Some(("0.50/s".to_owned(), 3_599_000)));
         // Another, that ends earlier.
         s.overridden("k", "20/m", Duration::from_secs(60)).await;
-        assert_eq!(told("k").await, Some(("20/m".to_owned(), 60_000)));
+        assert_eq!(current("k").await, Some(("20/m".to_owned(), 60_000)));
         s.at(60_999);
-        assert_eq!(told("k").await, Some(("20/m".to_owned(), 1)));
+        assert_eq!(current("k").await, Some(("20/m".to_owned(), 1)));
         s.at(61_000);
-        assert_eq!(told("k").await, None, "at its end it is over");
+        assert_eq!(current("k").await, None, "at its end it is over");
         s.overridden("k", "20/m", HOUR).await;
         s.reset("k").await;
-        assert!(told("k").await.is_some(), "a reset is about what was used");
+        assert!(current("k").await.is_some(), "a reset is about what was used");
         s.limit.clear_override("k").await.expect("cleared");
-        assert_eq!(told("k").await, None);
+        assert_eq!(current("k").await, None);
         s.admitted("k", 10).await;
         s.refused("k", 1).await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Face, Kit, START_MS, options};
 use crate::clock::Timestamp;
 use crate::session::{
-    Activated, Answer, Claim, Found, Lease, Left, Refusal, Session, SessionId, SessionOptions, State,
+    Activated, Answer, Claim, Disconnect, Found, Lease, Refusal, Session, SessionId, SessionOptions, State,
 };
 
 /// The defaults.
@@ -82,7 +82,7 @@ impl<F: Face> Subject<F> {
         self.face.heartbeat(id, (holder, None)).await.unwrap()
     }
 
-    async fn disconnect(&self, id: SessionId, holder: &str) -> Answer<Left> {
+    async fn disconnect(&self, id: SessionId, holder: &str) -> Answer<Disconnect> {
         self.face.disconnect(id, (holder, None)).await.unwrap()
     }
 
@@ -192,7 +192,7 @@ pub async fn an_activated_session_waits_a_lease_for_somebody_to_connect(kit: &im
     s.pass(LEASE - 1).await;
     s.connect(id, "h").await.unwrap();
     // Whoever was expected has come: when they leave nobody is left.
-    assert_eq!(s.disconnect(id, "h").await, Ok(Left::Disconnected));
+    assert_eq!(s.disconnect(id, "h").await, Ok(Disconnect::Disconnected));
     let again = s.activate("b", "two", None).await.unwrap();
     assert_eq!((again.id, again.found, again.lease.generation.get()), (id, Found::Disconnected, 2));
     let again = s.activate("b", "three", Some("h")).await.unwrap();
@@ -267,7 +267,7 @@ pub async fn names_may_be_anything_and_meet_nobody_elses(kit: &impl Kit) {
         assert_eq!(session.ref_count, names.len() as u64, "{name:?}");
         for (count, holder) in names.into_iter().enumerate() {
             let is_last = count + 1 == names.len();
-            let expected = if is_last { Left::Disconnected } else { Left::Held };
+            let expected = if is_last { Disconnect::Disconnected } else { Disconnect::Held };
             assert_eq!(s.disconnect(*id, holder).await, Ok(expected), "{holder:?}");
         }
         let session = s.get(*id).await;

@@ -10,8 +10,8 @@ use crate::clock::{ManualClock, Timestamp};
 use crate::error::Result;
 use crate::key::Key;
 use crate::session::{
-    Activated, Answer, Claims, Counts, Generation, Holder, Lease, Left, List, Listed, Session, SessionId,
-    SessionOptions, Sessions, State, Swept,
+    Activated, Answer, Claims, Counts, Disconnect, Generation, Holder, Lease, List, Listed, Session,
+    SessionId, SessionOptions, Sessions, State, Swept,
 };
 
 /// A space as a caller sees it. Holders are told by their name and the generation that they mean.
@@ -36,7 +36,8 @@ pub trait Face {
     /// A holder is still there.
     fn heartbeat(&self, id: SessionId, holder: Held<'_>) -> impl Future<Output = Result<Answer<Lease>>>;
     /// A holder leaves.
-    fn disconnect(&self, id: SessionId, holder: Held<'_>) -> impl Future<Output = Result<Answer<Left>>>;
+    fn disconnect(&self, id: SessionId, holder: Held<'_>)
+    -> impl Future<Output = Result<Answer<Disconnect>>>;
     /// A session as it is.
     fn get(&self, id: SessionId) -> impl Future<Output = Result<Option<Session>>>;
     /// The session that a broadcaster last activated.
@@ -135,7 +136,7 @@ impl Face for Library {
         self.sessions.heartbeat(id, holder(held)?).await
     }
 
-    async fn disconnect(&self, id: SessionId, held: Held<'_>) -> Result<Answer<Left>> {
+    async fn disconnect(&self, id: SessionId, held: Held<'_>) -> Result<Answer<Disconnect>> {
         self.sessions.disconnect(id, holder(held)?).await
     }
 

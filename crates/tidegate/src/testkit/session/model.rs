@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
 use crate::session::{
-    Activated, Answer, Counts, Found, Generation, HeldBy, Lease, Left, List, Listed, Refusal, Session,
+    Activated, Answer, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
     SessionId, SessionOptions, State,
 };
 
@@ -329,26 +329,26 @@ impl SessionModel {
         id: SessionId,
         name: &str,
         of: Option<Generation>,
-    ) -> Answer<Left> {
+    ) -> Answer<Disconnect> {
         let now = self.now(clock);
         let mut it = self.living(id, now, of)?.clone();
         if it.left.is_some() {
-            return Ok(Left::Disconnected);
+            return Ok(Disconnect::Disconnected);
         }
         if it.holders.get(name).is_none_or(|given| self.ends(*given) <= now) {
-            return Ok(Left::Held);
+            return Ok(Disconnect::Held);
         }
         it.holders.remove(name);
         it.seen = now;
         let is_held = it.holders.values().any(|given| self.ends(*given) > now);
         self.sessions.insert(id, it);
         if is_held {
-            return Ok(Left::Held);
+            return Ok(Disconnect::Held);
         }
         let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         it.left = Some(now);
         it.holders.clear();
-        Ok(Left::Disconnected)
+        Ok(Disconnect::Disconnected)
     }
 
     /// A session as it is.

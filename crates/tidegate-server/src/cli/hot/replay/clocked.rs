@@ -103,9 +103,9 @@ impl Sink for Clocked {
     }
 
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
-        let told = |error: tidegate::Error| error.to_string();
-        let hottest = self.hot.list(self.top).await.map_err(told)?;
-        report.count = self.hot.count().await.map_err(told)?;
+        let message = |error: tidegate::Error| error.to_string();
+        let hottest = self.hot.list(self.top).await.map_err(message)?;
+        report.count = self.hot.count().await.map_err(message)?;
         report.window_ms = self.hot.options().window_duration.as_secs() * 1000;
         let row = |it: tidegate::hot::HotPage| Row {
             page: it.page,

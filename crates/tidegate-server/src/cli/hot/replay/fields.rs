@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_why() {
+    fn a_bad_line_is_refused_with_the_reason() {
         for (line, message) in [
             ("{", "it is not JSON: EOF while parsing"),
             ("[1]", "it is not an object"),
@@ -149,11 +149,11 @@ mod tests {
                 "an editor has 1 bytes: 0 to 255 are allowed",
             ),
         ] {
-            let told = fields(&["page"]).edit(line.as_bytes(), 1).unwrap_err();
-            assert!(told.contains(message), "{line}: {told}");
+            let refusal = fields(&["page"]).edit(line.as_bytes(), 1).unwrap_err();
+            assert!(refusal.contains(message), "{line}: {refusal}");
         }
         let long = format!(r#"{{"meta":{{"dt":1}},"page":"{}"}}"#, "x".repeat(256));
-        let told = fields(&["page"]).edit(long.as_bytes(), 1).unwrap_err();
-        assert!(told.contains("has 256 bytes: 1 to 255 are allowed"), "{told}");
+        let refusal = fields(&["page"]).edit(long.as_bytes(), 1).unwrap_err();
+        assert!(refusal.contains("has 256 bytes: 1 to 255 are allowed"), "{refusal}");
     }
 }

@@ -46,7 +46,7 @@ impl Live {
         Ok(Self { target, path, top: args.top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
     }
 
-    async fn ask(&self, request: Request) -> Result<axum::body::Bytes, String> {
+    async fn request(&self, request: Request) -> Result<axum::body::Bytes, String> {
         let (status, answer) = self.target.send(request).await?;
         match status.is_success() {
             true => Ok(answer),
@@ -65,7 +65,7 @@ impl Live {
         let body = Some(std::mem::take(&mut self.body));
         let path = format!("{}/edits", self.path);
         let request = Request { method: Method::POST, path, body, media_type: NDJSON };
-        let tally: Bulk = read(&self.ask(request).await?)?;
+        let tally: Bulk = read(&self.request(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(
                 "{} edits were not understood: is that a server of this version?",
@@ -100,7 +100,7 @@ impl Sink for Live {
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         self.send(report).await?;
         let request = Request::get(format!("{}?limit={}", self.path, self.top));
-        let hottest: Pages = read(&self.ask(request).await?)?;
+        let hottest: Pages = read(&self.request(request).await?)?;
         report.count = hottest.count;
         report.window_ms = hottest.window_ms;
         let rows = hottest.pages.into_iter();

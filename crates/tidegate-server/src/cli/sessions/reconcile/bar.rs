@@ -27,10 +27,10 @@ impl Bar {
     }
 
     /// Says what is not as it should be.
-    pub(super) fn tell(&self, told: &[(String, String)]) {
+    pub(super) fn tell(&self, findings: &[(String, String)]) {
         self.0.suspend(|| {
             let mut err = std::io::stderr().lock();
-            for (word, id) in told {
+            for (word, id) in findings {
                 // There is nobody left to tell if this fails.
                 let _ = writeln!(err, "{word} {}", printable(id));
             }

@@ -73,7 +73,7 @@ async fn look(walk: &Walk<'_>, age: Duration) -> Result<Looked, String> {
     let started = monotonic();
     let mut scan = Ids::new();
     let see = |step: &tidegate::session::Step| scan.extend(step.orphans.iter().map(|it| it.id));
-    let looked_at = walk.go("scanning", walk.sessions.examine(age), see).await?.looked_at;
+    let looked_at = walk.go("scanning", walk.sessions.reconcile_dry_run(age), see).await?.looked_at;
     Ok(Looked { scan, index, looked_at, scan_took: since(started), index_took })
 }
 

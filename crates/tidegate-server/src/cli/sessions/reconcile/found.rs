@@ -1,11 +1,11 @@
 //! What a walk found, for people and for machines.
 
 use serde_json::{Value, json};
-use tidegate::session::Mended;
+use tidegate::session::Reconciled;
 
 use crate::cli::render::plural;
 
-pub(super) fn for_machines(found: &Mended) -> Value {
+pub(super) fn for_machines(found: &Reconciled) -> Value {
     json!({
         "looked_at": found.looked_at, "sessions": found.sessions, "adopted_active": found.adopted_active,
         "adopted_disconnected": found.adopted_disconnected, "indexed": found.indexed,
@@ -15,7 +15,7 @@ pub(super) fn for_machines(found: &Mended) -> Value {
 }
 
 /// A line for each kind of thing that is not as it should be; `done` or what would be.
-pub(super) fn for_people(found: &Mended, is_done: bool) -> String {
+pub(super) fn for_people(found: &Reconciled, is_done: bool) -> String {
     let verb = |done: &'static str, would: &'static str| if is_done { done } else { would };
     let rows = [
         (

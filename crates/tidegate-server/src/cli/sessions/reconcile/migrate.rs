@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::session::{Counts, Mended};
+use tidegate::session::{Counts, Reconciled};
 
 use super::{Access, Walk, found};
 use crate::cli::REFUSED;
@@ -39,7 +39,7 @@ fn one_partition(store: &StoreSettings) -> Result<(), String> {
 }
 
 async fn dry_run(walk: &Walk<'_>) -> Result<ExitCode, String> {
-    let found = walk.go("looking", walk.sessions.examine(Duration::ZERO), |_| {}).await?;
+    let found = walk.go("looking", walk.sessions.reconcile_dry_run(Duration::ZERO), |_| {}).await?;
     print(&match walk.args.json {
         true => {
             json!({"space": walk.space(), "dry_run": true, "found": found::for_machines(&found)}).to_string()
@@ -50,14 +50,14 @@ async fn dry_run(walk: &Walk<'_>) -> Result<ExitCode, String> {
 }
 
 async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
-    let mut done = Mended::default();
-    let mut left = Mended::default();
+    let mut done = Reconciled::default();
+    let mut left = Reconciled::default();
     for round in 0..ROUNDS {
-        let mending = walk.sessions.mend();
+        let reconciliation = walk.sessions.reconcile();
         // At first where an interrupted one was left.
-        let mending = if round == 0 { mending } else { mending.anew() };
-        done += walk.go("migrating", mending, |_| {}).await?;
-        left = walk.go("verifying", walk.sessions.examine(Duration::ZERO), |_| {}).await?;
+        let reconciliation = if round == 0 { reconciliation } else { reconciliation.anew() };
+        done += walk.go("migrating", reconciliation, |_| {}).await?;
+        left = walk.go("verifying", walk.sessions.reconcile_dry_run(Duration::ZERO), |_| {}).await?;
         if left.faults() == 0 {
             break;
         }
@@ -70,7 +70,7 @@ async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
     Ok(if left.faults() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
-fn told(walk: &Walk<'_>, done: &Mended, left: &Mended, counts: &Counts) -> String {
+fn told(walk: &Walk<'_>, done: &Reconciled, left: &Reconciled, counts: &Counts) -> String {
     let Counts { active, disconnected, claimed, dead, .. } = *counts;
     let index = active + disconnected + claimed + dead;
     if walk.args.json {

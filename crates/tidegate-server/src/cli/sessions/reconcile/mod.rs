@@ -9,7 +9,7 @@ mod run;
 
 use std::time::Duration;
 
-use tidegate::session::{Mended, Mending, Reap, Sessions, Step};
+use tidegate::session::{Reap, Reconciled, Reconciliation, Sessions, Step};
 use tidegate::store::{Declarations, PartKind};
 use tidegate::{Name, Tidegate};
 
@@ -83,19 +83,19 @@ impl<'a> Walk<'a> {
     async fn go(
         &self,
         what: &'static str,
-        mut mending: Mending,
+        mut reconciliation: Reconciliation,
         mut each: impl FnMut(&Step),
-    ) -> Result<Mended, String> {
+    ) -> Result<Reconciled, String> {
         let bar = Bar::new(what);
         let mut scanned = 0;
         loop {
-            match mending.step().await {
-                Ok(None) => return Ok(mending.total),
+            match reconciliation.step().await {
+                Ok(None) => return Ok(reconciliation.total),
                 Ok(Some(step)) => {
                     scanned += step.scanned;
                     bar.at(scanned, step.keys);
                     if self.args.verbose {
-                        bar.tell(&step.told);
+                        bar.tell(&step.findings);
                     }
                     each(&step);
                 }

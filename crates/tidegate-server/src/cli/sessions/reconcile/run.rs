@@ -10,7 +10,7 @@ use crate::cli::sessions::args::WalkArgs;
 
 pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, String> {
     let walk = Walk::open(args, Access::Write, |_| Ok(())).await?;
-    let done = walk.go("mending", walk.sessions.mend().anew(), |_| {}).await;
+    let done = walk.go("mending", walk.sessions.reconcile().anew(), |_| {}).await;
     walk.close().await;
     let done = done?;
     print(&match args.json {

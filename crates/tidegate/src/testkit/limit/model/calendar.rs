@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Charge, Expected, Outcome, Pace, Rule};
+use super::{Charge, Expected, Outcome, Pace, Request, Rule};
 use crate::limit::Calendar;
 
 /// A model of the calendar limit.
@@ -39,14 +39,14 @@ impl CalendarModel {
 }
 
 impl Rule for CalendarModel {
-    fn judge(&self, key: &str, asked: &Asked) -> Expected {
-        let window = self.windows.get(&self.at(key, asked.now)).cloned().unwrap_or_default();
+    fn judge(&self, key: &str, request: &Request) -> Expected {
+        let window = self.windows.get(&self.at(key, request.now)).cloned().unwrap_or_default();
         let count: u64 = window.charges.iter().map(|(_, cost)| cost).sum();
-        let capacity = asked.pace.capacity(self.period_ms) - self.safety_buffer;
-        let rest_ms = self.rest_ms(asked.now);
-        let outcome = match count + asked.cost <= capacity {
+        let capacity = request.pace.capacity(self.period_ms) - self.safety_buffer;
+        let rest_ms = self.rest_ms(request.now);
+        let outcome = match count + request.cost <= capacity {
             true => Outcome::Admitted(None),
-            false => Outcome::Rejected((asked.cost <= capacity).then_some((rest_ms, capacity))),
+            false => Outcome::Rejected((request.cost <= capacity).then_some((rest_ms, capacity))),
         };
         Expected {
             outcome,
@@ -57,25 +57,25 @@ impl Rule for CalendarModel {
         }
     }
 
-    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
-        let mut expected = self.judge(key, asked);
+    fn take(&mut self, key: &str, request: &Request) -> (Expected, Option<Charge>) {
+        let mut expected = self.judge(key, request);
         if !expected.is_admitted() {
-            let at = self.at(key, asked.now);
+            let at = self.at(key, request.now);
             if let Some(window) = self.windows.get_mut(&at)
-                && !asked.is_own
+                && !request.is_own
             {
                 window.remembered = None;
             }
             return (expected, None);
         }
-        let (at, number) = (self.at(key, asked.now), self.next);
+        let (at, number) = (self.at(key, request.now), self.next);
         self.next += 1;
         let window = self.windows.entry(at).or_default();
-        window.charges.push((number, asked.cost));
-        window.remembered = asked.is_own.then_some(asked.pace);
-        expected.outcome = Outcome::Admitted(Some(asked.cost));
-        expected.remaining -= asked.cost;
-        expected.reset_after_ms = self.rest_ms(asked.now);
+        window.charges.push((number, request.cost));
+        window.remembered = request.is_own.then_some(request.pace);
+        expected.outcome = Outcome::Admitted(Some(request.cost));
+        expected.remaining -= request.cost;
+        expected.reset_after_ms = self.rest_ms(request.now);
         (expected, Some(number))
     }
 

@@ -73,7 +73,7 @@ impl Expected {
 
 /// A take, and what it is judged by.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct Request {
     /// When.
     pub now: u64,
     /// How much.
@@ -92,9 +92,9 @@ pub type Charge = u64;
 /// An algorithm.
 pub trait Rule: Debug {
     /// What a take would be told. Nothing changes.
-    fn judge(&self, key: &str, asked: &Asked) -> Expected;
+    fn judge(&self, key: &str, request: &Request) -> Expected;
     /// A take, recorded as the algorithm does; and the charge to give back.
-    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>);
+    fn take(&mut self, key: &str, request: &Request) -> (Expected, Option<Charge>);
     /// The rate of the last call that had one of its own, if it still counts.
     fn remembered(&self, key: &str, now: u64) -> Option<Pace>;
     /// Gives back a charge.
@@ -137,9 +137,9 @@ impl Modelled {
         self.overrides.remove(key);
     }
 
-    fn asked(&self, key: &str, now: u64, cost: u64, own: Option<Pace>, draw: f64) -> Asked {
+    fn request(&self, key: &str, now: u64, cost: u64, own: Option<Pace>, draw: f64) -> Request {
         let usual = self.get_override(key, now).map_or(self.pace, |(pace, _)| pace);
-        Asked { now, cost, pace: own.unwrap_or(usual), is_own: own.is_some(), draw }
+        Request { now, cost, pace: own.unwrap_or(usual), is_own: own.is_some(), draw }
     }
 
     /// A take; with `own`, by that rate.
@@ -151,14 +151,14 @@ impl Modelled {
         own: Option<Pace>,
         draw: f64,
     ) -> (Expected, Option<Charge>) {
-        let asked = self.asked(key, now, cost, own, draw);
-        self.rule.take(key, &asked)
+        let request = self.request(key, now, cost, own, draw);
+        self.rule.take(key, &request)
     }
 
     /// A peek.
     pub fn peek(&self, key: &str, now: u64, cost: u64) -> Expected {
-        let asked = self.asked(key, now, cost, self.rule.remembered(key, now), 0.0);
-        self.rule.judge(key, &asked)
+        let request = self.request(key, now, cost, self.rule.remembered(key, now), 0.0);
+        self.rule.judge(key, &request)
     }
 
     /// A refund of a charge of the same key.
@@ -177,15 +177,15 @@ pub fn take_all(
     limits: &mut [Modelled],
     key: &str,
     now: u64,
-    asked: &[(usize, u64, f64)],
+    request: &[(usize, u64, f64)],
 ) -> Vec<(Expected, Option<Charge>)> {
     let judge =
-        |limit: &Modelled, cost, draw| limit.rule.judge(key, &limit.asked(key, now, cost, None, draw));
+        |limit: &Modelled, cost, draw| limit.rule.judge(key, &limit.request(key, now, cost, None, draw));
     let judged: Vec<Expected> =
-        asked.iter().map(|(index, cost, draw)| judge(&limits[*index], *cost, *draw)).collect();
+        request.iter().map(|(index, cost, draw)| judge(&limits[*index], *cost, *draw)).collect();
     let all_fit = judged.iter().all(Expected::is_admitted);
     let mut answers = Vec::new();
-    for ((index, cost, draw), judged) in asked.iter().zip(judged) {
+    for ((index, cost, draw), judged) in request.iter().zip(judged) {
         let limit = &mut limits[*index];
         let is_recorded = all_fit || (!judged.is_admitted() && limit.rule.records_refusals());
         answers.push(if is_recorded { limit.take(key, now, *cost, None, *draw) } else { (judged, None) });

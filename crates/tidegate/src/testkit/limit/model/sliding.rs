@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Charge, Expected, Outcome, Pace, Rule};
+use super::{Charge, Expected, Outcome, Pace, Request, Rule};
 use crate::limit::Sliding;
 
 /// A model of the sliding limit.
@@ -69,8 +69,8 @@ impl SlidingModel {
         (living, instant)
     }
 
-    fn judge_living(&self, living: &Key, asked: &Asked) -> Expected {
-        let (total, capacity) = (living.total(), asked.pace.capacity(self.window_ms));
+    fn judge_living(&self, living: &Key, request: &Request) -> Expected {
+        let (total, capacity) = (living.total(), request.pace.capacity(self.window_ms));
         let wait = || {
             let mut ends: Vec<u64> = living.charges.iter().map(|charge| self.end(charge.bucket)).collect();
             ends.sort_unstable();
@@ -78,13 +78,13 @@ impl SlidingModel {
                 let stays = |charge: &&Charged| !charge.given_back && self.end(charge.bucket) > end;
                 living.charges.iter().filter(stays).map(|charge| charge.cost).sum()
             };
-            let end = ends.into_iter().find(|end| left_at(*end) + asked.cost <= capacity);
+            let end = ends.into_iter().find(|end| left_at(*end) + request.cost <= capacity);
             let end = end.expect("an empty key has room");
-            (end - asked.now, capacity - left_at(end))
+            (end - request.now, capacity - left_at(end))
         };
-        let outcome = match total + asked.cost <= capacity {
+        let outcome = match total + request.cost <= capacity {
             true => Outcome::Admitted(None),
-            false => Outcome::Rejected((asked.cost <= capacity).then(wait)),
+            false => Outcome::Rejected((request.cost <= capacity).then(wait)),
         };
         Expected {
             outcome,
@@ -93,37 +93,37 @@ impl SlidingModel {
             reset_after_ms: living
                 .newest
                 .filter(|_| total > 0)
-                .map_or(0, |newest| self.end(newest) - asked.now),
+                .map_or(0, |newest| self.end(newest) - request.now),
             window_size_seconds: self.window_ms / 1000,
         }
     }
 }
 
 impl Rule for SlidingModel {
-    fn judge(&self, key: &str, asked: &Asked) -> Expected {
-        self.judge_living(&self.living(key, asked.now).0, asked)
+    fn judge(&self, key: &str, request: &Request) -> Expected {
+        self.judge_living(&self.living(key, request.now).0, request)
     }
 
-    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
-        let (mut living, instant) = self.living(key, asked.now);
-        let mut expected = self.judge_living(&living, asked);
+    fn take(&mut self, key: &str, request: &Request) -> (Expected, Option<Charge>) {
+        let (mut living, instant) = self.living(key, request.now);
+        let mut expected = self.judge_living(&living, request);
         if !expected.is_admitted() {
             if let Some(stored) = self.keys.get_mut(key)
-                && !asked.is_own
+                && !request.is_own
             {
                 stored.remembered = None;
             }
             return (expected, None);
         }
-        let (bucket, number, cost) = (instant / self.coalesce_ms, self.next, asked.cost);
+        let (bucket, number, cost) = (instant / self.coalesce_ms, self.next, request.cost);
         self.next += 1;
         living.charges.push(Charged { number, bucket, cost, given_back: false });
         living.newest = Some(bucket);
-        living.remembered = asked.is_own.then_some(asked.pace);
+        living.remembered = request.is_own.then_some(request.pace);
         self.keys.insert(key.to_owned(), living);
         expected.outcome = Outcome::Admitted(Some(cost));
         expected.remaining -= cost;
-        expected.reset_after_ms = self.end(bucket) - asked.now;
+        expected.reset_after_ms = self.end(bucket) - request.now;
         (expected, Some(number))
     }
 

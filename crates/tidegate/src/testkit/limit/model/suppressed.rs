@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Charge, Expected, Outcome, Pace, Rule};
+use super::{Charge, Expected, Outcome, Pace, Request, Rule};
 use crate::limit::Suppressed;
 
 /// A model of suppression.
@@ -113,17 +113,17 @@ impl SuppressedModel {
     }
 
     /// What is said, whether it passes, and the factor that is cached from then on.
-    fn decide(&self, living: &Key, instant: u64, asked: &Asked) -> (Outcome, Option<(f64, u64)>) {
-        let soft = asked.pace.capacity(self.window_ms);
-        let chance = |factor: f64| Outcome::Suppressed(factor.to_bits(), asked.draw < 1.0 - factor);
+    fn decide(&self, living: &Key, instant: u64, request: &Request) -> (Outcome, Option<(f64, u64)>) {
+        let soft = request.pace.capacity(self.window_ms);
+        let chance = |factor: f64| Outcome::Suppressed(factor.to_bits(), request.draw < 1.0 - factor);
         let Some(thousandths) = self.hard_thousandths else {
-            let factor = self.smooth_factor(living, instant, asked.cost, soft);
+            let factor = self.smooth_factor(living, instant, request.cost, soft);
             let outcome = if factor == 0.0 { Outcome::Admitted(None) } else { chance(factor) };
             return (outcome, None);
         };
-        let parts = u128::from(asked.pace.permits) * u128::from(self.window_ms) * u128::from(thousandths);
-        let hard = (parts / (u128::from(asked.pace.per_ms) * 1000)) as u64;
-        let forecast = living.accepted() + asked.cost;
+        let parts = u128::from(request.pace.permits) * u128::from(self.window_ms) * u128::from(thousandths);
+        let hard = (parts / (u128::from(request.pace.per_ms) * 1000)) as u64;
+        let forecast = living.accepted() + request.cost;
         if forecast == hard {
             return (Outcome::Admitted(None), Some((1.0, instant)));
         }
@@ -140,33 +140,33 @@ impl SuppressedModel {
         (chance(cached.0), Some(cached))
     }
 
-    fn describe(&self, key: &Key, outcome: Outcome, asked: &Asked) -> Expected {
-        let capacity = asked.pace.capacity(self.window_ms);
+    fn describe(&self, key: &Key, outcome: Outcome, request: &Request) -> Expected {
+        let capacity = request.pace.capacity(self.window_ms);
         let newest = key.calls.iter().map(|call| call.bucket).max();
         Expected {
             outcome,
             capacity,
             remaining: capacity.saturating_sub(key.accepted()),
-            reset_after_ms: newest.map_or(0, |newest| self.end(newest) - asked.now),
+            reset_after_ms: newest.map_or(0, |newest| self.end(newest) - request.now),
             window_size_seconds: self.window_ms / 1000,
         }
     }
 }
 
 impl Rule for SuppressedModel {
-    fn judge(&self, key: &str, asked: &Asked) -> Expected {
-        let (living, instant) = self.living(key, asked.now);
-        let (outcome, _) = self.decide(&living, instant, asked);
-        self.describe(&living, outcome, asked)
+    fn judge(&self, key: &str, request: &Request) -> Expected {
+        let (living, instant) = self.living(key, request.now);
+        let (outcome, _) = self.decide(&living, instant, request);
+        self.describe(&living, outcome, request)
     }
 
-    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
-        let (mut living, instant) = self.living(key, asked.now);
-        let (outcome, cached) = self.decide(&living, instant, asked);
+    fn take(&mut self, key: &str, request: &Request) -> (Expected, Option<Charge>) {
+        let (mut living, instant) = self.living(key, request.now);
+        let (outcome, cached) = self.decide(&living, instant, request);
         let passed = !matches!(outcome, Outcome::Suppressed(_, false));
-        living.calls.push(Call { bucket: instant / self.coalesce_ms, cost: asked.cost, passed });
-        (living.cached, living.remembered) = (cached, asked.is_own.then_some(asked.pace));
-        let expected = self.describe(&living, outcome, asked);
+        living.calls.push(Call { bucket: instant / self.coalesce_ms, cost: request.cost, passed });
+        (living.cached, living.remembered) = (cached, request.is_own.then_some(request.pace));
+        let expected = self.describe(&living, outcome, request);
         self.keys.insert(key.to_owned(), living);
         (expected, None)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Charge, Expected, Outcome, Pace, Rule};
+use super::{Charge, Expected, Outcome, Pace, Request, Rule};
 use crate::limit::Token;
 
 /// A model of the token bucket.
@@ -127,23 +127,23 @@ impl TokenModel {
         (charges, instant)
     }
 
-    fn judge_living(&self, charges: &[Charged], instant: u64, asked: &Asked) -> Expected {
+    fn judge_living(&self, charges: &[Charged], instant: u64, request: &Request) -> Expected {
         let (used, burst) = (sum(charges), Fraction::new(self.burst, 1));
-        let behind_ms = instant - asked.now;
+        let behind_ms = instant - request.now;
         // Milliseconds from the deciding time until so much has come back.
         let until = |permits: Fraction| {
-            let of = Fraction::new(asked.pace.per_ms, asked.pace.permits);
+            let of = Fraction::new(request.pace.per_ms, request.pace.permits);
             permits.times(of).ceil()
         };
         let free_after = |ms: u64| {
-            let back = Fraction::new(ms, 1).times(asked.pace.per_ms());
+            let back = Fraction::new(ms, 1).times(request.pace.per_ms());
             let used = if used.is_more_than(back) { used.minus(back) } else { Fraction::ZERO };
             burst.minus(used).floor()
         };
-        let over = used.plus(Fraction::new(asked.cost, 1)).minus(burst);
+        let over = used.plus(Fraction::new(request.cost, 1)).minus(burst);
         let outcome = match over.is_more_than(Fraction::ZERO) {
             false => Outcome::Admitted(None),
-            true if asked.cost > self.burst => Outcome::Rejected(None),
+            true if request.cost > self.burst => Outcome::Rejected(None),
             true => Outcome::Rejected(Some((behind_ms + until(over), free_after(until(over))))),
         };
         Expected {
@@ -151,22 +151,22 @@ impl TokenModel {
             capacity: self.burst,
             remaining: burst.minus(used).floor(),
             reset_after_ms: if used == Fraction::ZERO { 0 } else { behind_ms + until(used) },
-            window_size_seconds: Fraction::new(self.burst * asked.pace.per_ms, asked.pace.permits * 1000)
+            window_size_seconds: Fraction::new(self.burst * request.pace.per_ms, request.pace.permits * 1000)
                 .ceil(),
         }
     }
 }
 
 impl Rule for TokenModel {
-    fn judge(&self, key: &str, asked: &Asked) -> Expected {
-        let (charges, instant) = self.living(key, asked.now, asked.pace);
-        self.judge_living(&charges, instant, asked)
+    fn judge(&self, key: &str, request: &Request) -> Expected {
+        let (charges, instant) = self.living(key, request.now, request.pace);
+        self.judge_living(&charges, instant, request)
     }
 
-    fn take(&mut self, key: &str, asked: &Asked) -> (Expected, Option<Charge>) {
-        let Asked { now, cost, pace, is_own, .. } = *asked;
+    fn take(&mut self, key: &str, request: &Request) -> (Expected, Option<Charge>) {
+        let Request { now, cost, pace, is_own, .. } = *request;
         let (mut charges, instant) = self.living(key, now, pace);
-        let mut expected = self.judge_living(&charges, instant, asked);
+        let mut expected = self.judge_living(&charges, instant, request);
         if !expected.is_admitted() {
             if let Some(stored) = self.keys.get_mut(key)
                 && !is_own
@@ -178,7 +178,7 @@ impl Rule for TokenModel {
         let number = self.next;
         self.next += 1;
         charges.push(Charged { number: Some(number), left: Fraction::new(cost, 1) });
-        let after = self.judge_living(&charges, instant, asked);
+        let after = self.judge_living(&charges, instant, request);
         self.keys.insert(key.to_owned(), Key { stamp: instant, pace, is_own, charges });
         expected.outcome = Outcome::Admitted(Some(cost));
         (expected.remaining, expected.reset_after_ms) = (after.remaining, after.reset_after_ms);

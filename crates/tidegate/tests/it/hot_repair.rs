@@ -209,14 +209,14 @@ async fn a_place_to_go_on_from_that_cannot_be_read_is_the_beginning() {
     }
 }
 
-/// The keys that were mended, by the log since the last look.
-fn mended_by(log: &LogLines) -> Vec<String> {
+/// The keys that were repaired, by the log since the last look.
+fn repaired_by(log: &LogLines) -> Vec<String> {
     log.take("and was mended").into_iter().map(|line| line.fields["key"].clone()).collect()
 }
 
 /// An answer that does not come takes no warning with it.
 #[tokio::test]
-async fn what_was_mended_is_logged_though_an_answer_was_lost() {
+async fn what_was_repaired_is_logged_though_an_answer_was_lost() {
     let log = LogLines::default();
     let _guard = tracing::subscriber::set_default(log.clone());
     let mut it = Reached::new(Space::redis(|_| {}).await, 3).await;
@@ -236,20 +236,20 @@ async fn what_was_mended_is_logged_though_an_answer_was_lost() {
         (it.run::<String>("TYPE", "hot:rank", &[]) == "zset").then_some(())
     })
     .await;
-    assert_eq!(mended_by(&log), [""; 0], "nobody has been told");
+    assert_eq!(repaired_by(&log), [""; 0], "nobody has been told");
     proxy.set(Fault::None);
     until("the store is reached", async || hot.cleanup().await.ok()).await;
     let rank = format!("{}hot:rank", it.prefix);
-    assert_eq!(mended_by(&log), [&*rank]);
+    assert_eq!(repaired_by(&log), [&*rank]);
     hot.cleanup().await.unwrap();
     it.space.hot.cleanup().await.unwrap();
-    assert_eq!(mended_by(&log), [""; 0], "once");
+    assert_eq!(repaired_by(&log), [""; 0], "once");
     // The same again is told again.
     it.plant("hot:rank");
     hot.cleanup().await.unwrap();
-    assert_eq!(mended_by(&log), [&*rank]);
+    assert_eq!(repaired_by(&log), [&*rank]);
     it.space.hot.cleanup().await.unwrap();
-    assert_eq!(mended_by(&log), [""; 0]);
+    assert_eq!(repaired_by(&log), [""; 0]);
 }
 
 /// Who only looks takes nothing away from whoever has written there; the next edit does.
@@ -283,8 +283,8 @@ async fn reading_leaves_a_state_that_is_not_ours_as_it_is() {
         }
         assert_eq!(it.run::<String>("TYPE", "hot:state", &[]), "hash", "{on}");
         for watch in [&mut before, &mut since] {
-            let told = async { while watch.next().await.unwrap().page != "new" {} };
-            tokio::time::timeout(Duration::from_secs(20), told).await.expect(on);
+            let seen = async { while watch.next().await.unwrap().page != "new" {} };
+            tokio::time::timeout(Duration::from_secs(20), seen).await.expect(on);
         }
     }
 }

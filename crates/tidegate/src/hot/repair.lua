@@ -57,16 +57,16 @@ local function match_some(from)
   return true
 end
 
--- Mends what the partition shares, whatever is wrong with it; whether that is to be gone on with.
+-- Repairs what the partition shares, whatever is wrong with it; whether that is to be gone on with.
 -- Indices that list not as many pages as each other are wrong, and so are those that an edit has
 -- begun anew.
-local function mend_shared()
+local function repair_shared()
   on_index('ZCARD', ACTIVITIES)
   local is_apart = on_index('ZCARD', RANK) ~= on_index('ZCARD', DUE)
   local from = call('HGET', STATE, 'matching')
-  if is_apart and not from and not call('HGET', STATE, 'mended') then note_mended(RANK) end
+  if is_apart and not from and not call('HGET', STATE, 'mended') then note_repaired(RANK) end
   -- One that was made anew just now has to be gone through from the beginning.
-  if is_apart and (is_mended or not from) then from = '' end
+  if is_apart and (is_repaired or not from) then from = '' end
   local is_more = from and match_some(from) or false
   on_events('XLEN')
   return is_more

@@ -1,66 +1,79 @@
-//! HTTP/1.1 as bytes, as far as the fast path knows it: where a take ends, and how an
+//! HTTP/1.1 as bytes, as far as the fast path knows it: where a request ends, and how an
 //! answer is written. Heads are read by what hyper reads them by, and answers are
 //! written as hyper writes them.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use axum::http::{Method, Response, StatusCode, header};
+use axum::http::{Response, StatusCode, header};
 use httparse::Status;
 use tidegate::clock::Timestamp;
 
-use crate::http::{App, Served, is_type_allowed};
-use crate::request_head::has_bare_lf;
+use super::request_head::has_bare_lf;
 
-/// The longest request, its head included. The longest key is 255 bytes, and browsers,
-/// whose heads are long, are not who asks.
-pub(crate) const MAX_REQUEST_BYTES: usize = 4096;
+/// The longest request, its head included. The longest key is 255 bytes, and programs, unlike
+/// browsers, have short heads.
+pub(super) const MAX_REQUEST_BYTES: usize = 4096;
 
 /// As many fields as that.
 const MAX_FIELDS: usize = 32;
 
 /// What bytes are.
-pub(crate) enum Framed<'a> {
+pub(super) enum Framed<T> {
     /// The beginning of anything.
     Begun,
-    /// A take; at least its head is complete.
-    Take(Take<'a>),
-    /// Something else, or a take in another form.
+    /// A request; at least its head is complete. Where its body is, and what it was recognised as.
+    Request(Range<usize>, T),
+    /// Something else, or a request in another form.
     Other,
 }
 
-/// A take from a limit, with where its body begins and ends.
-pub(crate) struct Take<'a> {
-    pub(crate) served: &'a Served,
-    pub(crate) body: usize,
-    pub(crate) end: usize,
+/// A head in the plainest form: HTTP/1.1, one plain host, nothing that says what becomes of the
+/// connection or that the body is in another form than it is read in, no credentials.
+pub(crate) struct PlainHead<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) target: &'a str,
+    pub(crate) media_type: Option<&'a str>,
+    /// The length of the body, if one is announced.
+    pub(crate) length: Option<usize>,
+}
+
+impl PlainHead<'_> {
+    /// The target without its query.
+    pub(crate) fn path(&self) -> &str {
+        self.target.split_once('?').map_or(self.target, |(path, _)| path)
+    }
 }
 
 /// What `bytes`, at most [`MAX_REQUEST_BYTES`], begin with.
-pub(crate) fn frame<'a>(app: &'a App, bytes: &[u8]) -> Framed<'a> {
+pub(super) fn frame<T>(bytes: &[u8], recognise: impl FnOnce(&PlainHead<'_>) -> Option<T>) -> Framed<T> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(Status::Complete(head)) if !has_bare_lf(&bytes[..head]) => {
-            take(app, &request, head).map_or(Framed::Other, Framed::Take)
+            let framed = plain_head(&request).and_then(|plain| {
+                let end = Some(head + plain.length.unwrap_or(0)).filter(|end| *end <= MAX_REQUEST_BYTES)?;
+                Some(Framed::Request(head..end, recognise(&plain)?))
+            });
+            framed.unwrap_or(Framed::Other)
         }
         Ok(Status::Partial) if bytes.len() < MAX_REQUEST_BYTES => Framed::Begun,
         _ => Framed::Other,
     }
 }
 
-fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> Option<Take<'a>> {
-    let (Some("POST"), Some(path), Some(1)) = (request.method, request.path, request.version) else {
+fn plain_head<'a>(request: &httparse::Request<'_, 'a>) -> Option<PlainHead<'a>> {
+    let (Some(method), Some(target), Some(1)) = (request.method, request.path, request.version) else {
         return None;
     };
-    let served = app.taken_from(&Method::POST, path)?;
     let (mut length, mut media_type, mut hosts) = (None, None, 0);
     for field in &*request.headers {
         let is = |name: header::HeaderName| field.name.eq_ignore_ascii_case(name.as_str());
         // Whatever says where a body ends or what becomes of the connection must be known
-        // here; anything else is nothing to a take.
+        // here; anything else changes no answer.
         if is(header::CONTENT_LENGTH) {
             if length.replace(announced(field.value)?).is_some() {
                 return None;
@@ -83,7 +96,7 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
             || is(header::EXPECT)
             || is(header::UPGRADE)
             || is(header::ORIGIN)
-            // Who may do what is decided on the ordinary way.
+            // Credentials are looked at on the ordinary way.
             || is(header::AUTHORIZATION)
             || is(header::COOKIE)
             || is(header::CONTENT_ENCODING)
@@ -91,10 +104,7 @@ fn take<'a>(app: &'a App, request: &httparse::Request<'_, '_>, head: usize) -> O
             return None;
         }
     }
-    let length = length.filter(|length| *length <= app.bounds().max_body_bytes)?;
-    let end = head + length;
-    let is_known = hosts == 1 && end <= MAX_REQUEST_BYTES && is_type_allowed(media_type, false);
-    is_known.then_some(Take { served, body: head, end })
+    (hosts == 1).then_some(PlainHead { method, target, media_type, length })
 }
 
 /// A name or an address and perhaps a port: whoever has another is judged elsewhere.
@@ -115,12 +125,12 @@ fn announced(value: &[u8]) -> Option<usize> {
 }
 
 /// Whether an answer says itself that none follows it.
-pub(crate) fn is_last(response: &Response<Bytes>) -> bool {
+pub(super) fn is_last(response: &Response<Bytes>) -> bool {
     response.headers().contains_key(header::CONNECTION)
 }
 
 /// Writes `response`; with `last` it says that none follows.
-pub(crate) fn write(response: &Response<Bytes>, last: bool, now: Timestamp, into: &mut Vec<u8>) {
+pub(super) fn write(response: &Response<Bytes>, last: bool, now: Timestamp, into: &mut Vec<u8>) {
     let status = response.status();
     let mut put = |text: &[u8]| into.extend_from_slice(text);
     match status {
@@ -170,21 +180,17 @@ fn date(second: u64) -> Date {
 
 #[cfg(test)]
 mod tests {
-    use tidegate::Tidegate;
-    use tidegate::limit::LimitOptions;
-    use tidegate::testkit::limit::sliding;
-
     use super::*;
 
-    #[tokio::test]
-    async fn who_shows_who_it_is_goes_the_ordinary_way() {
-        let gate = Tidegate::open("memory:").await.unwrap();
-        let limit = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
-        let app = App::new(gate, [limit]);
+    #[test]
+    fn requests_with_credentials_go_the_ordinary_way() {
         let take = |field: &str| {
             format!("POST /v1/limits/api/take HTTP/1.1\r\nhost: t\r\n{field}content-length: 2\r\n\r\n{{}}")
         };
-        let is_fast = |field: &str| matches!(frame(&app, take(field).as_bytes()), Framed::Take(_));
+        let is_fast = |field: &str| {
+            let recognised = frame(take(field).as_bytes(), |head| Some(head.length));
+            matches!(recognised, Framed::Request(_, Some(2)))
+        };
         assert!(is_fast(""));
         assert!(is_fast("x-request-id: 7\r\n"));
         for field in ["authorization: Bearer x\r\n", "Cookie: a=b\r\n"] {

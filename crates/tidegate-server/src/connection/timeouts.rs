@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate::clock::monotonic;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// What a connection is waited for, and since when. Clones share it.
 #[derive(Debug, Clone)]
@@ -55,7 +54,7 @@ impl Timeouts {
     }
 
     /// A head was complete.
-    pub(crate) fn asked(&self) {
+    pub(crate) fn head_complete(&self) {
         *self.waiting.lock() = Waiting::Not;
     }
 
@@ -89,28 +88,28 @@ impl Timeouts {
     }
 
     /// `stream`, with its reads and writes noticed.
-    pub(crate) fn watch(&self, stream: TcpStream) -> TimedStream {
+    pub(crate) fn watch<I>(&self, stream: I) -> TimedStream<I> {
         TimedStream { stream, read: Vec::new(), timeouts: self.clone() }
     }
 }
 
 /// A stream whose reads are noticed.
 #[derive(Debug)]
-pub(crate) struct TimedStream {
-    stream: TcpStream,
+pub(crate) struct TimedStream<I> {
+    stream: I,
     /// What comes before the stream.
     read: Vec<u8>,
     timeouts: Timeouts,
 }
 
-impl TimedStream {
+impl<I> TimedStream<I> {
     /// The stream behind what has been read of it.
     pub(crate) fn behind(self, read: Vec<u8>) -> Self {
         Self { read, ..self }
     }
 }
 
-impl AsyncRead for TimedStream {
+impl<I: AsyncRead + Unpin> AsyncRead for TimedStream<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -132,7 +131,7 @@ impl AsyncRead for TimedStream {
     }
 }
 
-impl AsyncWrite for TimedStream {
+impl<I: AsyncWrite + Unpin> AsyncWrite for TimedStream<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.timeouts.wrote(wrote.is_ready());

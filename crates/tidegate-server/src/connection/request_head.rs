@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_what_is_none() {
+    fn hosts_are_distinguished_from_what_is_none() {
         for good in ["", "t", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:8080", "a_b.example", "t:"] {
             assert!(is_host(good.as_bytes()), "{good}");
         }

@@ -1,6 +1,6 @@
-//! Index and sessions, compared and mended step by step beside whatever else happens.
+//! Index and sessions, compared and corrected step by step beside whatever else happens.
 //!
-//! Each step looks at some keys or some entries, and what it mends it mends in the same
+//! Each step looks at some keys or some entries, and what it corrects it corrects in the same
 //! atomic step: nothing is rebuilt, nothing renamed, so nothing that is written meanwhile
 //! is lost. Sessions of an older program, hashes with `last_disconnect` and nothing else
 //! of ours, are taken over on the way.
@@ -9,10 +9,10 @@ use super::types::Listed;
 use super::{Backend, Sessions};
 use crate::error::Result;
 
-/// What is asked of a step.
+/// What a step is to do.
 #[derive(Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) is_mending: bool,
+pub(super) struct StepRequest<'a> {
+    pub(super) is_dry_run: bool,
     /// Empty: where it was last left.
     pub(super) from: &'a str,
     pub(super) count: usize,
@@ -25,10 +25,10 @@ pub(super) struct Ask<'a> {
 /// Keys looked at in a step, about.
 pub(super) const LOOKED_AT: usize = 200;
 
-/// What was found, and if asked mended.
+/// What was found, and corrected unless it is a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Mended {
+pub struct Reconciled {
     /// Keys under the names of sessions, broadcasters and counters.
     pub looked_at: u64,
     /// Sessions among them.
@@ -51,7 +51,7 @@ pub struct Mended {
     pub replaced: u64,
 }
 
-impl Mended {
+impl Reconciled {
     /// Whatever was not as it should be, what is left alone excepted.
     pub fn faults(&self) -> u64 {
         self.adopted_active
@@ -63,7 +63,7 @@ impl Mended {
     }
 }
 
-impl std::ops::AddAssign for Mended {
+impl std::ops::AddAssign for Reconciled {
     fn add_assign(&mut self, other: Self) {
         self.looked_at += other.looked_at;
         self.sessions += other.sessions;
@@ -83,9 +83,9 @@ impl std::ops::AddAssign for Mended {
 #[non_exhaustive]
 pub struct Step {
     /// In numbers.
-    pub mended: Mended,
+    pub reconciled: Reconciled,
     /// What was not as it should be: a word, and a whole key, or a set and its entry.
-    pub told: Vec<(String, String)>,
+    pub findings: Vec<(String, String)>,
     /// Sessions that nobody holds, by their own fields and not by an index.
     pub orphans: Vec<Listed>,
     /// Keys of the server, whatever they are.
@@ -101,11 +101,11 @@ impl Step {
         next: String,
         [keys, scanned]: [u64; 2],
         counts: &[u64],
-        told: Vec<(String, String)>,
+        findings: Vec<(String, String)>,
         orphans: Vec<Listed>,
     ) -> Self {
         let count = |number: usize| counts.get(number).copied().unwrap_or(0);
-        let mended = Mended {
+        let reconciled = Reconciled {
             looked_at: count(0),
             sessions: count(1),
             adopted_active: count(2),
@@ -117,15 +117,15 @@ impl Step {
             unrecognised: count(8),
             replaced: count(9),
         };
-        Self { mended, told, orphans, keys, scanned, next }
+        Self { reconciled, findings, orphans, keys, scanned, next }
     }
 }
 
-/// A walk through everything that a space has written.
+/// Goes through everything that a space has written, step by step.
 #[derive(Debug)]
-pub struct Mending {
+pub struct Reconciliation {
     sessions: Sessions,
-    is_mending: bool,
+    is_dry_run: bool,
     age_ms: u64,
     partition: usize,
     /// Whether it begins at the beginning, and not where somebody left it.
@@ -133,16 +133,16 @@ pub struct Mending {
     /// Empty before the first step of a partition.
     from: String,
     /// What was found so far.
-    pub total: Mended,
+    pub total: Reconciled,
 }
 
-impl Mending {
-    pub(super) fn new(sessions: Sessions, is_mending: bool, age_ms: u64) -> Self {
-        let (partition, from, total) = (0, String::new(), Mended::default());
-        Self { sessions, is_mending, age_ms, partition, is_anew: !is_mending, from, total }
+impl Reconciliation {
+    pub(super) fn new(sessions: Sessions, is_dry_run: bool, age_ms: u64) -> Self {
+        let (partition, from, total) = (0, String::new(), Reconciled::default());
+        Self { sessions, is_dry_run, age_ms, partition, is_anew: is_dry_run, from, total }
     }
 
-    /// The same from the beginning, whatever another walk has left undone.
+    /// The same from the beginning, whatever another one has left undone.
     #[must_use]
     pub fn anew(mut self) -> Self {
         self.is_anew = true;
@@ -153,14 +153,19 @@ impl Mending {
     pub async fn step(&mut self) -> Result<Option<Step>> {
         let Backend::Redis(partitions) = &self.sessions.core.backend else { return Ok(None) };
         let Some(partition) = partitions.get(self.partition) else { return Ok(None) };
-        // Whoever looks begins at the beginning; whoever mends goes on where it was left,
-        // by whomever, unless told otherwise.
+        // A dry run begins at the beginning; another goes on where it was left,
+        // by whomever, unless it is to begin anew.
         let from = if self.from.is_empty() && self.is_anew { "0 0" } else { &self.from };
-        let ask =
-            Ask { is_mending: self.is_mending, from, count: LOOKED_AT, pause_ms: 0, age_ms: self.age_ms };
-        let step = partition.mend(&ask).await?;
+        let request = StepRequest {
+            is_dry_run: self.is_dry_run,
+            from,
+            count: LOOKED_AT,
+            pause_ms: 0,
+            age_ms: self.age_ms,
+        };
+        let step = partition.reconcile(&request).await?;
         self.sessions.note_step(&step);
-        self.total += step.mended;
+        self.total += step.reconciled;
         if step.next.is_empty() {
             self.partition += 1;
         }
@@ -169,7 +174,7 @@ impl Mending {
     }
 
     /// All that is left of it.
-    pub async fn finish(mut self) -> Result<Mended> {
+    pub async fn finish(mut self) -> Result<Reconciled> {
         while self.step().await?.is_some() {}
         Ok(self.total)
     }

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::chunks::{Chunked, Chunks};
+use super::chunks::{Chunked, Chunks};
+use super::request_head::{BodyLength, Head, MAX_HEAD_BYTES};
 use crate::http::Problem;
-use crate::request_head::{BodyLength, Head, MAX_HEAD_BYTES};
 
 /// What the connection's service has to know of the heads that it is given. Clones share it.
 #[derive(Debug, Clone, Default)]

@@ -77,7 +77,7 @@ fn sessions(redis: &RedisServer, args: &[&str]) -> (i32, String, String) {
     run(command)
 }
 
-fn told(redis: &RedisServer, args: &[&str]) -> (i32, Value) {
+fn run_json(redis: &RedisServer, args: &[&str]) -> (i32, Value) {
     let (code, out, err) = sessions(redis, &[args, &["--json"]].concat());
     assert_eq!(err, "", "{out}");
     (code, serde_json::from_str(&out).expect(&out))
@@ -88,17 +88,17 @@ fn what_an_older_program_wrote_is_taken_over() {
     let redis = RedisServer::start();
     write_old(&redis, 0..300);
     let before = everything(&redis);
-    let (code, dry) = told(&redis, &["migrate", "--dry-run"]);
+    let (code, dry) = run_json(&redis, &["migrate", "--dry-run"]);
     assert_eq!((code, &dry["dry_run"]), (0, &json!(true)));
     let found = &dry["found"];
     assert_eq!((&found["adopted_active"], &found["adopted_disconnected"]), (&json!(100), &json!(200)));
     assert_eq!((&found["sessions"], &found["invalid"]), (&json!(300), &json!(0)));
     assert_eq!((&found["looked_at"], &found["unrecognised"]), (&json!(900), &json!(0)));
     assert!(all_of_it(&redis) == before, "a dry run changes nothing, not even a marker");
-    assert_eq!(told(&redis, &["compare"]).0, 1, "nothing is indexed yet");
+    assert_eq!(run_json(&redis, &["compare"]).0, 1, "nothing is indexed yet");
     assert!(all_of_it(&redis) == before, "nor does a comparison");
 
-    let (code, done) = told(&redis, &["migrate"]);
+    let (code, done) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!(&done["done"], found, "as it was foretold");
     assert_eq!(
@@ -120,7 +120,7 @@ fn what_an_older_program_wrote_is_taken_over() {
     assert!((score - left).abs() < 1e-9, "seconds, as they were: {score} {left}");
 
     let after = everything(&redis);
-    let (code, again) = told(&redis, &["migrate"]);
+    let (code, again) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &again["is_exact"]), (0, &json!(true)));
     for what in ["adopted_active", "adopted_disconnected", "indexed", "unindexed", "ended"] {
         assert_eq!(again["done"][what], 0, "{what}");
@@ -136,7 +136,7 @@ fn what_an_older_program_wrote_is_taken_over() {
 }
 
 #[test]
-fn a_migration_is_told_to_people() {
+fn a_migration_is_printed_for_people() {
     let redis = RedisServer::start();
     write_old(&redis, 0..3);
     let (code, out, err) = sessions(&redis, &["migrate", "--dry-run", "--verbose"]);
@@ -181,7 +181,7 @@ fn an_interrupted_migration_goes_on() {
     assert!(indexed < 2666, "it was interrupted: {indexed}");
     let at: String = redis::cmd("HGET").arg("sessions:state").arg("mending").query(&mut connection).unwrap();
     assert_ne!(at, "", "and where is known");
-    let (code, done) = told(&redis, &["migrate"]);
+    let (code, done) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!((&done["index"]["active"], &done["index"]["disconnected"]), (&json!(1334), &json!(2666)));
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
@@ -199,7 +199,7 @@ fn a_position_that_is_worth_nothing_does_no_harm() {
         .arg("4 0")
         .query::<()>(&mut redis.connection())
         .unwrap();
-    let (code, done) = told(&redis, &["migrate"]);
+    let (code, done) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &done["index"]["size"]), (0, &json!(600)), "{done}");
 }
 
@@ -216,7 +216,7 @@ fn what_is_no_session_is_left_alone() {
         .set("elsewhere", "untouched")
         .query::<()>(&mut redis.connection())
         .unwrap();
-    let (code, done) = told(&redis, &["migrate"]);
+    let (code, done) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!(done["done"]["unindexed"], 2, "what is in the index for nothing leaves it: {done}");
     assert_eq!((&done["left"]["unrecognised"], &done["index"]["size"]), (&json!(2), &json!(3)), "{done}");
@@ -259,11 +259,11 @@ fn only_one_partition_of_a_redis_is_migrated() {
 }
 
 #[test]
-fn a_difference_is_shown_and_mended() {
+fn a_difference_is_shown_and_reconciled() {
     let redis = RedisServer::start();
     write_old(&redis, 0..2500);
-    told(&redis, &["migrate"]);
-    let (code, same) = told(&redis, &["compare"]);
+    run_json(&redis, &["migrate"]);
+    let (code, same) = run_json(&redis, &["compare"]);
     assert_eq!(code, 0, "{same}");
     assert_eq!((&same["scan"]["orphans"], &same["index"]["orphans"]), (&json!(1666), &json!(1666)));
     assert_eq!(same["max_age_ms"], 30_000, "the grace");
@@ -277,7 +277,7 @@ fn a_difference_is_shown_and_mended() {
         .zadd("disconnected_sessions", id(9999), an_hour_ago())
         .query::<()>(&mut connection)
         .unwrap();
-    let (code, differs) = told(&redis, &["compare"]);
+    let (code, differs) = run_json(&redis, &["compare"]);
     assert_eq!(code, 1, "{differs}");
     assert_eq!(differs["only_by_scan"], json!({"count": 1, "ids": [id(1)]}));
     assert_eq!(differs["only_by_index"], json!({"count": 1, "ids": [id(9999)]}));
@@ -291,8 +291,8 @@ fn a_difference_is_shown_and_mended() {
     assert!(out.contains("\n1 missing where they belong: indexed\n"), "{out}");
     assert!(out.ends_with("\n1 in the index without a session there: dropped\n"), "{out}");
     assert_eq!(err, format!("unindexed session:{}\nmissing disconnected_sessions {}\n", id(1), id(9999)));
-    assert_eq!(told(&redis, &["compare"]).0, 0);
-    let (_, done) = told(&redis, &["reconcile"]);
+    assert_eq!(run_json(&redis, &["compare"]).0, 0);
+    let (_, done) = run_json(&redis, &["reconcile"]);
     assert_eq!((&done["done"]["indexed"], &done["done"]["unindexed"]), (&json!(0), &json!(0)));
 }
 
@@ -307,8 +307,8 @@ fn a_crowd_that_left_at_one_moment_is_read_page_by_page() {
         pipe.set(format!("ref_count:{}", id(number)), 0).ignore();
     }
     pipe.query::<()>(&mut redis.connection()).unwrap();
-    told(&redis, &["migrate"]);
-    let (code, same) = told(&redis, &["compare"]);
+    run_json(&redis, &["migrate"]);
+    let (code, same) = run_json(&redis, &["compare"]);
     assert_eq!((code, &same["index"]["orphans"]), (0, &json!(3000)), "{same}");
 }
 
@@ -336,7 +336,7 @@ fn a_cluster_is_reconciled_and_compared() {
 fn a_dry_run_foretells_all_that_is_done() {
     let redis = RedisServer::start();
     write_old(&redis, 0..60);
-    assert_eq!(told(&redis, &["migrate"]).0, 0);
+    assert_eq!(run_json(&redis, &["migrate"]).0, 0);
     write_old(&redis, 60..120);
     let now = an_hour_ago() + 3600;
     let mut pipe = redis::pipe();
@@ -358,8 +358,8 @@ fn a_dry_run_foretells_all_that_is_done() {
     // Keys of others.
     pipe.set("broadcaster:other", "x").set("ref_count:pages", 5).hset(format!("session:{}", id(997)), "a", 1);
     pipe.query::<()>(&mut redis.connection()).unwrap();
-    let (_, dry) = told(&redis, &["migrate", "--dry-run"]);
-    let (code, done) = told(&redis, &["migrate"]);
+    let (_, dry) = run_json(&redis, &["migrate", "--dry-run"]);
+    let (code, done) = run_json(&redis, &["migrate"]);
     assert_eq!((code, &done["is_exact"]), (0, &json!(true)), "{done}");
     assert_eq!(done["done"], dry["found"]);
     let expected = json!({"looked_at": 364, "sessions": 120, "adopted_active": 22, "adopted_disconnected": 40,
@@ -382,14 +382,14 @@ fn nothing_goes_by_defaults_on_a_store_that_declares_nothing() {
         &["reconcile"],
         &["cleanup"],
     ];
-    let ask = |command: &[&str], more: &[&str]| {
-        let mut asked = tidegate(&["sessions"]);
-        asked.args(command).args(["--store", &redis.url()]).args(more);
-        run(asked)
+    let on_store = |command: &[&str], more: &[&str]| {
+        let mut command_line = tidegate(&["sessions"]);
+        command_line.args(command).args(["--store", &redis.url()]).args(more);
+        run(command_line)
     };
     let mut examples = Vec::new();
     for command in commands {
-        let (code, out, err) = ask(command, &[]);
+        let (code, out, err) = on_store(command, &[]);
         assert_eq!((code, out.as_str()), (2, ""), "{command:?}: {err}");
         assert!(err.contains("the store declares no space of sessions \"main\""), "{command:?}: {err}");
         assert!(err.contains("--config FILE"), "{command:?}: {err}");
@@ -401,7 +401,7 @@ fn nothing_goes_by_defaults_on_a_store_that_declares_nothing() {
         assert!(after == before, "{command:?}");
     }
     for (command, example) in commands.into_iter().zip(&examples) {
-        let (code, out, err) = ask(command, &["--set", example]);
+        let (code, out, err) = on_store(command, &["--set", example]);
         let expected = if command[0] == "compare" { [0, 1] } else { [0, 0] };
         assert!(expected.contains(&code), "{command:?} --set {example}: {code} {out}{err}");
     }
@@ -414,16 +414,16 @@ fn what_a_server_declared_is_enough_for_all_of_them() {
     let server = crate::cli::Server::start(&["--store", &redis.url(), "--set", "sessions.sessions.grace=0s"]);
     assert!(
         server
-            .ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{}}"#)
+            .request("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{}}"#)
             .starts_with("HTTP/1.1 201")
     );
     assert_eq!(server.signal("TERM").0, Some(0));
     let commands: [&[&str]; 5] =
         [&["migrate", "--dry-run"], &["compare"], &["cleanup", "--dry-run"], &["migrate"], &["reconcile"]];
     for command in commands {
-        let mut asked = tidegate(&["sessions"]);
-        asked.args(command).args(["--store", &redis.url()]);
-        let (code, out, err) = run(asked);
+        let mut command_line = tidegate(&["sessions"]);
+        command_line.args(command).args(["--store", &redis.url()]);
+        let (code, out, err) = run(command_line);
         assert_eq!((code, err.as_str()), (0, ""), "{command:?}: {out}");
     }
 }
@@ -433,9 +433,10 @@ fn what_a_server_declared_is_enough_for_all_of_them() {
 fn a_dry_cleanup_writes_nothing_at_all() {
     let redis = RedisServer::start();
     let dry = |more: &[&str]| {
-        let mut asked = tidegate(&["sessions", "cleanup", "--dry-run", "--json", "--store", &redis.url()]);
-        asked.args(more);
-        run(asked)
+        let mut command_line =
+            tidegate(&["sessions", "cleanup", "--dry-run", "--json", "--store", &redis.url()]);
+        command_line.args(more);
+        run(command_line)
     };
     // Not even a marker on a store that has none.
     let (code, out, err) = dry(&["--set", "sessions.sessions.grace=0s"]);
@@ -454,12 +455,13 @@ fn a_dry_cleanup_writes_nothing_at_all() {
     ];
     let store = redis.url();
     let server = crate::cli::Server::start(&[&["--store", &store][..], &settings].concat());
-    let made = server.ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{},"holder":"h"}"#);
+    let made =
+        server.request("POST", "/v1/sessions/sessions", r#"{"broadcaster":"b","config":{},"holder":"h"}"#);
     let (_, made) = made.split_once("\r\n\r\n").unwrap();
     let id = serde_json::from_str::<Value>(made).unwrap()["id"].as_str().unwrap().to_owned();
-    let left = server.ask("DELETE", &format!("/v1/sessions/sessions/{id}/holders/h"), "");
+    let left = server.request("DELETE", &format!("/v1/sessions/sessions/{id}/holders/h"), "");
     assert!(left.starts_with("HTTP/1.1 200"), "{left}");
-    server.ask("POST", "/v1/sessions/sessions", r#"{"broadcaster":"c","config":{}}"#);
+    server.request("POST", "/v1/sessions/sessions", r#"{"broadcaster":"c","config":{}}"#);
     assert_eq!(server.signal("TERM").0, Some(0));
     let before = all_of_it(&redis);
     assert!(before.len() >= 6, "{:?}", before.keys());

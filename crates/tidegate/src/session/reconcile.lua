@@ -1,9 +1,9 @@
--- mend: goes through some of the keys, or of the entries of a set, and mends what is not
+-- reconcile: goes through some of the keys, or of the entries of a set, and corrects what is not
 -- as it should be; or only says so. Both count alike: what is looked at first is what
 -- would be done, and what is done by taking a session over is counted as that alone.
 --
 -- Keys  none
--- Own   1 to mend, 0 to look; where to begin (`phase cursor`, empty: where it was last
+-- Own   1 to correct nothing (a dry run); where to begin (`phase cursor`, empty: where it was last
 --       left); about how many keys to look at; for how long nothing is done after it was
 --       done, ms; for how long a session is left that counts as an orphan, ms
 -- Answers  where to go on, empty at the end; keys in the database; keys and entries gone
@@ -27,42 +27,42 @@ end
 
 local is_changed = false
 local replies = plain_each(function(_, at)
-  local is_mending, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
+  local is_dry_run, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])
   local pause_ms, age_ms = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local through, looked, sessions, active, disconnected = 0, 0, 0, 0, 0
   local put_in, taken_out, ended, bad, unrecognised, replaced = 0, 0, 0, 0, 0, 0
-  local told, misused = {}, {}
+  local findings, misused = {}, {}
 
-  local function tell(what, subject, when)
-    told[#told + 1] = what
-    told[#told + 1] = subject
-    if when then told[#told + 1] = when end
+  local function report(what, subject, when)
+    findings[#findings + 1] = what
+    findings[#findings + 1] = subject
+    if when then findings[#findings + 1] = when end
   end
 
   -- A key of ours that nobody ends gets an end.
   local function must_end(key)
     if call('PTTL', key) ~= -1 then return end
     ended = ended + 1
-    tell('endless', key)
-    if is_mending then call('PEXPIRE', key, life_ms) end
+    report('endless', key)
+    if not is_dry_run then call('PEXPIRE', key, life_ms) end
   end
 
-  -- Somebody else's: it is told, and left alone.
-  local function stranger(key)
+  -- Somebody else's: it is reported, and left alone.
+  local function leave_alone(key)
     unrecognised = unrecognised + 1
-    tell('unrecognised', key)
+    report('unrecognised', key)
   end
 
   local function look_at_session(key)
     local s = known(string.sub(key, #SESSION + 1), key)
-    if not s then return stranger(key) end
+    if not s then return leave_alone(key) end
     sessions = sessions + 1
     local left = to_take_over(s)
     if left then
       if left == 0 then active = active + 1 else disconnected = disconnected + 1 end
-      tell(s.is_unreadable and 'unreadable' or left == 0 and 'active' or 'disconnected', key)
+      report(s.is_unreadable and 'unreadable' or left == 0 and 'active' or 'disconnected', key)
       s.claimed = 0
-      if is_mending then settle(s) end
+      if not is_dry_run then settle(s) end
     else
       left = s.disconnected
       if left == 0 and ends(s.deadline) <= now_ms then left = ends(s.deadline) end
@@ -70,14 +70,14 @@ local replies = plain_each(function(_, at)
       local there = not misused[set] and call('ZSCORE', set, s.id)
       if not there or score and tonumber(there) ~= score then
         put_in = put_in + 1
-        tell('unindexed', key)
-        if is_mending then put(set, score or now_ms, s.id) end
+        report('unindexed', key)
+        if not is_dry_run then put(set, score or now_ms, s.id) end
       end
       must_end(key)
       -- It says again what is true here.
-      if s.is_foreign and is_mending then settle(s) end
+      if s.is_foreign and not is_dry_run then settle(s) end
     end
-    if left > 0 and left <= now_ms - age_ms and s.claimed == 0 then tell('orphan', s.id, left) end
+    if left > 0 and left <= now_ms - age_ms and s.claimed == 0 then report('orphan', s.id, left) end
   end
 
   -- Both end with a session that is taken over.
@@ -85,13 +85,13 @@ local replies = plain_each(function(_, at)
   local function look_at_broadcaster(key)
     local id = redis.pcall('GET', key)
     local s = type(id) == 'string' and known(id)
-    if not s or s.broadcaster ~= string.sub(key, #BROADCASTER + 1) then return stranger(key) end
+    if not s or s.broadcaster ~= string.sub(key, #BROADCASTER + 1) then return leave_alone(key) end
     if not to_take_over(s) then must_end(key) end
   end
 
   local function look_at_counter(key)
     local id = string.sub(key, #REF_COUNT + 1)
-    if not is_id(id) or not counted(id) then return stranger(key) end
+    if not is_id(id) or not counted(id) then return leave_alone(key) end
     local s = known(id)
     if not s or not to_take_over(s) then must_end(key) end
   end
@@ -101,25 +101,25 @@ local replies = plain_each(function(_, at)
     if s and (to_take_over(s) or home(s) == set) then return end
     if not is_id(id) then bad = bad + 1 end
     taken_out = taken_out + 1
-    tell(s and 'misplaced' or 'missing', set .. ' ' .. id)
-    if is_mending then call('ZREM', set, id) end
+    report(s and 'misplaced' or 'missing', set .. ' ' .. id)
+    if not is_dry_run then call('ZREM', set, id) end
   end
 
   -- What all sessions share and is of another type: what was in it is in the sessions too, and
-  -- whoever was told to mend begins anew without it. Nobody else goes on.
+  -- whoever was told to reconcile begins anew without it. Nobody else goes on.
   for _, key in ipairs({ STATE, ACTIVE, DISCONNECTED, CLAIMED, DEAD }) do
     if is_misused(key) then
-      if is_mending and pause_ms > 0 then error(corrupt(key, 'is of another type'), 0) end
-      misused[key] = not is_mending
-      if is_mending then call('UNLINK', key) end
-      if is_mending or from == '0 0' then
+      if not is_dry_run and pause_ms > 0 then error(corrupt(key, 'is of another type'), 0) end
+      misused[key] = is_dry_run
+      if not is_dry_run then call('UNLINK', key) end
+      if not is_dry_run or from == '0 0' then
         replaced = replaced + 1
-        tell('another-type', key)
+        report('another-type', key)
       end
-      if is_mending then from = '0 0' end
+      if not is_dry_run then from = '0 0' end
     end
   end
-  if is_mending then
+  if not is_dry_run then
     is_changed = true
     stamp()
   end
@@ -127,11 +127,11 @@ local replies = plain_each(function(_, at)
     from = call('HGET', STATE, 'mending') or ''
     if from == '' and pause_ms > 0 then
       -- Whatever is new is taken to be in order.
-      local mended = moment(call('HGET', STATE, 'mended'))
+      local completed_ms = moment(call('HGET', STATE, 'mended'))
       -- So is what a clock that was far ahead has dated.
-      if mended and mended > now_ms then mended = nil end
-      if not mended then call('HSET', STATE, 'mended', now_ms) end
-      if not mended or mended + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
+      if completed_ms and completed_ms > now_ms then completed_ms = nil end
+      if not completed_ms then call('HSET', STATE, 'mended', now_ms) end
+      if not completed_ms or completed_ms + pause_ms > now_ms then return { '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } end
     end
     if from == '' then from = '0 0' end
   end
@@ -173,13 +173,13 @@ local replies = plain_each(function(_, at)
   end
   local next_one = phase .. ' ' .. cursor
   if cursor == '0' then next_one = phase < #SETS and (phase + 1) .. ' 0' or '' end
-  if is_mending then
+  if not is_dry_run then
     call('HSET', STATE, 'mending', next_one)
     if next_one == '' then call('HSET', STATE, 'mended', now_ms) end
   end
   local answer = { next_one, call('DBSIZE'), through, looked, sessions, active, disconnected, put_in, taken_out, ended,
     bad, unrecognised, replaced }
-  for _, word in ipairs(told) do answer[#answer + 1] = word end
+  for _, word in ipairs(findings) do answer[#answer + 1] = word end
   return answer
-end, 1, 5, COMMON)
+end, 1, 5, SHARED_KEYS)
 return is_changed and finish(replies) or replies

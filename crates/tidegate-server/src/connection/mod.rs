@@ -1,0 +1,213 @@
+//! Connections: accepted within bounds, answered within time, and ended.
+//!
+//! Above is whatever a listener serves ([`Service`]), below is any stream of bytes, so that TLS
+//! can be put there. A connection begins on the fast path ([`fast_path`]), for as long as its
+//! requests have the plainest form. The first that has another, and all that come after it, are
+//! hyper's, behind [`RequestStream`], and the router's. Every request passes [`access`].
+
+pub(crate) mod accept;
+mod access;
+mod access_log;
+mod chunks;
+mod fast_path;
+mod frame;
+mod metrics;
+mod request_head;
+mod request_stream;
+mod service;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response;
+use axum::response::IntoResponse as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tidegate::clock::{SystemClock, monotonic};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+pub use self::accept::Ended;
+pub(crate) use self::access::{AccessRequest, Admitted};
+use self::access_log::AccessLog;
+use self::fast_path::Rest;
+pub(crate) use self::frame::PlainHead;
+pub(crate) use self::metrics::ConnectionMetrics;
+use self::request_head::MAX_HEAD_BYTES;
+use self::request_stream::{Heads, RequestStream};
+pub(crate) use self::service::Service;
+use self::timeouts::{TimedStream, Timeouts};
+use crate::http::Endless;
+use crate::settings::HttpSettings;
+
+/// What a connection is made of: TCP, or anything else that carries bytes both ways.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
+
+/// What all connections of a listener have in common.
+#[derive(Clone)]
+pub(crate) struct Connections<S> {
+    service: S,
+    request_timeout: Duration,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    access_log: bool,
+    stall_timeout: Duration,
+    /// What answers are dated by, whatever limits go by.
+    clock: SystemClock,
+}
+
+impl<S: Service> Connections<S> {
+    pub(crate) fn new(service: S, settings: &HttpSettings) -> Self {
+        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, .. } =
+            *settings;
+        let clock = SystemClock::new();
+        Self { service, request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, clock }
+    }
+
+    /// Serves `stream` to its end, which comes soon after `stopping` has changed.
+    pub(crate) async fn serve(
+        &self,
+        stream: impl Stream,
+        peer: Option<SocketAddr>,
+        stopping: watch::Receiver<()>,
+    ) {
+        let _counted = self.service.metrics().connected();
+        let log = AccessLog::new(self.access_log, peer);
+        let timeouts = Timeouts::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
+        let stream = timeouts.watch(stream);
+        let connection = Connection { shared: self, peer, timeouts, log, stopping };
+        let ended = match connection.by_fast_path(stream).await {
+            Some(Rest::Other(stream)) => connection.by_hyper(stream).await,
+            Some(Rest::Ended(ended)) => ended.map_err(Into::into),
+            None => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+}
+
+/// One connection.
+struct Connection<'a, S> {
+    shared: &'a Connections<S>,
+    peer: Option<SocketAddr>,
+    timeouts: Timeouts,
+    log: AccessLog,
+    stopping: watch::Receiver<()>,
+}
+
+impl<S: Service> Connection<'_, S> {
+    async fn by_fast_path<I: Stream>(&self, stream: TimedStream<I>) -> Option<Rest<I>> {
+        let is_owing = AtomicBool::new(false);
+        let served = pin!(fast_path::serve(self, stream, &is_owing));
+        // A request that has been read is answered, and its answer says that it is the last.
+        let stop = |_: Pin<&mut _>| is_owing.load(Ordering::Relaxed);
+        self.within_timeouts(served, stop).await
+    }
+
+    async fn by_hyper(
+        &self,
+        stream: TimedStream<impl Stream>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (stream, heads) = RequestStream::new(stream);
+        let service = service_fn(|request| self.by_router(request, &heads));
+        let mut builder = http1::Builder::new();
+        // Ours knows an idle connection from a slow one. An answer is small, so that to copy
+        // it behind its head is cheaper than to have the system gather both.
+        builder.header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES).writev(false);
+        let served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let stop = |served: Pin<&mut http1::Connection<_, _>>| {
+            served.graceful_shutdown();
+            true
+        };
+        self.within_timeouts(served, stop).await.unwrap_or(Ok(())).map_err(Into::into)
+    }
+
+    /// `served`, unless the client keeps us waiting for too long. Once the server stops
+    /// `stop` is called, and says whether to go on to the end.
+    async fn within_timeouts<F: Future>(
+        &self,
+        mut served: Pin<&mut F>,
+        stop: impl Fn(Pin<&mut F>) -> bool,
+    ) -> Option<F::Output> {
+        let (timeouts, mut stopping) = (&self.timeouts, self.stopping.clone());
+        let mut alarm = pin!(tokio::time::sleep(self.shared.header_timeout));
+        let mut has_stopped = false;
+        loop {
+            let earlier = timeouts.until().map(Into::into).filter(|until| *until < alarm.deadline());
+            if let Some(until) = earlier {
+                alarm.as_mut().reset(until);
+            }
+            let set_for = alarm.deadline();
+            tokio::select! {
+                biased;
+                ended = &mut served => return Some(ended),
+                // Whatever changed the timeout did so while it was served: the
+                // alarm is set anew only if it would come too late, so a
+                // connection that is always on time costs no timer.
+                () = poll_fn(|_| match timeouts.until() {
+                    Some(until) if tokio::time::Instant::from(until) < set_for => Poll::Ready(()),
+                    _ => Poll::Pending,
+                }) => {}
+                _ = stopping.changed(), if !has_stopped => {
+                    has_stopped = true;
+                    if !stop(served.as_mut()) {
+                        return None;
+                    }
+                }
+                () = &mut alarm => match timeouts.until() {
+                    Some(until) if until <= monotonic() => {
+                        tracing::debug!("a connection kept us waiting");
+                        return None;
+                    }
+                    Some(until) => alarm.as_mut().reset(until.into()),
+                    None => alarm.as_mut().reset((monotonic() + self.shared.header_timeout).into()),
+                },
+            }
+        }
+    }
+
+    /// The answer to one request that hyper has read, or was given in place of a refused head.
+    async fn by_router(
+        &self,
+        request: hyper::Request<Incoming>,
+        heads: &Heads,
+    ) -> Result<Response<Body>, Infallible> {
+        self.timeouts.head_complete();
+        let refusal = heads.refusal();
+        let is_read = refusal.is_none();
+        let target = is_read.then_some(request.uri() as &dyn ToString);
+        let logged = self.log.request(request.method().as_str(), target);
+        let access = AccessRequest {
+            peer: self.peer,
+            method: request.method().as_str(),
+            path: is_read.then(|| request.uri().path()),
+            headers: is_read.then(|| request.headers()),
+        };
+        let response = match (access::admit(&self.shared.service, &access), refusal) {
+            (Err(refused), _) | (Ok(_), Some(refused)) => refused.into_response(),
+            (Ok(admitted), None) => self.shared.service.route(request, admitted).await,
+        };
+        // The client waits for us for as long as it likes, if it takes what comes.
+        match response.extensions().get::<Endless>() {
+            Some(Endless) => self.timeouts.streaming(),
+            None => self.timeouts.answered(heads.is_begun()),
+        }
+        self.shared.service.metrics().responded(response.status());
+        self.log.response(logged, response.status());
+        Ok(response)
+    }
+}

@@ -1,0 +1,63 @@
+//! The HTTP API as a listener serves it: the router, and takes on the fast path.
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use super::body::is_type_allowed;
+use super::problem::Problem;
+use super::response::Served;
+use super::{App, router};
+use crate::connection::{AccessRequest, Admitted, ConnectionMetrics, PlainHead, Service};
+
+/// An app with its router.
+#[derive(Clone)]
+pub(crate) struct HttpService {
+    app: App,
+    router: Router,
+}
+
+impl HttpService {
+    pub(crate) fn new(app: App) -> Self {
+        Self { router: router(app.clone()), app }
+    }
+}
+
+impl Service for HttpService {
+    /// A take from this limit.
+    type Fast<'a> = &'a Served;
+
+    /// Everybody who reaches the server may do everything.
+    fn admit(&self, _: &AccessRequest<'_>) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    fn recognise(&self, head: &PlainHead<'_>) -> Option<&Served> {
+        let is_readable =
+            head.length? <= self.app.bounds().max_body_bytes && is_type_allowed(head.media_type, false);
+        self.app.taken_from(head.target).filter(|_| head.method == "POST" && is_readable)
+    }
+
+    async fn respond(
+        &self,
+        limit: Self::Fast<'_>,
+        body: &[u8],
+        since: Instant,
+        _: Admitted,
+    ) -> Response<Bytes> {
+        self.app.take_read(limit, body, since).await
+    }
+
+    async fn route(&self, request: hyper::Request<Incoming>, _: Admitted) -> Response<Body> {
+        let Ok(response) = self.router.clone().call(request).await;
+        response
+    }
+
+    fn metrics(&self) -> &ConnectionMetrics {
+        &self.app.metrics().connections
+    }
+}
