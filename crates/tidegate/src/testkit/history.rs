@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 /// How many operations are run on memory, and parts of it on other stores. `TIDEGATE_HISTORY_OPS` says how many;
 /// the default keeps the suite quick.
 pub fn operations() -> usize {
-    std::env::var("TIDEGATE_HISTORY_OPS").map_or(200_000, |ops| ops.parse().expect("a number"))
+    std::env::var("TIDEGATE_HISTORY_OPS").map_or(100_000, |ops| ops.parse().expect("a number"))
 }
 
 /// Runs so many random histories; the shortest that is found to fail is told.

@@ -24,7 +24,7 @@ session_conformance!(over_http, OverHttp("memory:".to_owned()));
 
 #[test]
 fn the_http_api_agrees_with_the_model_in_memory() {
-    history::check(&OverHttp("memory:".to_owned()), operations() / 15);
+    history::check(&OverHttp("memory:".to_owned()), operations() / 20);
 }
 
 #[test]
