@@ -8,11 +8,10 @@ use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, InProcess, Limit, LimitOptions, Period, Source, Suppressed, WhenFull};
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::{calendar, sliding, token};
+use tidegate::testkit::limit::{calendar, history, sliding, token};
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, ErrorKind, Key, Name, Tidegate};
 
-use crate::differential;
 use crate::kit::{CLUSTER, On, REDIS};
 
 #[tokio::test]
@@ -66,7 +65,7 @@ pub(crate) fn one_of_each(gate: &Tidegate) -> Vec<Limit> {
 #[test]
 fn random_histories_leave_no_key_without_an_end() {
     let server = RedisServer::start();
-    differential::check(&On::url(server.url()), 3000);
+    history::check(&On::url(server.url()), 3000);
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     for family in ["absolute:h", "suppressed:h", "token", "override", "beside", "2023-11-14", "marker"] {
@@ -77,7 +76,7 @@ fn random_histories_leave_no_key_without_an_end() {
 
 #[test]
 fn random_histories_in_a_cluster_leave_no_key_without_an_end() {
-    differential::check(&On::url(CLUSTER.url()), 1000);
+    history::check(&On::url(CLUSTER.url()), 1000);
     assert_eq!(CLUSTER.keys_without_ttl(), Vec::<String>::new());
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tidegate::session::{Answer, Found, Refusal, SessionId, State};
 use tidegate::{ErrorKind, Result};
 
-use crate::kit::{CLUSTER, REDIS};
+use crate::kit::{FEW_KEYS, FEW_KEYS_CLUSTER};
 use crate::outage::until;
 use crate::session::{GRACE, LEASE, Space, key, options};
 use crate::session_audit::audit;
@@ -43,8 +43,8 @@ struct Raw(Vec<redis::Connection>);
 impl Raw {
     fn below(space: &Space) -> Self {
         Self(match space.on {
-            "cluster" => CLUSTER.nodes().iter().map(|it| it.connection()).collect(),
-            _ => vec![REDIS.connection()],
+            "cluster" => FEW_KEYS_CLUSTER.nodes().iter().map(|it| it.connection()).collect(),
+            _ => vec![FEW_KEYS.connection()],
         })
     }
 
@@ -85,7 +85,10 @@ impl Raw {
 }
 
 async fn on_servers() -> [Space; 2] {
-    [Space::redis(|_| {}).await, Space::cluster(|_| {}).await]
+    [
+        Space::on("redis", &FEW_KEYS.url(), options(|_| {})).await,
+        Space::on("cluster", &FEW_KEYS_CLUSTER.url(), options(|_| {})).await,
+    ]
 }
 
 /// How an operation went.

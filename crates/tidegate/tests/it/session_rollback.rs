@@ -2,7 +2,6 @@
 //!
 //! Its commands are those of its own document: it counts holders in `ref_count`, and writes
 //! `last_disconnect` when the last one leaves or the first one comes back.
-//! `TIDEGATE_ORDERS` divides the number of random orders.
 
 use std::collections::HashSet;
 
@@ -12,6 +11,7 @@ use tidegate::session::{Answer, Disconnect, Generation, Refusal, SessionId, Stat
 use crate::session::{CLAIM, GRACE, LEASE, START_MS, key};
 use crate::session_flaws::raw;
 use crate::session_migration::{MIGRATION, Old};
+use crate::session_world::orders;
 
 /// What the older program does when somebody comes to a session that it takes for active.
 fn counts_one(old: &Old, id: SessionId) {
@@ -155,7 +155,7 @@ async fn a_counter_does_not_stay_behind_when_a_session_is_left() {
 #[tokio::test]
 async fn nothing_is_deleted_under_the_hands_of_the_older_program() {
     const LENGTH: usize = 14;
-    let orders = 3000 / std::env::var("TIDEGATE_ORDERS").map_or(1, |by| by.parse::<usize>().unwrap());
+    let orders = orders(3000) as usize;
     let old = Old::with(0).await;
     let random = Random::seeded(9);
     let mut protected = 0;

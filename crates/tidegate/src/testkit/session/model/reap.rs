@@ -1,8 +1,9 @@
 //! The part of the model that reaps.
 
-use super::{Claimed, Granted, Known, MOST, SessionModel};
+use super::{Claimed, Known, MOST, SessionModel};
 use crate::clock::Timestamp;
 use crate::session::{Claim, Claims, Generation, Refusal, SessionId, Swept};
+use crate::testkit::session::Granted;
 
 impl SessionModel {
     /// Ids whose moment has come, by moment; then those dated absurdly far ahead.

@@ -5,6 +5,7 @@ mod reap;
 
 use std::collections::BTreeMap;
 
+use super::Granted;
 use crate::clock::Timestamp;
 use crate::session::{
     Activated, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
@@ -57,9 +58,6 @@ pub struct SessionModel {
     /// All that there were, the latest last.
     holds: Vec<Hold>,
 }
-
-/// What was asked for, or why not.
-type Granted<T> = Result<T, Refusal>;
 
 /// Nothing is listed or claimed in larger numbers.
 const MOST: usize = 1000;
