@@ -184,6 +184,7 @@ impl Hot {
         if let Backend::Memory(space) = &self.core.backend {
             return space.record_many(edits);
         }
+        edits.iter().try_for_each(Edit::check)?;
         let send = |number, edits| self.send(number, edits, deadline);
         let of = self.core.notes.options.partitions as usize;
         partitions::split(edits, of, |edit| self.partition(edit.page), send).await.into_iter().collect()
