@@ -65,6 +65,31 @@ pub use crate::gate::Tidegate;
 pub use crate::key::{Key, Name};
 pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
 
+/// The kinds of parts there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PartKind {
+    /// A limit.
+    Limit,
+    /// A space of hot pages.
+    Hot,
+    /// A space of sessions.
+    Sessions,
+}
+
+impl PartKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Limit, Self::Hot, Self::Sessions];
+
+    /// The word for it in declarations and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Hot => "hot",
+            Self::Sessions => "sessions",
+        }
+    }
+}
+
 /// The examples of the guide and the README are tests.
 #[cfg(doctest)]
 mod pages {

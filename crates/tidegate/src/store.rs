@@ -24,9 +24,7 @@ mod status;
 mod time_index;
 
 #[cfg(feature = "redis")]
-pub use self::declaration::{
-    Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
-};
+pub use self::declaration::{Declaration, Declarations, DeclaredSettings, Differences, Other, Part};
 #[cfg(feature = "redis")]
 pub(crate) use self::declaration::{duration_of, duration_text};
 #[cfg(feature = "redis")]
@@ -40,3 +38,4 @@ pub(crate) use self::spread::Spread;
 #[cfg(feature = "redis")]
 pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;
+pub use crate::PartKind;

@@ -17,7 +17,7 @@ use tidegate::{Rate, Result, Tidegate, limit_conformance};
 use tidegate_server::http::App;
 
 use super::{Fields, checked, encoded};
-use crate::support::{Answer, call};
+use crate::support::{Answer, call, limit, limits_on};
 
 limit_conformance!(over_http, OverHttp);
 
@@ -54,8 +54,9 @@ impl Kit for OverHttp {
         let gate = Tidegate::open_with("memory:", store).await.unwrap();
         let open =
             |(name, algorithm): &(&str, Algorithm)| gate.limit(name, *algorithm, options.clone()).unwrap();
-        let limits: Vec<_> = limits.iter().map(open).collect();
-        Server(App::new(gate, limits.clone()), limits)
+        let open: Vec<_> = limits.iter().map(open).collect();
+        let set = |(name, algorithm): &(&str, Algorithm)| limit(name, *algorithm, options.clone());
+        Server(limits_on(gate, limits.iter().map(set).collect()), open)
     }
 }
 
