@@ -5,11 +5,19 @@
 //! holds a [`ManualClock`] and moves it, backwards too. Nothing else in the
 //! project may read a clock: `clippy.toml` bans it.
 
+#[cfg(feature = "redis")]
+mod elapsed;
+
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+#[cfg(feature = "redis")]
+pub(crate) use self::elapsed::deadline;
+#[cfg(feature = "redis")]
+pub use self::elapsed::since_boot;
 
 /// Milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -210,23 +218,6 @@ pub(crate) const fn absurd_ms(counts_ms: u64) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub fn monotonic() -> Instant {
     Instant::now()
-}
-
-/// Time since the machine was started, sleep included: what a lease ends by. A clock
-/// that stops with the machine would let permits be spent after their end.
-pub fn since_boot() -> Duration {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::Boottime;
-    // Elsewhere the monotonic clock goes on in sleep, or there is nothing better.
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(clock);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-/// The instant `after` from now.
-pub(crate) fn deadline(after: Duration) -> tokio::time::Instant {
-    (monotonic() + after).into()
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Answer for Metrics {
 }
 
 pub(super) async fn metrics(call: Call) -> Result<Metrics, Problem> {
-    let text = call.app.gate().metrics();
+    let text = call.app.metrics().text();
     Ok(match wants_open_metrics(&call.headers) {
         true => Metrics { media_type: OPEN_METRICS_TYPE, text },
         false => Metrics { media_type: TEXT_TYPE, text: to_text(&text) },

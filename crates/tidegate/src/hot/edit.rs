@@ -160,6 +160,13 @@ impl HotPage {
         Self { page: page.into(), edits, last_seen }
     }
 
+    /// The `limit` hottest of `pages`, hottest first.
+    pub(super) fn hottest(mut pages: Vec<Self>, limit: usize) -> Vec<Self> {
+        pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
+        pages.truncate(limit);
+        pages
+    }
+
     /// By what pages are ranked, as one number; then by name.
     pub(super) fn rank(&self) -> u64 {
         self.edits.min(MAX_RANKED) << 41 | self.last_seen.as_millis().min((1 << 41) - 1)

@@ -9,12 +9,13 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
 use super::edit::{Edit, EditRef, EventCounts, EventKind, HotPage, Recorded, Removed, Stats};
-use super::memory::Effects;
+use super::memory::{Cleaned, Effects};
 use super::options::{ACTIVITY_MS, Bounds};
 use super::position::{Happened, News, Position, PositionStatus};
 use crate::clock::{Timestamp, absurd_ms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
+use crate::log;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
@@ -336,7 +337,7 @@ impl OnRedis {
         }
         for key in keys.lines() {
             let space = self.space.as_str();
-            tracing::warn!(
+            log::warn!(
                 space,
                 key,
                 "a key of hot pages was of another type or could not be read, and was mended: somebody else \
@@ -467,18 +468,6 @@ impl OnRedis {
         let events = fields.chunks(5).map(happened).collect::<Result<_>>()?;
         Ok(News { status, from: position(from)?, events })
     }
-}
-
-/// What a cleanup did and found.
-#[derive(Debug)]
-pub(super) struct Cleaned {
-    pub(super) effects: Effects,
-    /// Pages are left to look after.
-    pub(super) is_more: bool,
-    /// More activity may be over.
-    pub(super) is_more_activity: bool,
-    pub(super) tracked: u64,
-    pub(super) activities: u64,
 }
 
 fn recorded(value: &Value) -> Result<(Recorded, Effects)> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Receiver;
 
+use super::edit::Event;
 use super::feed::{BATCH, Feed, Next, PAUSE, Place};
+use super::handle::Hot;
 use super::position::{Happened, News, Position, PositionStatus};
-use super::{Event, Hot};
 use crate::error::{Error, Result};
 use crate::store::partitions;
 

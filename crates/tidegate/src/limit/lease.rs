@@ -12,7 +12,6 @@
 //! background while there is still something left. When there is nothing to be had,
 //! the store says until when, and it is not asked before.
 
-mod options;
 mod spending;
 
 use std::collections::VecDeque;
@@ -27,16 +26,16 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub use self::options::LeaseOptions;
-use self::options::Size;
 use self::spending::{Block, FIRST_BLOCK, MAX_BLOCKS, Plan, Spending};
 pub(super) use self::spending::{Grant, Report};
 use super::algorithm::Algorithm;
 use super::decision::Decision;
+use super::lease_options::{LeaseOptions, Size};
 use super::redis::OnRedis;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::key::Key;
+use crate::log;
 use crate::random::Random;
 
 /// The most keys that are leased at a time; others are asked for each permit.
@@ -119,7 +118,7 @@ impl Leases {
         random: Random,
     ) -> Result<Option<Arc<Self>>> {
         let Some(size) = options.size(&algorithm)? else {
-            tracing::info!(
+            log::info!(
                 capacity = algorithm.capacity(),
                 "limit is too small to be leased: each take asks the store"
             );

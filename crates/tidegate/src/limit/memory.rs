@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::WhenFull;
 use super::algorithm::{Algorithm, Request, Terms};
 use super::calendar::Calendar;
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::listing::Index;
+use super::options::LimitOptions;
 use super::overrides::{Overridden, Override};
 use super::receipt::{Receipt, ReceiptText};
-use super::reservation::Book;
+use super::reservation::{Book, OnLapse};
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
 use super::tally::{SharedTally, Tally};
 use super::token::Token;
 use super::verdict::Verdict;
-use crate::bounds::{Cost, Rate};
+use crate::bounds::{Cost, Rate, WhenFull};
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
 use crate::key::Key;
@@ -53,6 +53,8 @@ pub(super) struct Shared {
     clock: Clock,
     random: Random,
     when_full: WhenFull,
+    on_lapse: OnLapse,
+    max_reservations: usize,
     engine: Engine,
     overrides: Table<Overridden>,
     overrides_by_end: Index,
@@ -144,24 +146,27 @@ impl InProcess {
     /// How many keys are kept unless something else is asked for.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
-    /// A limit on the system's clock, for up to a million keys at a time.
+    /// A limit on the system's clock, with the default options.
     pub fn new(algorithm: impl Into<Algorithm>) -> Self {
-        Self::with(algorithm, Clock::system(), Self::DEFAULT_MAX_KEYS, WhenFull::default())
+        Self::checked(algorithm.into(), &LimitOptions::default(), Clock::system(), Random::default())
     }
 
-    /// A limit on `clock` that never holds more than `max_keys` keys.
-    pub fn with(algorithm: impl Into<Algorithm>, clock: Clock, max_keys: usize, when_full: WhenFull) -> Self {
-        Self::with_random(algorithm, clock, Random::default(), max_keys, when_full)
+    /// A limit on `clock`. Of the options it goes by those about keys and reservations: there is
+    /// no store that could be away.
+    pub fn with(algorithm: impl Into<Algorithm>, options: &LimitOptions, clock: Clock) -> Result<Self> {
+        options.check()?;
+        Ok(Self::checked(algorithm.into(), options, clock, Random::default()))
     }
 
-    pub(super) fn with_random(
-        algorithm: impl Into<Algorithm>,
+    /// One whose options were checked.
+    pub(super) fn checked(
+        algorithm: Algorithm,
+        options: &LimitOptions,
         clock: Clock,
         random: Random,
-        max_keys: usize,
-        when_full: WhenFull,
     ) -> Self {
-        let (algorithm, slack_ms) = (algorithm.into(), clock.slack_ms());
+        let LimitOptions { max_keys, when_full, on_lapse, max_reservations, .. } = *options;
+        let slack_ms = clock.slack_ms();
         let engine = match algorithm {
             Algorithm::Sliding(rule) => Engine::Sliding(Counted::new(rule, max_keys, slack_ms)),
             Algorithm::Suppressed(rule) => Engine::Suppressed(Counted::new(rule, max_keys, slack_ms)),
@@ -178,6 +183,8 @@ impl InProcess {
                 clock,
                 random,
                 when_full,
+                on_lapse,
+                max_reservations,
                 engine,
                 overrides,
                 overrides_by_end: Index::default(),
@@ -439,7 +446,6 @@ impl InProcess {
     ) -> Decision {
         let Shared { when_full, .. } = &*self.shared;
         let decision = match when_full {
-            WhenFull::Refuse => self.no_room(counted, now, request),
             WhenFull::Share => {
                 let now_ms = now.as_millis();
                 let mut shared = counted.overflow.lock();
@@ -451,6 +457,7 @@ impl InProcess {
                 let seconds = self.window_seconds_of(request.terms);
                 verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy)
             }
+            _ => self.no_room(counted, now, request),
         };
         if counts {
             self.shared.overflow.count(decision.is_admitted());

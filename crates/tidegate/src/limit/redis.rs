@@ -16,12 +16,12 @@ use siphasher::sip::SipHasher24;
 
 pub(super) use self::all::{Part, take_all};
 use self::reply::{Booked, Reply, booked, reply, wanted_retry};
-use super::LimitOptions;
 use super::algorithm::{Algorithm, Request};
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::declared::Longest;
 use super::lease::{Grant, Report};
 use super::listing::member;
+use super::options::LimitOptions;
 use super::overrides::Override;
 use super::receipt::{Receipt, ReceiptText};
 use super::reservation::{self, OnLapse, Reservation, Reserve, Settle};

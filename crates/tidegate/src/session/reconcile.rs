@@ -5,8 +5,8 @@
 //! is lost. Sessions of an older program, hashes with `last_disconnect` and nothing else
 //! of ours, are taken over on the way.
 
+use super::handle::{Backend, Sessions};
 use super::types::Listed;
-use super::{Backend, Sessions};
 use crate::error::Result;
 
 /// What a step is to do.

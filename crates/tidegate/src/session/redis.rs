@@ -24,12 +24,13 @@ use super::options::Bounds;
 use super::reconcile::{Step, StepRequest};
 use super::store_time::{StoreTime, reading_ms};
 use super::types::{
-    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, Lease, List, Listed, Refusal,
+    Activated, Claim, Claims, Counts, Disconnect, Found, Generation, Granted, Lease, List, Listed, Refusal,
     Session, SessionId, Swept,
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
+use crate::log;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
@@ -132,11 +133,11 @@ impl OnRedis {
         key: &str,
         value: &Value,
         read: impl FnOnce(&[Value]) -> Result<T>,
-    ) -> Result<Answer<T>> {
+    ) -> Result<Granted<T>> {
         match value {
             Value::Int(FOREIGN) => {
                 let space = self.space.as_str();
-                tracing::warn!(space, key, "what is under the name of a session is none, and is left alone");
+                log::warn!(space, key, "what is under the name of a session is none, and is left alone");
                 Ok(Err(Refusal::Gone))
             }
             Value::Int(refusal) => {
@@ -154,7 +155,7 @@ impl OnRedis {
         id: SessionId,
         value: &Value,
         read: impl FnOnce(&[Value]) -> Result<T>,
-    ) -> Result<Answer<T>> {
+    ) -> Result<Granted<T>> {
         self.answer(&self.key(id), value, read)
     }
 
@@ -232,7 +233,7 @@ impl OnRedis {
         broadcaster: Key<'_>,
         config: &str,
         holder: &str,
-    ) -> Result<Answer<Activated>> {
+    ) -> Result<Granted<Activated>> {
         let keys = vec![format!("{}{}", self.broadcasters, broadcaster.as_str()), self.key(new)];
         let own = vec![new.to_compact_string(), broadcaster.as_str().into(), config.into(), holder.into()];
         let value = self.call(&ACTIVATE, 1, keys, own).await?;
@@ -254,7 +255,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         let value = self.on(script, id, vec![holder.into(), text(generation)]).await?;
         self.answer_of(id, &value, |items| match items {
             [generation, until] => lease(generation, until),
@@ -267,7 +268,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&CONNECT, id, holder, generation).await
     }
 
@@ -276,7 +277,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&RESUME, id, holder, generation).await
     }
 
@@ -285,7 +286,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&HEARTBEAT, id, holder, generation).await
     }
 
@@ -294,7 +295,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Disconnect>> {
+    ) -> Result<Granted<Disconnect>> {
         let value = self.on(&DISCONNECT, id, vec![holder.into(), text(generation)]).await?;
         self.answer_of(id, &value, |items| match items {
             [Value::Int(0)] => Ok(Disconnect::Disconnected),
@@ -320,7 +321,7 @@ impl OnRedis {
         id: SessionId,
         new: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Generation>> {
+    ) -> Result<Granted<Generation>> {
         let value = self.on(&UPDATE, id, vec![new.into(), text(generation)]).await?;
         self.answer_of(id, &value, |items| match items {
             [generation] => Ok(Generation(number(generation)?)),
@@ -328,7 +329,7 @@ impl OnRedis {
         })
     }
 
-    pub(super) async fn delete(&self, id: SessionId) -> Result<Answer<()>> {
+    pub(super) async fn delete(&self, id: SessionId) -> Result<Granted<()>> {
         self.answer_of(id, &self.on(&DELETE, id, Vec::new()).await?, |_| Ok(()))
     }
 
@@ -411,7 +412,7 @@ impl OnRedis {
     }
 
     /// Acknowledges up to [`MAX_ACKS`] in one round trip.
-    pub(super) async fn ack(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
+    pub(super) async fn ack(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Granted<()>>> {
         let keys = claims.iter().map(|(id, _)| self.key(*id)).collect();
         let own = claims.iter().flat_map(|(id, it)| [id.to_compact_string(), it.0.to_compact_string()]);
         let value = self.call(&ACK, claims.len(), keys, own.collect()).await?;
@@ -424,7 +425,7 @@ impl OnRedis {
         id: SessionId,
         generation: Generation,
         attempt: u64,
-    ) -> Result<Answer<Timestamp>> {
+    ) -> Result<Granted<Timestamp>> {
         let own = vec![generation.0.to_compact_string(), attempt.to_compact_string()];
         let value = self.on(&RENEW, id, own).await?;
         self.answer_of(id, &value, |items| match items {
@@ -453,7 +454,7 @@ impl OnRedis {
         if number(invalid)? > 0 {
             let (space, count) = (self.space.as_str(), number(invalid)?);
             let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
-            tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
+            log::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
         }
         let (held_until_ms, store_ms) = self.note_hold([held, store, refusal], requested_ms)?;
         Ok(Swept {
@@ -469,7 +470,7 @@ impl OnRedis {
         })
     }
 
-    pub(super) async fn retry(&self, id: SessionId) -> Result<Answer<()>> {
+    pub(super) async fn retry(&self, id: SessionId) -> Result<Granted<()>> {
         self.answer_of(id, &self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
     }
 

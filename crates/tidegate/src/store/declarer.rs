@@ -19,7 +19,8 @@ use super::declaration::{
 use super::redis::{Call, RedisStore, Script};
 use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
-use crate::metrics::DeclarationMetrics;
+use crate::log;
+use crate::metrics::Metrics;
 
 static DECLARE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("declare.lua")]));
 static DECLARATIONS: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("declarations.lua")]));
@@ -52,7 +53,7 @@ pub(crate) struct Declarer {
     /// Two at a time would race with each other.
     turn: tokio::sync::Mutex<()>,
     opened: Notify,
-    metrics: DeclarationMetrics,
+    metrics: Metrics,
 }
 
 /// A part that is open here.
@@ -97,7 +98,7 @@ struct Stored {
 }
 
 impl Declarer {
-    pub(crate) fn new(store: RedisStore, policy: Declarations, metrics: DeclarationMetrics) -> Self {
+    pub(crate) fn new(store: RedisStore, policy: Declarations, metrics: Metrics) -> Self {
         Self {
             store,
             policy,
@@ -233,7 +234,10 @@ impl Declarer {
         let beside = declared.map(|it| it.beside(&part.settings, now)).unwrap_or_default();
         respect(&beside);
         let differing = declared.filter(|it| it.settings != part.settings);
-        self.metrics.differs(part.kind.as_str(), part.name.as_str(), differing.is_some());
+        let labels = [("part", part.kind.as_str()), ("name", part.name.as_str())];
+        let help = "1 if the store declares other settings than those in use here";
+        let differs = self.metrics.gauge("tidegate_declarations_differing", help, &labels);
+        differs.set(differing.is_some().into());
         let mut seen = seen.lock();
         seen.is_declared = true;
         let settings = differing.map(|it| it.settings.clone());
@@ -242,7 +246,7 @@ impl Declarer {
             && self.policy != Declarations::ReadOnly
         {
             let differences = Differences { declared: &declared.settings, own: &part.settings };
-            tracing::warn!(
+            log::warn!(
                 part = part.kind.as_str(),
                 name = part.name.as_str(),
                 %differences,
@@ -254,11 +258,13 @@ impl Declarer {
     }
 
     fn say_replaced(&self, part: &Part, was: Option<&Declaration>) {
-        self.metrics.replaced(part.kind.as_str(), part.name.as_str());
+        let labels = [("part", part.kind.as_str()), ("name", part.name.as_str())];
+        let help = "Declarations in the store that were replaced because they had other settings";
+        self.metrics.counter("tidegate_declarations_replaced", help, &labels).inc();
         let none = DeclaredSettings::new();
         let declared = was.map_or(&none, |it| &it.settings);
         let differences = Differences { declared, own: &part.settings };
-        tracing::warn!(
+        log::warn!(
             part = part.kind.as_str(),
             name = part.name.as_str(),
             %differences,
@@ -302,7 +308,7 @@ impl Declarer {
             };
             let (field, text) = (String::from_utf8_lossy(field), String::from_utf8_lossy(text));
             if Part::is_former_main(&field) {
-                tracing::warn!(
+                log::warn!(
                     field = &*field,
                     "a space that an older version called main is on this store, under spaces:main: it is not the \
                      default space, which is called so now"

@@ -4,7 +4,7 @@
 //! be in one slot: they carry the hash tag of the subject's partition. One
 //! partition on a single server needs no tag and writes none.
 
-use super::partitions::Spread;
+use super::spread::Spread;
 use crate::error::Result;
 use crate::key::{Name, check_namespace};
 

@@ -96,7 +96,7 @@ async fn holders_that_could_not_renew_are_not_reaped() {
         let orphan = space.left("orphan").await;
         space.pass(LEASE / 2).await;
         for id in alive.iter().chain(&leaving) {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         fill(&server);
         let until_ms = space.clock.now().as_millis() + 3 * (LEASE + GRACE);
@@ -106,7 +106,7 @@ async fn holders_that_could_not_renew_are_not_reaped() {
                 assert!(sessions.heartbeat(*id, key("h")).await.unwrap_err().is_transient());
             }
             if let Some(id) = leaving.pop() {
-                sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+                sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
             }
             assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
             assert_eq!(sessions.claim(9).await.unwrap().claims, []);
@@ -120,17 +120,17 @@ async fn holders_that_could_not_renew_are_not_reaped() {
         assert_eq!(swept.deleted, 0);
         assert!(swept.held_until.is_some());
         for id in &alive {
-            let lease = sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            let lease = sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
             assert_eq!(lease.generation.get(), 1);
         }
         // Whoever did not come back is reaped after all.
         space.pass(LEASE / 2).await;
         for id in &alive {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         space.pass(LEASE / 2 + GRACE / 2).await;
         for id in &alive {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         space.pass(GRACE / 2).await;
         assert!(sessions.cleanup().await.unwrap().deleted > 0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::clock::{ManualClock, monotonic};
 use tidegate::hot::{Edit, Hot, Recorded, WhenFull};
 use tidegate::limit::LimitOptions;
-use tidegate::session::{SessionOptions, Sessions, State};
+use tidegate::session::{Answer, SessionOptions, Sessions, State};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::limit::{rate, sliding};
 use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer, unique};
@@ -35,8 +35,8 @@ fn clock() -> ManualClock {
 async fn leave(sessions: &Sessions, count: usize) {
     for number in 0..count {
         let broadcaster = format!("b{number}");
-        let id = sessions.activate(key(&broadcaster), "", Some(key("h"))).await.unwrap().unwrap().id;
-        sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+        let id = sessions.activate(key(&broadcaster), "", Some(key("h"))).await.unwrap().done().unwrap().id;
+        sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     }
 }
 
@@ -90,7 +90,7 @@ async fn a_visit_to_64_partitions_takes_the_time_of_a_few() {
     let claims = sessions.claim(100).await.unwrap().claims;
     since = took("claim", since);
     let claims: Vec<_> = claims.iter().map(|it| (it.id, it.generation)).collect();
-    assert_eq!(sessions.ack_many(&claims).await.unwrap(), vec![Ok(()); 100]);
+    assert_eq!(sessions.ack_many(&claims).await.unwrap(), vec![Answer::Done(()); 100]);
     since = took("ack_many", since);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 100);
     since = took("cleanup of sessions", since);
@@ -271,13 +271,13 @@ async fn a_store_in_this_process_has_partitions_like_others() {
                 let answer = sessions.activate(key(&broadcaster), "", None).await.unwrap();
                 activated.push(answer.map(|it| it.found));
                 let id = sessions.find(key(&broadcaster)).await.unwrap().map(|it| it.id);
-                assert_eq!(id.is_some(), answer.is_ok());
+                assert_eq!(id.is_some(), answer.is_done());
                 if let Some(id) = id {
                     assert_eq!(sessions.get(id).await.unwrap().unwrap().broadcaster, broadcaster);
                 }
             }
             let active = sessions.counts().await.unwrap().active;
-            assert_eq!(activated.iter().filter(|it| it.is_ok()).count() as u64, active);
+            assert_eq!(activated.iter().filter(|it| it.is_done()).count() as u64, active);
             assert_eq!(sessions.list(State::Active, 1000).await.unwrap().sessions.len() as u64, active);
             pass(&clock, &sessions, session::LEASE + GRACE).await;
             let claimed = sessions.claim(10).await.unwrap();
@@ -300,7 +300,7 @@ async fn pages_in_partitions_are_the_same_in_this_process_and_on_redis() {
             let set = hot::options(|it| {
                 (it.partitions, it.max_tracked, it.max_activity) = (3, 6, 9);
                 it.window_duration = Duration::from_secs(60);
-                it.when_full = if seed % 2 == 0 { WhenFull::Reject } else { WhenFull::ReplaceColdest };
+                it.when_full = if seed % 2 == 0 { WhenFull::Refuse } else { WhenFull::ReplaceColdest };
             });
             spaces.push(gate.hot("pages", set).unwrap());
         }

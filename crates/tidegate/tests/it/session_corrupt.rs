@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::session::{Found, Refusal, SessionId, State};
+use tidegate::session::{Answer, Found, Refusal, SessionId, State};
 use tidegate::{ErrorKind, Result};
 
-use crate::kit::{CLUSTER, REDIS};
+use crate::kit::{FEW_KEYS, FEW_KEYS_CLUSTER};
 use crate::outage::until;
 use crate::session::{GRACE, LEASE, Space, key, options};
 use crate::session_audit::audit;
@@ -43,8 +43,8 @@ struct Raw(Vec<redis::Connection>);
 impl Raw {
     fn below(space: &Space) -> Self {
         Self(match space.on {
-            "cluster" => CLUSTER.nodes().iter().map(|it| it.connection()).collect(),
-            _ => vec![REDIS.connection()],
+            "cluster" => FEW_KEYS_CLUSTER.nodes().iter().map(|it| it.connection()).collect(),
+            _ => vec![FEW_KEYS.connection()],
         })
     }
 
@@ -85,11 +85,14 @@ impl Raw {
 }
 
 async fn on_servers() -> [Space; 2] {
-    [Space::redis(|_| {}).await, Space::cluster(|_| {}).await]
+    [
+        Space::on("redis", &FEW_KEYS.url(), options(|_| {})).await,
+        Space::on("cluster", &FEW_KEYS_CLUSTER.url(), options(|_| {})).await,
+    ]
 }
 
 /// How an operation went.
-type Outcome = Result<std::result::Result<(), Refusal>>;
+type Outcome = Result<Answer<()>>;
 
 /// Every call on one session of `broadcaster`, with how it went. Those that could succeed are
 /// last.
@@ -97,7 +100,7 @@ async fn all_calls(space: &Space, id: SessionId, broadcaster: &str) -> BTreeMap<
     let sessions = &space.sessions;
     let generation = space.left("a life to name").await;
     let generation = space.get(generation).await.generation;
-    let there = |it: Option<_>| if it.is_some() { Ok(()) } else { Err(Refusal::Gone) };
+    let there = |it: Option<_>| if it.is_some() { Answer::Done(()) } else { Answer::Refused(Refusal::Gone) };
     let mut all = BTreeMap::new();
     all.insert("get", sessions.get(id).await.map(there));
     all.insert("find", sessions.find(key(broadcaster)).await.map(there));
@@ -123,15 +126,15 @@ async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
         ("list claimed", State::Claimed),
         ("list dead", State::Dead),
     ] {
-        all.insert(name, sessions.list(state, 100).await.map(|_| Ok(())));
+        all.insert(name, sessions.list(state, 100).await.map(|_| Answer::Done(())));
     }
-    all.insert("counts", sessions.counts().await.map(|_| Ok(())));
-    all.insert("stamp", sessions.stamp().await.map(|_| Ok(())));
-    all.insert("claim", sessions.claim(100).await.map(|_| Ok(())));
-    all.insert("cleanup", sessions.cleanup().await.map(|_| Ok(())));
+    all.insert("counts", sessions.counts().await.map(|_| Answer::Done(())));
+    all.insert("stamp", sessions.stamp().await.map(|_| Answer::Done(())));
+    all.insert("claim", sessions.claim(100).await.map(|_| Answer::Done(())));
+    all.insert("cleanup", sessions.cleanup().await.map(|_| Answer::Done(())));
     all.insert(
         "dry run",
-        sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.map(|_| Ok(())),
+        sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.map(|_| Answer::Done(())),
     );
     all
 }
@@ -154,7 +157,7 @@ async fn a_key_of_another_type_is_no_session_and_stops_nobody() {
             let (broken, other) = (format!("broken{number}"), format!("other{number}"));
             let (left, held) = (space.left(&broken).await, space.left(&format!("{broken} held")).await);
             let fine = space.left(&other).await;
-            sessions.resume(held, key("h")).await.unwrap().unwrap();
+            sessions.resume(held, key("h")).await.unwrap().done().unwrap();
             let what = format!("{on}: {plant:?}");
             let keys = [left, held].map(|id| raw.one(&space, &format!("session:{id}")));
             for key in &keys {
@@ -163,18 +166,18 @@ async fn a_key_of_another_type_is_no_session_and_stops_nobody() {
             let before = keys.each_ref().map(|key| raw.dump(key));
 
             for (call, outcome) in all_calls(&space, left, &broken).await {
-                assert_eq!(outcome.unwrap(), Err(Refusal::Gone), "{what}: {call}");
+                assert_eq!(outcome.unwrap(), Answer::Refused(Refusal::Gone), "{what}: {call}");
             }
             for (call, outcome) in all_others(&space).await {
-                assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
             }
             let listed = sessions.list(State::Disconnected, 100).await.unwrap();
             assert!(listed.sessions.iter().any(|it| it.id == fine), "{what}");
             // Nobody can delete what is not ours, but it leaves the index.
-            assert_eq!(sessions.delete(held).await.unwrap(), Err(Refusal::Gone), "{what}");
+            assert_eq!(sessions.delete(held).await.unwrap(), Answer::Refused(Refusal::Gone), "{what}");
             assert!(sessions.list(State::Active, 100).await.unwrap().sessions.iter().all(|it| it.id != held));
             // Its broadcaster gets another.
-            let again = sessions.activate(key(&broken), "{}", None).await.unwrap().unwrap();
+            let again = sessions.activate(key(&broken), "{}", None).await.unwrap().done().unwrap();
             assert_eq!((again.found, again.id == left), (Found::Nothing, false), "{what}");
 
             space.pass(GRACE).await;
@@ -182,7 +185,11 @@ async fn a_key_of_another_type_is_no_session_and_stops_nobody() {
             assert!(claims.claims.iter().any(|it| it.id == fine), "{what}");
             assert!(claims.swept.invalid >= 1, "{what}: {claims:?}");
             for claim in claims.claims {
-                assert_eq!(sessions.ack(claim.id, claim.generation).await.unwrap(), Ok(()), "{what}");
+                assert_eq!(
+                    sessions.ack(claim.id, claim.generation).await.unwrap(),
+                    Answer::Done(()),
+                    "{what}"
+                );
             }
             assert_eq!(keys.each_ref().map(|key| raw.dump(key)), before, "{what}: nothing is written there");
             assert!(sessions.reconcile().anew().finish().await.unwrap().unrecognised >= 2, "{what}");
@@ -216,23 +223,23 @@ async fn a_session_that_cannot_be_read_is_reported_and_a_delete_ends_it() {
             for (call, outcome) in all_calls(&space, broken, &name).await {
                 match call {
                     // Many travel together: one is not to fail for another.
-                    "ack" => assert_eq!(outcome.unwrap(), Err(Refusal::NotClaimed), "{what}"),
+                    "ack" => assert_eq!(outcome.unwrap(), Answer::Refused(Refusal::NotClaimed), "{what}"),
                     _ => assert_corrupt(&outcome, &at.1, &format!("{what}: {call}")),
                 }
             }
             let activated = sessions.activate(key(&name), "{}", None).await.map(|it| it.map(drop));
             assert_corrupt(&activated, &at.1, &what);
             for (call, outcome) in all_others(&space).await {
-                assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
             }
             assert_eq!(space.get(fine).await.state, State::Disconnected, "{what}");
 
-            assert_eq!(sessions.delete(broken).await.unwrap(), Ok(()), "{what}");
+            assert_eq!(sessions.delete(broken).await.unwrap(), Answer::Done(()), "{what}");
             assert_eq!(sessions.get(broken).await.unwrap(), None, "{what}");
             assert_eq!(sessions.find(key(&name)).await.unwrap(), None, "{what}");
             let connections = std::mem::replace(&mut raw, Raw::below(&space)).0;
             audit(connections, &format!("{}:", space.namespace));
-            sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+            sessions.activate(key(&name), "{}", None).await.unwrap().done().unwrap();
         }
     }
 }
@@ -263,7 +270,10 @@ async fn a_session_that_cannot_be_read_is_reconciled_and_reaped_when_it_is_due()
             let found = space.get(held).await;
             assert_eq!(found.state, State::Active, "{what}");
             assert!(found.generation > before, "{what}");
-            assert_eq!(sessions.resume(held, key("h")).await.unwrap().unwrap().generation, found.generation);
+            assert_eq!(
+                sessions.resume(held, key("h")).await.unwrap().done().unwrap().generation,
+                found.generation
+            );
             assert_eq!(space.get(left).await.state, State::Disconnected, "{what}");
             audit(Raw::below(&space).0, &format!("{}:", space.namespace));
 
@@ -279,10 +289,10 @@ async fn a_session_that_cannot_be_read_is_reconciled_and_reaped_when_it_is_due()
             // One among many that cannot be read.
             let acked = sessions.ack_many(&acks).await.unwrap();
             for ((id, _), acked) in acks.iter().zip(acked) {
-                assert_eq!(acked.is_ok(), *id != due, "{what}: {acked:?}");
+                assert_eq!(acked.is_done(), *id != due, "{what}: {acked:?}");
             }
-            assert_eq!(sessions.delete(due).await.unwrap(), Ok(()), "{what}");
-            assert_eq!(sessions.delete(held).await.unwrap(), Err(Refusal::Active), "{what}");
+            assert_eq!(sessions.delete(due).await.unwrap(), Answer::Done(()), "{what}");
+            assert_eq!(sessions.delete(held).await.unwrap(), Answer::Refused(Refusal::Active), "{what}");
         }
     }
 }
@@ -309,10 +319,10 @@ async fn garbage_in_the_numbers_of_a_session_is_an_ended_lease_or_no_time() {
                         known.ref_count <= 2 && known.last_seen <= space.clock.now(),
                         "{what}: {known:?}"
                     );
-                    sessions.activate(key(name), "{}", Some(key("h"))).await.unwrap().unwrap();
+                    sessions.activate(key(name), "{}", Some(key("h"))).await.unwrap().done().unwrap();
                 }
                 for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
                 }
                 // Nobody holds it for longer than a lease.
                 space.pass(LEASE + crate::session_migration::MIGRATION + GRACE).await;
@@ -338,7 +348,7 @@ async fn an_index_of_another_type_is_named_and_replaced_by_reconciling() {
                 let what = format!("{on}: {plant:?} at {name}");
                 let (held, left) = (space.held("held", "h").await, space.left("left").await);
                 let broadcasters = ["held", "left"];
-                sessions.update(held, "1", None).await.unwrap().unwrap();
+                sessions.update(held, "1", None).await.unwrap().done().unwrap();
                 let session = raw.one(&space, &format!("session:{held}"));
                 let at = (session.0, session.1.replace(&format!("session:{held}"), name));
                 raw.plant(&at, plant);
@@ -393,7 +403,7 @@ async fn an_index_of_another_type_is_named_and_replaced_by_reconciling() {
                 );
                 audit(Raw::below(&space).0, &format!("{}:", space.namespace));
                 for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
                 }
                 space.pass(2 * LEASE + GRACE).await;
                 sessions.cleanup().await.unwrap();
@@ -445,7 +455,7 @@ async fn garbage_in_what_is_known_of_a_partition_stops_nothing_for_long() {
                     }
                 }
                 for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
                 }
                 sessions.reconcile().finish().await.unwrap();
                 space.pass(2 * LEASE + GRACE).await;
@@ -477,14 +487,14 @@ async fn a_broadcasters_key_that_is_not_ours_is_refused_and_never_written_to() {
             let before = raw.dump(&at);
             let activated = sessions.activate(key(&name), "{}", Some(key("h"))).await.map(|it| it.map(drop));
             assert_corrupt(&activated, &at.1, &what);
-            let found = sessions.find(key(&name)).await.map(|_| Ok(()));
+            let found = sessions.find(key(&name)).await.map(|_| Answer::Done(()));
             assert_corrupt(&found, &at.1, &what);
             // The session that it had is as good as any.
             assert_eq!(space.get(id).await.state, State::Disconnected, "{what}");
-            sessions.resume(id, key("h")).await.unwrap().unwrap();
-            sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+            sessions.resume(id, key("h")).await.unwrap().done().unwrap();
+            sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
             for (call, outcome) in all_others(&space).await {
-                assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
             }
             assert!(sessions.reconcile().anew().finish().await.unwrap().unrecognised >= 1, "{what}");
             space.pass(GRACE).await;
@@ -492,7 +502,7 @@ async fn a_broadcasters_key_that_is_not_ours_is_refused_and_never_written_to() {
             assert_eq!(raw.dump(&at), before, "{what}");
             // Once whoever wrote it has taken it away, all is well.
             raw.run(&at, &["DEL"]);
-            sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+            sessions.activate(key(&name), "{}", None).await.unwrap().done().unwrap();
             space.pass(LEASE + GRACE).await;
             sessions.cleanup().await.unwrap();
         }
@@ -517,7 +527,7 @@ async fn a_counter_of_another_type_counts_nobody() {
                 assert!(outcome.is_ok(), "{what}: {call}: {outcome:?}");
             }
             for (call, outcome) in all_others(&space).await {
-                assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
             }
             space.pass(LEASE + GRACE).await;
             sessions.cleanup().await.unwrap();
@@ -546,7 +556,7 @@ async fn scores_that_are_no_times_keep_nobody_from_being_reaped() {
                     assert!(raw.score(&at, id).is_some());
                 }
                 for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Ok(()), "{what}: {call}");
+                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
                 }
                 assert_eq!(space.get(held).await.state, State::Active, "{what}");
                 space.pass(LEASE + GRACE).await;

@@ -141,5 +141,5 @@ async fn no_holder(call: Call<path::OfSession>) -> std::result::Result<(), Probl
 
 /// What was requested, or a problem, be it a refusal or that there is no answer.
 fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
-    answer?.map_err(Problem::refused)
+    answer?.into_result().map_err(Problem::refused)
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::WhenFull;
 use super::super::algorithm::Request;
 use super::super::decision::{Decision, Source};
 use super::super::rule::Rule;
 use super::super::verdict::Verdict;
 use super::{Counted, Engine, InProcess};
+use crate::bounds::WhenFull;
 use crate::clock::Timestamp;
 use crate::key::Key;
 use crate::store::memory::Lookup;

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use super::{Claimed, Partition, Set};
+use super::{Claimed, Partition, Set, Sweep};
 use crate::clock::Timestamp;
-use crate::session::types::{Answer, Claim, Claims, Generation, Refusal, SessionId, Swept};
+use crate::session::types::{Claim, Claims, Generation, Granted, Refusal, SessionId, Swept};
 
 impl Partition {
     /// Up to `limit` sessions of a list that are due, then such as are absurdly far ahead.
@@ -130,7 +130,7 @@ impl Partition {
         clock_ms: u64,
         id: SessionId,
         generation: Generation,
-    ) -> Answer<()> {
+    ) -> Granted<()> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get(&id).ok_or(Refusal::Gone)?;
@@ -150,7 +150,7 @@ impl Partition {
         id: SessionId,
         generation: Generation,
         attempt: u64,
-    ) -> Answer<Timestamp> {
+    ) -> Granted<Timestamp> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
@@ -168,6 +168,14 @@ impl Partition {
     }
 
     /// With `is_claiming` also what was claimed and not acknowledged in time.
+    pub(in crate::session) fn sweep(&mut self, clock_ms: u64, limit: usize, sweep: Sweep) -> Swept {
+        match sweep {
+            Sweep::Lapsed => self.lapse(clock_ms, limit),
+            Sweep::Unclaimed => self.cleanup(clock_ms, limit, false),
+            Sweep::All => self.cleanup(clock_ms, limit, true),
+        }
+    }
+
     pub(in crate::session) fn cleanup(&mut self, clock_ms: u64, limit: usize, is_claiming: bool) -> Swept {
         let now_ms = self.advance(clock_ms);
         let mut swept = self.look(now_ms, clock_ms);
@@ -192,7 +200,7 @@ impl Partition {
         swept
     }
 
-    pub(in crate::session) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {
+    pub(in crate::session) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Granted<()> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;

@@ -17,6 +17,7 @@ use super::link::{Link, MAX_MOVES};
 use super::script::Script;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::outage::OutageReason;
 
 /// How long a marker lives after its last renewal: longer than the longest
@@ -195,7 +196,7 @@ impl Shared {
         *self.markers[partition as usize].lock() = Marker { read_on: link.number, run, id, lost_at };
         if lost == 1 {
             let server = self.links.server_of(self.keyspace.slot(partition));
-            tracing::warn!(
+            log::warn!(
                 server,
                 partition,
                 "the store lost writes (a restart, a failover, a flush): charges may be forgotten"

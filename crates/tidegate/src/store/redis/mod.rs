@@ -39,17 +39,17 @@ use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
-use super::partitions::{self, Spread};
 use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
+use super::{Spread, partitions};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::metrics::StoreMetrics;
 use crate::random::Random;
+use crate::store::metrics::StoreMetrics;
 
 /// A store on Redis. Clones share their connections, which end with the last.
 #[derive(Debug, Clone)]
-pub struct RedisStore {
+pub(crate) struct RedisStore {
     lanes: Arc<[Lane]>,
     shared: Arc<Shared>,
     _log: Arc<Task>,

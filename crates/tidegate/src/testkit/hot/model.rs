@@ -258,7 +258,7 @@ impl HotModel {
         if self.hot.len() >= self.options.max_tracked {
             let (edits, latest, coldest) = self.ranked().remove(0);
             let is_hotter = (kept.len() as u64, last.at) > (edits, latest);
-            if self.options.when_full == WhenFull::Reject || !is_hotter {
+            if self.options.when_full == WhenFull::Refuse || !is_hotter {
                 return Recorded::Rejected;
             }
             self.end(&coldest, EventKind::Replaced, edits, now);

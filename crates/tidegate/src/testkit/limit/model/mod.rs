@@ -3,10 +3,11 @@
 //! [`Modelled`] is a limit with its overrides over a [`Rule`], one per algorithm:
 //! each keeps every charge and answers every field. [`RawEvents`] knows nothing of
 //! buckets: it keeps what was admitted and when, and looks for a window that holds
-//! too much.
+//! too much. [`ReservationModel`] is one key of a limit that holds reservations.
 
 mod calendar;
 mod raw;
+mod reservation;
 mod sliding;
 mod suppressed;
 mod token;
@@ -16,6 +17,7 @@ use std::fmt::Debug;
 
 pub use self::calendar::CalendarModel;
 pub use self::raw::RawEvents;
+pub use self::reservation::ReservationModel;
 pub use self::sliding::SlidingModel;
 pub use self::suppressed::SuppressedModel;
 pub use self::token::TokenModel;

@@ -2,7 +2,8 @@
 
 use super::{Claimed, Known, MOST, SessionModel};
 use crate::clock::Timestamp;
-use crate::session::{Answer, Claim, Claims, Generation, Refusal, SessionId, Swept};
+use crate::session::{Claim, Claims, Generation, Refusal, SessionId, Swept};
+use crate::testkit::session::Granted;
 
 impl SessionModel {
     /// Ids whose moment has come, by moment; then those dated absurdly far ahead.
@@ -104,7 +105,7 @@ impl SessionModel {
     }
 
     /// The side effects have run.
-    pub fn ack(&mut self, clock: u64, id: SessionId, generation: Generation) -> Answer<()> {
+    pub fn ack(&mut self, clock: u64, id: SessionId, generation: Generation) -> Granted<()> {
         let now = self.now(clock);
         self.touch(id, now);
         let it = self.sessions.get(&id).ok_or(Refusal::Gone)?;
@@ -119,7 +120,7 @@ impl SessionModel {
     }
 
     /// They take longer.
-    pub fn renew(&mut self, clock: u64, id: SessionId, of: Generation, attempt: u64) -> Answer<Timestamp> {
+    pub fn renew(&mut self, clock: u64, id: SessionId, of: Generation, attempt: u64) -> Granted<Timestamp> {
         let (now, lease) = (self.now(clock), Self::ms(self.options.claim_lease));
         self.touch(id, now);
         let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
@@ -155,7 +156,7 @@ impl SessionModel {
     }
 
     /// A dead one can be claimed again.
-    pub fn retry(&mut self, clock: u64, id: SessionId) -> Answer<()> {
+    pub fn retry(&mut self, clock: u64, id: SessionId) -> Granted<()> {
         let now = self.now(clock);
         self.touch(id, now);
         let it = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;

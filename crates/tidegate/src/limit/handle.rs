@@ -1,174 +1,59 @@
-//! Rate limits: never more than the capacity in any window, wherever it starts.
-//!
-//! A [`Limit`] answers the same on every store. A refusal is a value with the
-//! exact time to come back; an error says that there was no answer at all.
-//! What happens while the store is away is an [outage policy](crate::Outage),
-//! and every decision tells [who made it](Source).
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> tidegate::Result<()> {
-//! use std::time::Duration;
-//! use tidegate::{Cost, Key, Tidegate, limit::{LimitOptions, Sliding}};
-//!
-//! let gate = Tidegate::open("memory:").await?;
-//! let sliding = Sliding::new("5/s".parse()?, Duration::from_secs(60))?;
-//! let limit = gate.limit("api", sliding, LimitOptions::default())?;
-//!
-//! let user = Key::new("user_123")?;
-//! let decision = limit.take(user, Cost::ONE).await?;
-//! assert_eq!(decision.quota().remaining, 299);
-//!
-//! // The work failed: give the permit back. Twice does no harm.
-//! let receipt = decision.receipt().expect("it was charged");
-//! assert_eq!(limit.refund(user, receipt).await?, 1);
-//! assert_eq!(limit.refund(user, receipt).await?, 0);
-//! assert_eq!(limit.peek(user).await?.quota().remaining, 300);
-//! # Ok(())
-//! # }
-//! ```
-
-mod algorithm;
-mod all;
-mod calendar;
-mod decision;
-mod declared;
-mod divisor;
-pub mod headers;
-mod hold;
-#[cfg(feature = "tower")]
-pub mod layer;
-mod lease;
-mod listing;
-mod memory;
-mod overrides;
-#[cfg(feature = "tower")]
-mod problem;
-mod receipt;
-mod redis;
-mod reservation;
-mod rule;
-mod sliding;
-mod suppressed;
-mod tally;
-mod token;
-mod usage;
-mod verdict;
+//! A limit on a store: the same calls wherever that is, and what is answered while it is away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use self::algorithm::Algorithm;
-use self::algorithm::Request;
-pub(crate) use self::all::take_all;
-pub use self::all::{AllDecision, MAX_LIMITS};
-pub use self::calendar::{Calendar, Period};
-pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
-#[cfg(feature = "tower")]
-pub use self::layer::LimitLayer;
-pub use self::lease::LeaseOptions;
-use self::lease::{Leases, Taken};
-pub use self::listing::{Cursor, KeyOverride, KeyReservation, MAX_PAGE, Page};
-pub use self::memory::InProcess;
-pub use self::overrides::Override;
-pub use self::receipt::{Receipt, ReceiptText};
-use self::redis::{Hold, OnRedis};
-use self::reservation::Settle;
-pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
-pub use self::sliding::Sliding;
-pub use self::suppressed::Suppressed;
-use self::tally::TallyBySource;
-pub use self::token::Token;
+use super::algorithm::{Algorithm, Request};
+use super::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
+use super::lease::{Leases, Taken};
+#[cfg(doc)]
+use super::listing::MAX_PAGE;
+use super::listing::{Cursor, KeyOverride, KeyReservation, Page};
+use super::memory::InProcess;
+use super::options::LimitOptions;
+use super::overrides::Override;
+use super::receipt::{Receipt, ReceiptText};
+use super::redis::{Hold, OnRedis};
+use super::reservation::{Reservation, Reserve, Settle};
+use super::tally::TallyBySource;
 use crate::Background;
 use crate::bounds::{Cost, Rate};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::{Key, Name, check_prefix};
+use crate::log;
 use crate::metrics::Metrics;
-use crate::outage::{AfterLoss, ClosedStatus, Outage, Share};
+use crate::outage::{AfterLoss, Outage, Share};
 use crate::random::Random;
 use crate::registry::OpenPart;
 use crate::store::memory::Swept;
 use crate::store::redis::PartPolicy;
-use crate::store::{DeclaredSettings, MemoryStore, Part, PartKind, Store};
-
-/// What a new key gets when the process already holds as many as it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// A refusal, with the time at which the first key may be idle.
-    #[default]
-    Refuse,
-    /// A common window with all other keys beyond the cap.
-    Share,
-}
-
-/// What a limit does beside counting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitOptions {
-    /// What to answer while the store is away.
-    pub outage: Outage,
-    /// With which status HTTP says that the limit refuses because of the store.
-    pub closed_status: ClosedStatus,
-    /// What to answer after the store lost charges.
-    pub after_loss: AfterLoss,
-    /// What Redis keys start with; each algorithm has its own unless set.
-    pub prefix: Option<String>,
-    /// The most keys held in this process at a time.
-    pub max_keys: usize,
-    /// What a key beyond that gets.
-    pub when_full: WhenFull,
-    /// What becomes of a reservation at its deadline.
-    pub on_lapse: OnLapse,
-    /// The most ids of reservations that a key remembers. Beyond it the one that
-    /// would be forgotten first is; only pending ones never are.
-    pub max_reservations: usize,
-    /// Whether this node takes permits from the store in blocks and spends them
-    /// without asking. A store in this process needs none and ignores it.
-    pub lease: Option<LeaseOptions>,
-}
-
-impl Default for LimitOptions {
-    fn default() -> Self {
-        Self {
-            outage: Outage::default(),
-            closed_status: ClosedStatus::default(),
-            after_loss: AfterLoss::default(),
-            prefix: None,
-            max_keys: InProcess::DEFAULT_MAX_KEYS,
-            when_full: WhenFull::default(),
-            on_lapse: OnLapse::default(),
-            max_reservations: 10_000,
-            lease: None,
-        }
-    }
-}
+use crate::store::{self, DeclaredSettings, MemoryStore, Part, PartKind, Store};
 
 /// A named limit on a store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Limit {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     /// What runs in the background for it, for as long as somebody holds it.
     _background: Option<Arc<Background>>,
 }
 
 #[derive(Debug)]
-struct Core {
+pub(super) struct Core {
     name: Name,
     algorithm: Algorithm,
     options: LimitOptions,
-    backend: Backend,
+    pub(super) backend: Backend,
     /// What this node holds of it.
     leases: Option<Arc<Leases>>,
     /// Decides during an outage, under that policy.
     local: Option<(Share, InProcess)>,
     random: Random,
-    tallies: TallyBySource,
+    pub(super) tallies: TallyBySource,
 }
 
 #[derive(Debug)]
-enum Backend {
+pub(super) enum Backend {
     Memory(InProcess),
     Redis(Arc<OnRedis>),
 }
@@ -182,10 +67,8 @@ impl OpenPart for Limit {
     const TOLD_APART_BY: &str = "numbers or options";
     type Options = (Algorithm, LimitOptions);
 
-    fn open(store: &Store, name: Name, options: &Self::Options, metrics: &Metrics) -> Result<Self> {
-        let limit = Self::new(store, name, options.0, &options.1)?;
-        metrics.add_limit(limit.clone());
-        Ok(limit)
+    fn open(store: &Store, name: Name, options: &Self::Options, _: &Metrics) -> Result<Self> {
+        Self::new(store, name, options.0, &options.1)
     }
 
     fn part_name(&self) -> &Name {
@@ -214,17 +97,15 @@ impl OpenPart for Limit {
 
 impl Limit {
     fn new(store: &Store, name: Name, algorithm: Algorithm, options: &LimitOptions) -> Result<Self> {
+        options.check()?;
         let prefix = Key::new(options.prefix.as_deref().unwrap_or(algorithm.prefix()))?;
         check_prefix(prefix.as_str())?;
-        let in_process = |algorithm, clock, random| {
-            InProcess::with_random(algorithm, clock, random, options.max_keys, options.when_full)
-        };
-        let (backend, clock, random) = match store {
-            Store::Memory(MemoryStore { clock, random, .. }) => {
-                let backend = Backend::Memory(in_process(algorithm, clock.clone(), random.clone()));
-                (backend, clock.clone(), random.clone())
+        let (backend, clock, random) = match store.backend() {
+            store::Backend::Memory(MemoryStore { clock, random, .. }) => {
+                let limit = InProcess::checked(algorithm, options, clock.clone(), random.clone());
+                (Backend::Memory(limit), clock.clone(), random.clone())
             }
-            Store::Redis(store) => {
+            store::Backend::Redis(store) => {
                 let longer = match options.lease {
                     Some(lease) => lease.longest(&algorithm)?,
                     None => Duration::ZERO,
@@ -244,14 +125,14 @@ impl Limit {
                 let local =
                     algorithm.share(share).filter(|_| algorithm.share_of(algorithm.terms(), share).is_some());
                 if local.is_none() {
-                    tracing::warn!(
+                    log::warn!(
                         limit = name.as_str(),
                         capacity = algorithm.capacity(),
                         "the local share of this limit is less than one permit: while the store is away it \
                          refuses everything"
                     );
                 }
-                local.map(|local| (share, in_process(local, clock, random.clone())))
+                local.map(|local| (share, InProcess::checked(local, options, clock, random.clone())))
             }
             _ => None,
         };
@@ -320,7 +201,7 @@ impl Limit {
     }
 
     /// A request by the configured terms.
-    fn plain(&self, cost: Cost) -> Request {
+    pub(super) fn plain(&self, cost: Cost) -> Request {
         let Core { algorithm, random, .. } = &*self.core;
         let draw = if algorithm.draws() { random.draw() } else { 0.0 };
         Request { cost: cost.get(), terms: algorithm.terms(), remember: false, draw }
@@ -434,11 +315,10 @@ impl Limit {
     /// # }
     /// ```
     pub async fn reserve(&self, key: Key<'_>, id: &str, cost: Cost, lasting: Duration) -> Result<Reserve> {
-        let options = &self.core.options;
         match &self.core.backend {
-            Backend::Memory(limit) => limit.reserve(key, id, cost, lasting, options),
+            Backend::Memory(limit) => limit.reserve(key, id, cost, lasting),
             Backend::Redis(limit) => {
-                let reserved = limit.reserve(key, id, cost, lasting, options).await?;
+                let reserved = limit.reserve(key, id, cost, lasting, &self.core.options).await?;
                 match &reserved {
                     Reserve::Held(held) if held.is_new => self.core.tallies.count(true, Source::Store),
                     Reserve::Held(_) | Reserve::Ended(_) => {}
@@ -467,7 +347,7 @@ impl Limit {
 
     async fn settle(&self, key: Key<'_>, id: &str, what: Settle) -> Result<Option<Reservation>> {
         match &self.core.backend {
-            Backend::Memory(limit) => limit.settle(key, id, what, &self.core.options),
+            Backend::Memory(limit) => limit.settle(key, id, what),
             Backend::Redis(limit) => {
                 let settled = limit.settle(key, id, what, &self.core.options).await;
                 self.refresh(key);
@@ -583,13 +463,13 @@ impl Limit {
     }
 
     /// What decides in this process during an outage, and the request for its share.
-    fn local_share(&self, request: Request) -> Option<(&InProcess, Request)> {
+    pub(super) fn local_share(&self, request: Request) -> Option<(&InProcess, Request)> {
         let (share, local) = self.core.local.as_ref()?;
         let terms = self.core.algorithm.share_of(request.terms, *share)?;
         (request.cost <= local.capacity_of(terms)).then_some((local, Request { terms, ..request }))
     }
 
-    fn without_the_store(&self, key: Key<'_>, request: Request) -> Decision {
+    pub(super) fn without_the_store(&self, key: Key<'_>, request: Request) -> Decision {
         let algorithm = &self.core.algorithm;
         let capacity = algorithm.capacity_of(request.terms);
         let quota = |remaining, reset_after_ms| Quota {
@@ -617,13 +497,6 @@ impl Limit {
         let cause = if fits_ever { Cause::StoreAway } else { Cause::Usage };
         Decision::Rejected(Rejected { wait, quota, source: Source::Policy, cause })
     }
-}
-
-fn no_reservations(algorithm: &Algorithm) -> Error {
-    Error::invalid(format!(
-        "a {} limit holds no reservations: sliding and calendar limits do",
-        algorithm.name()
-    ))
 }
 
 /// What became of the leases of a limit.

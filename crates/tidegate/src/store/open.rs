@@ -1,40 +1,26 @@
-//! Where state is kept: in this process, or on Redis, Valkey or their Cluster.
-//!
-//! A closed enum, so that nothing is boxed on the way and no type parameter
-//! leaks into a user's types. Rooms implement each operation once per variant.
-
-mod declaration;
-pub(crate) mod declarer;
-mod default_space;
-mod keyspace;
-pub(crate) mod memory;
-pub(crate) mod partitions;
-pub(crate) mod redis;
-mod secret;
-mod status;
-mod time_index;
+//! Opening a store.
 
 use std::time::Duration;
 
-pub use self::declaration::{Declaration, Declarations, DeclaredSettings, Differences, Other, Part};
-pub(crate) use self::declaration::{duration_of, duration_text};
-pub use self::default_space::DEFAULT_SPACE;
-use self::partitions::Spread;
-pub use self::redis::RedisStore;
-pub(crate) use self::secret::Secret;
-pub use self::status::{Away, StoreStatus};
-pub use self::time_index::TimeIndex;
-pub use crate::PartKind;
+use super::declaration::Declarations;
+use super::metrics::StoreMetrics;
+use super::redis::{MARKER_TTL, RedisStore};
+use super::spread::Spread;
+use super::status::StoreStatus;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;
-use crate::metrics::StoreMetrics;
 use crate::random::Random;
+use crate::setters::setters;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Store {
+pub struct Store(Backend);
+
+/// Where it is: a closed enum, so that nothing is boxed on the way and no type parameter leaks
+/// into a user's types. Rooms implement each operation once per variant.
+#[derive(Debug, Clone)]
+pub(crate) enum Backend {
     /// In this process: nothing to install, and gone with it.
     Memory(MemoryStore),
     /// Redis, Valkey or a Cluster of either.
@@ -43,7 +29,7 @@ pub enum Store {
 
 /// A store in this process.
 #[derive(Debug, Clone)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) spread: Spread,
@@ -107,7 +93,7 @@ impl Default for StoreOptions {
             connect_timeout: Duration::from_millis(500),
             read_only: false,
             nodelay: true,
-            marker_ttl: redis::MARKER_TTL,
+            marker_ttl: MARKER_TTL,
             keepalive: Some(Duration::from_secs(30)),
             check_interval: Duration::from_secs(5),
             tls_ca: None,
@@ -115,6 +101,24 @@ impl Default for StoreOptions {
         }
     }
 }
+
+setters!(StoreOptions {
+    clock: Clock,
+    random: Random,
+    hash_key: [u8; 16],
+    deadline: Duration,
+    connect_timeout: Duration,
+    read_only: bool,
+    nodelay: bool,
+    marker_ttl: Duration,
+    keepalive: Option<Duration>,
+    check_interval: Duration,
+    declarations: Declarations,
+    ; some
+    namespace: Name,
+    partitions: u32,
+    tls_ca: Vec<u8>,
+});
 
 impl Store {
     /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`,
@@ -134,10 +138,11 @@ impl Store {
             "memory" => {
                 let spread = Spread::new(options.partitions.unwrap_or(1), options.hash_key)?;
                 let (clock, random) = (options.clock.clone(), options.random.clone());
-                Ok(Self::Memory(MemoryStore { clock, random, spread }))
+                Ok(Self(Backend::Memory(MemoryStore { clock, random, spread })))
             }
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
-                Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
+                let store = RedisStore::open(url, options, StoreMetrics::default()).await?;
+                Ok(Self(Backend::Redis(store)))
             }
             // Only the scheme is repeated: the rest may hold a password.
             _ => Err(Error::config(format!(
@@ -147,24 +152,41 @@ impl Store {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.0
+    }
+
+    /// The same, if it is not in this process.
+    pub(crate) fn on_redis(&self) -> Option<&RedisStore> {
+        match &self.0 {
+            Backend::Memory(..) => None,
+            Backend::Redis(store) => Some(store),
+        }
+    }
+
     /// Whether it was opened to look only.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Redis(store) if store.is_read_only())
+        self.on_redis().is_some_and(RedisStore::is_read_only)
+    }
+
+    /// How many partitions are away.
+    pub(crate) fn away(&self) -> u64 {
+        self.on_redis().map_or(0, RedisStore::away) as u64
+    }
+
+    /// What is counted of it.
+    pub(crate) fn metrics(&self) -> StoreMetrics {
+        self.on_redis().map_or_else(StoreMetrics::default, |store| store.metrics().clone())
     }
 
     /// What of it is away right now, since when and why.
     pub fn status(&self) -> StoreStatus {
-        match self {
-            Self::Memory(..) => StoreStatus::of_memory(),
-            Self::Redis(store) => store.status(),
-        }
+        self.on_redis().map_or_else(StoreStatus::of_memory, RedisStore::status)
     }
 
     /// Whether all of it can be used right now.
     pub fn check(&self) -> Result<()> {
-        match self {
-            Self::Memory(..) => Ok(()),
-            Self::Redis(store) => store.check(),
-        }
+        self.on_redis().map_or(Ok(()), RedisStore::check)
     }
 }

@@ -5,9 +5,10 @@ mod reap;
 
 use std::collections::BTreeMap;
 
+use super::Granted;
 use crate::clock::Timestamp;
 use crate::session::{
-    Activated, Answer, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
+    Activated, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
     SessionId, SessionOptions, State,
 };
 
@@ -179,7 +180,7 @@ impl SessionModel {
         is_silent
     }
 
-    fn living(&mut self, id: SessionId, now: u64, generation: Option<Generation>) -> Answer<&mut Known> {
+    fn living(&mut self, id: SessionId, now: u64, generation: Option<Generation>) -> Granted<&mut Known> {
         self.touch(id, now);
         let (ttl, lease) = (self.ttl(), self.lease());
         let held = self.holds.last().map_or(0, |it| it.until);
@@ -197,7 +198,7 @@ impl SessionModel {
         Ok(it)
     }
 
-    fn hold(&mut self, id: SessionId, now: u64, holder: &str) -> Answer<Lease> {
+    fn hold(&mut self, id: SessionId, now: u64, holder: &str) -> Granted<Lease> {
         let (lease, most) = (self.lease(), self.options.max_holders);
         let mut it = self.sessions.get(&id).cloned().ok_or(Refusal::Gone)?;
         let held = |it: &Known, name: &str| it.holders.get(name).copied().filter(|it| self.ends(*it) > now);
@@ -242,7 +243,7 @@ impl SessionModel {
         broadcaster: &str,
         config: &str,
         holder: Option<&str>,
-    ) -> Answer<Activated> {
+    ) -> Granted<Activated> {
         let (now, holder) = (self.now(clock), holder.unwrap_or(""));
         if let Some(id) = self.broadcasters.get(broadcaster).copied()
             && let Ok(it) = self.living(id, now, None)
@@ -282,7 +283,7 @@ impl SessionModel {
         id: SessionId,
         name: &str,
         of: Option<Generation>,
-    ) -> Answer<Lease> {
+    ) -> Granted<Lease> {
         let now = self.now(clock);
         if self.living(id, now, of)?.left.is_some() {
             return Err(Refusal::Disconnected);
@@ -291,7 +292,13 @@ impl SessionModel {
     }
 
     /// A holder of a session that may have been left.
-    pub fn resume(&mut self, clock: u64, id: SessionId, name: &str, of: Option<Generation>) -> Answer<Lease> {
+    pub fn resume(
+        &mut self,
+        clock: u64,
+        id: SessionId,
+        name: &str,
+        of: Option<Generation>,
+    ) -> Granted<Lease> {
         let now = self.now(clock);
         self.living(id, now, of)?;
         self.hold(id, now, name)
@@ -304,7 +311,7 @@ impl SessionModel {
         id: SessionId,
         name: &str,
         of: Option<Generation>,
-    ) -> Answer<Lease> {
+    ) -> Granted<Lease> {
         let now = self.now(clock);
         let it = self.living(id, now, of)?;
         if it.left.is_some() {
@@ -329,7 +336,7 @@ impl SessionModel {
         id: SessionId,
         name: &str,
         of: Option<Generation>,
-    ) -> Answer<Disconnect> {
+    ) -> Granted<Disconnect> {
         let now = self.now(clock);
         let mut it = self.living(id, now, of)?.clone();
         if it.left.is_some() {
@@ -401,7 +408,7 @@ impl SessionModel {
         id: SessionId,
         value: &str,
         of: Option<Generation>,
-    ) -> Answer<Generation> {
+    ) -> Granted<Generation> {
         let now = self.now(clock);
         let it = self.living(id, now, of)?;
         value.clone_into(&mut it.value);
@@ -410,7 +417,7 @@ impl SessionModel {
     }
 
     /// Deletes what nobody holds and nobody reaps.
-    pub fn delete(&mut self, clock: u64, id: SessionId) -> Answer<()> {
+    pub fn delete(&mut self, clock: u64, id: SessionId) -> Granted<()> {
         let now = self.now(clock);
         self.touch(id, now);
         let it = self.sessions.get(&id).ok_or(Refusal::Gone)?;

@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::algorithm::Algorithm;
 use crate::error::{Error, Result};
-use crate::limit::algorithm::Algorithm;
+use crate::setters::setters;
 
 /// How a limit is leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,12 @@ impl Default for LeaseOptions {
     }
 }
 
+setters!(LeaseOptions {
+    nodes: NonZeroU32,
+    ; some
+    duration: Duration,
+});
+
 /// A lease of a limit on its key: how long, and how much at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
@@ -35,7 +42,7 @@ pub(super) struct Size {
 
 impl LeaseOptions {
     /// How long permits may be spent after they were set aside.
-    pub(in crate::limit) fn longest(&self, algorithm: &Algorithm) -> Result<Duration> {
+    pub(super) fn longest(&self, algorithm: &Algorithm) -> Result<Duration> {
         Ok(self.size(algorithm)?.map_or(Duration::ZERO, |size| size.duration))
     }
 

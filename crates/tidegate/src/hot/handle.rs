@@ -1,39 +1,4 @@
-//! Hot pages: which keys are hot right now, inside exact bounds.
-//!
-//! Most pages get one edit and never another. What is remembered of them is little,
-//! ends ten minutes after the first edit and is bounded in number. A page with
-//! `hot_threshold` edits in that time becomes hot: all its edits of the last
-//! `window_duration` are kept, the newest `max_members_per_page` of them, until there
-//! are none left. Never more than `max_tracked` pages are hot.
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> tidegate::Result<()> {
-//! use tidegate::{Key, Tidegate, hot::{Edit, HotOptions, Recorded}};
-//!
-//! let gate = Tidegate::open("memory:").await?;
-//! let hot = gate.hot("main", HotOptions::default())?;
-//!
-//! let page = Key::new("en:Tide gate")?;
-//! assert_eq!(hot.record(&Edit::new(page, "1", "alice")).await?, Recorded::Remembered);
-//! assert_eq!(hot.record(&Edit::new(page, "2", "bob")).await?, Recorded::Promoted { replaced: None });
-//! assert_eq!(hot.record(&Edit::new(page, "2", "bob")).await?, Recorded::Duplicate);
-//!
-//! let stats = hot.stats(page).await?;
-//! assert_eq!((stats.edits_last_hour, stats.unique_editors), (2, 2));
-//! assert_eq!(hot.list(10).await?[0].page, "en:Tide gate");
-//! # Ok(())
-//! # }
-//! ```
-
-mod edit;
-mod feed;
-mod full;
-mod memory;
-mod options;
-mod position;
-mod redis;
-mod watch;
+//! A space of hot pages on a store: the same calls wherever that is.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -43,24 +8,26 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
-use self::feed::Feed;
-use self::full::Refusals;
-use self::memory::{Effects, Partition};
-pub use self::options::{HotOptions, WhenFull};
-use self::options::{MAX_TRACKED, longest_window_ms};
-use self::position::{News, Position};
-use self::redis::{Cleaned, MAX_EDITS, OnRedis};
-pub use self::watch::Watch;
+use super::declared::longest_window_ms;
+use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
+use super::feed::Feed;
+use super::in_process::{CLEANED_AT_A_TIME, InProcess};
+use super::memory::{Cleaned, Effects};
+use super::metrics::HotMetrics;
+use super::notes::Notes;
+use super::options::{HotOptions, MAX_TRACKED};
+use super::position::{News, Position};
+use super::redis::{MAX_EDITS, OnRedis};
+use super::watch::Watch;
 use crate::Background;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
-use crate::metrics::{HotMetrics, Metrics};
-use crate::reaper::{Progress, Reaper, Rhythm};
+use crate::log;
+use crate::metrics::Metrics;
+use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::OpenPart;
-use crate::store::partitions::{self, Spread};
-use crate::store::{DeclaredSettings, Part, PartKind, Store};
+use crate::store::{self, DeclaredSettings, MemoryStore, Part, PartKind, Store, partitions};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -73,19 +40,15 @@ pub struct Hot {
 #[derive(Debug)]
 struct Core {
     space: Name,
-    options: HotOptions,
-    /// The same on every node and every store.
-    spread: Spread,
     backend: Backend,
-    metrics: HotMetrics,
+    notes: Arc<Notes>,
     /// Reads events while somebody watches.
     feed: Mutex<Weak<Feed>>,
-    refusals: Refusals,
 }
 
 #[derive(Debug)]
 enum Backend {
-    Memory { clock: Clock, partitions: Box<[Mutex<Partition>]> },
+    Memory(InProcess),
     Redis { partitions: Box<[OnRedis]>, is_pinned: AtomicBool },
 }
 
@@ -93,17 +56,22 @@ impl Core {
     /// What this process takes for the time.
     fn now_ms(&self) -> u64 {
         match &self.backend {
-            Backend::Memory { clock, .. } => clock.now().as_millis(),
+            Backend::Memory(space) => space.now_ms(),
             Backend::Redis { partitions, .. } => partitions[0].client_now().as_millis(),
+        }
+    }
+
+    /// Gives those who watch what has just happened in a partition in this process.
+    fn feed_from(&self, number: usize) {
+        let feed = self.feed.lock().upgrade();
+        if let (Some(feed), Backend::Memory(space)) = (feed, &self.backend) {
+            feed.take_from(space, number);
         }
     }
 }
 
 /// Pages that are looked after at a time in the background.
 const CLEANED_BY_REAPER: NonZeroUsize = NonZeroUsize::new(100).unwrap();
-
-/// Pages that a cleanup looks after at a time.
-const CLEANED_AT_A_TIME: usize = 200;
 
 /// Pages with a window that has changed which a count asks for at a time.
 const COUNTED_AT_A_TIME: usize = 10_000;
@@ -113,8 +81,8 @@ impl OpenPart for Hot {
     type Options = HotOptions;
 
     fn open(store: &Store, name: Name, options: &HotOptions, metrics: &Metrics) -> Result<Self> {
-        let of_space = metrics.hot(name.as_str());
-        Self::new(store, name, options, of_space)
+        let metrics = HotMetrics::new(metrics, name.as_str());
+        Self::new(store, name, options, metrics)
     }
 
     fn part_name(&self) -> &Name {
@@ -126,8 +94,8 @@ impl OpenPart for Hot {
     }
 
     fn declared(&self) -> (Part, Duration) {
-        let Core { space, options, .. } = &*self.core;
-        (options.declared(space), options.window_duration)
+        let options = self.options();
+        (options.declared(self.space()), options.window_duration)
     }
 
     fn respect(&self, others: &[DeclaredSettings]) {
@@ -138,8 +106,8 @@ impl OpenPart for Hot {
     }
 
     fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
-        let rhythm = Rhythm { interval: self.core.options.cleanup_interval, batch: CLEANED_BY_REAPER };
-        let metrics = metrics.reaper("hot").in_space(self.space().as_str());
+        let rhythm = Rhythm { interval: self.core.notes.options.cleanup_interval, batch: CLEANED_BY_REAPER };
+        let metrics = ReaperMetrics::new(metrics, "hot").in_space(self.space().as_str());
         vec![Reaper::of(self, rhythm, metrics, Self::reap)]
     }
 
@@ -152,27 +120,26 @@ impl Hot {
     fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
         options.check()?;
         let (bounds, of) = (options.bounds(), options.partitions);
-        let spread = Spread::new(of, *b"tidegate-hotpage")?;
-        let backend = match store {
-            Store::Memory(store) => {
-                let partitions = (0..of).map(|_| Mutex::new(Partition::new(bounds))).collect();
-                Backend::Memory { clock: store.clock.clone(), partitions }
+        let notes = Arc::new(Notes::new(space.as_str(), options.clone(), metrics)?);
+        let backend = match store.backend() {
+            store::Backend::Memory(MemoryStore { clock, .. }) => {
+                Backend::Memory(InProcess::noted(clock.clone(), notes.clone()))
             }
-            Store::Redis(store) => {
+            store::Backend::Redis(store) => {
                 let one = |number| OnRedis::new(store.clone(), &space, bounds, number, of);
                 Backend::Redis { partitions: (0..of).map(one).collect(), is_pinned: AtomicBool::new(false) }
             }
         };
-        let core = Core {
-            space,
-            options: options.clone(),
-            spread,
-            backend,
-            metrics,
-            feed: Mutex::default(),
-            refusals: Refusals::default(),
-        };
-        Ok(Self { core: Arc::new(core), _background: None })
+        let core = Arc::new(Core { space, backend, notes, feed: Mutex::default() });
+        if let Backend::Memory(space) = &core.backend {
+            let core = Arc::downgrade(&core);
+            space.listen(move |number| {
+                if let Some(core) = core.upgrade() {
+                    core.feed_from(number);
+                }
+            });
+        }
+        Ok(Self { core, _background: None })
     }
 
     /// The name.
@@ -182,24 +149,18 @@ impl Hot {
 
     /// What it is bounded by.
     pub fn options(&self) -> &HotOptions {
-        &self.core.options
+        &self.core.notes.options
     }
 
     /// Records an edit. While the store is away edits are [dropped](Recorded::Dropped)
     /// and counted; of one that it was sent and did not answer nobody
     /// [knows](Recorded::Unknown).
     pub async fn record(&self, edit: &Edit<'_>) -> Result<Recorded> {
-        edit.check()?;
-        let number = self.partition(edit.page);
         match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                let now_ms = clock.now().as_millis();
-                let (recorded, effects) = partitions[number].lock().record(now_ms, edit);
-                self.note(&effects, || now_ms);
-                self.feed_with(number, &effects);
-                Ok(recorded)
-            }
+            Backend::Memory(space) => space.record(edit),
             Backend::Redis { .. } => {
+                edit.check()?;
+                let number = self.partition(edit.page);
                 let recorded = self.recorded(self.record_on(number, &[*edit], None).await, 1);
                 recorded.into_iter().next().unwrap_or(Ok(Recorded::Unknown))
             }
@@ -220,16 +181,12 @@ impl Hot {
     }
 
     async fn record_all(&self, edits: &[Edit<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
-        edits.iter().try_for_each(Edit::check)?;
-        if self.is_in_process() {
-            let mut recorded = Vec::with_capacity(edits.len());
-            for edit in edits {
-                recorded.push(self.record(edit).await?);
-            }
-            return Ok(recorded);
+        if let Backend::Memory(space) = &self.core.backend {
+            return space.record_many(edits);
         }
+        edits.iter().try_for_each(Edit::check)?;
         let send = |number, edits| self.send(number, edits, deadline);
-        let of = self.core.options.partitions as usize;
+        let of = self.core.notes.options.partitions as usize;
         partitions::split(edits, of, |edit| self.partition(edit.page), send).await.into_iter().collect()
     }
 
@@ -254,7 +211,7 @@ impl Hot {
             return Err(error);
         }
         let space = self.core.space.as_str();
-        tracing::error!(space, %error, "an edit was not recorded");
+        log::error!(space, %error, "an edit was not recorded");
         Ok(Recorded::Corrupt)
     }
 
@@ -286,7 +243,7 @@ impl Hot {
     /// Asks the first partition, which is the same for all, over how many the space is spread.
     async fn pin(&self) -> Result<()> {
         if let Backend::Redis { partitions, is_pinned } = &self.core.backend {
-            partitions[0].pin(&self.core.space, self.core.options.partitions).await?;
+            partitions[0].pin(&self.core.space, self.core.notes.options.partitions).await?;
             is_pinned.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -301,7 +258,7 @@ impl Hot {
         let each = answer.unwrap_or_else(|error| vec![Err(error); count]);
         let one = |answer| match answer {
             Ok((recorded, effects)) => {
-                self.note(&effects, || self.core.now_ms());
+                self.core.notes.note(&effects, || self.core.now_ms());
                 Ok(recorded)
             }
             Err(error) => self.lost(error),
@@ -311,7 +268,7 @@ impl Hot {
 
     /// What becomes of an edit that the store did not answer for.
     fn lost(&self, error: Error) -> Result<Recorded> {
-        let metrics = &self.core.metrics;
+        let metrics = &self.core.notes.metrics;
         if !error.is_transient() {
             if error.kind() == ErrorKind::Corrupt {
                 metrics.corrupt.inc();
@@ -330,77 +287,43 @@ impl Hot {
         }
     }
 
-    #[inline]
-    fn note(&self, effects: &Effects, now_ms: impl FnOnce() -> u64) {
-        let metrics = &self.core.metrics;
-        // Most are zero, and to add nothing costs as much as to add something.
-        for (count, metric) in [
-            (effects.activity, &metrics.activity),
-            (effects.promoted, &metrics.promoted),
-            (effects.rejected, &metrics.rejected),
-            (effects.expired, &metrics.expired),
-        ] {
-            if count > 0 {
-                metric.inc_by(count);
-            }
-        }
-        if let Some(counts) = &effects.events {
-            for (count, metric) in counts.iter().zip(&metrics.events) {
-                metric.inc_by((*count).into());
-            }
-        }
-        if effects.rejected > 0 {
-            self.core.refusals.add(effects.rejected, now_ms(), &self.core);
-        }
-    }
-
     /// Forgets all that is known of `page`, hot or not; what it had been. Its next edit is its
     /// first.
     pub async fn remove(&self, page: Key<'_>) -> Result<Removed> {
-        let number = self.partition(page);
-        let (removed, effects) = match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                partitions[number].lock().remove(clock.now().as_millis(), page.as_str())
+        match &self.core.backend {
+            Backend::Memory(space) => Ok(space.remove(page)),
+            Backend::Redis { .. } => {
+                let (removed, effects) = self.on_redis(self.partition(page)).await?.remove(page).await?;
+                self.core.notes.note(&effects, || self.core.now_ms());
+                Ok(removed)
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.remove(page).await?,
-        };
-        self.note(&effects, || self.core.now_ms());
-        self.feed_with(number, &effects);
-        Ok(removed)
+        }
     }
 
     /// Whether `page` is hot. Cheaper than [`stats`](Self::stats), and changes nothing.
     pub async fn is_hot(&self, page: Key<'_>) -> Result<bool> {
-        let number = self.partition(page);
         match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().is_hot(clock.now().as_millis(), page.as_str()))
-            }
-            Backend::Redis { .. } => self.on_redis(number).await?.is_hot(page).await,
+            Backend::Memory(space) => Ok(space.is_hot(page)),
+            Backend::Redis { .. } => self.on_redis(self.partition(page)).await?.is_hot(page).await,
         }
     }
 
     /// What is known of `page`.
     pub async fn stats(&self, page: Key<'_>) -> Result<Stats> {
-        let number = self.partition(page);
         match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().stats(clock.now().as_millis(), page.as_str()))
-            }
-            Backend::Redis { .. } => self.on_redis(number).await?.stats(page).await,
+            Backend::Memory(space) => Ok(space.stats(page)),
+            Backend::Redis { .. } => self.on_redis(self.partition(page)).await?.stats(page).await,
         }
     }
 
     /// The edits of `page` in `range` that are in its window, oldest first.
     pub async fn window(&self, page: Key<'_>, range: RangeInclusive<Timestamp>) -> Result<Vec<EditRef>> {
-        let number = self.partition(page);
         let (from_ms, to_ms) = (range.start().as_millis(), range.end().as_millis());
         match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                let now_ms = clock.now().as_millis();
-                Ok(partitions[number].lock().window(now_ms, page.as_str(), from_ms, to_ms))
+            Backend::Memory(space) => Ok(space.window(page, range)),
+            Backend::Redis { .. } => {
+                self.on_redis(self.partition(page)).await?.window(page, from_ms, to_ms).await
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.window(page, from_ms, to_ms).await,
         }
     }
 
@@ -416,60 +339,40 @@ impl Hot {
     /// Each list is of its moment. A page that stays where it is is told once; one that becomes
     /// hotter in between may be told in neither list, and one that becomes colder in both.
     pub async fn list_after(&self, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
+        if let Backend::Memory(space) = &self.core.backend {
+            return Ok(space.list_after(after, limit));
+        }
         let limit = limit.min(MAX_TRACKED);
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let lists = partitions::all(self.numbers().map(|number| self.list_one(number, after, limit)));
-        let mut pages = lists.await?.concat();
-        pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
-        pages.truncate(limit);
-        Ok(pages)
-    }
-
-    /// The hottest of a partition, and perhaps more, in no order.
-    async fn list_one(&self, number: usize, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
-        match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().list(clock.now().as_millis(), after, limit))
-            }
-            Backend::Redis { .. } => self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await,
-        }
+        let list = async |number| self.on_redis(number).await?.list(after, limit, COUNTED_AT_A_TIME).await;
+        let lists = partitions::all(self.numbers().map(list)).await?;
+        Ok(HotPage::hottest(lists.concat(), limit))
     }
 
     /// How many pages are hot, exactly.
     pub async fn count(&self) -> Result<u64> {
-        let all = partitions::all(self.numbers().map(|number| self.count_one(number))).await?;
-        Ok(self.note_counts(all.into_iter()))
-    }
-
-    /// Hot pages and activities, by partition; how many pages that are.
-    fn note_counts(&self, counts: impl Iterator<Item = (u64, u64)>) -> u64 {
-        let (tracked, activities) = counts.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-        self.core.metrics.tracked.set(tracked as i64);
-        self.core.metrics.activities.set(activities as i64);
-        tracked
-    }
-
-    /// Hot pages and activities of a partition.
-    async fn count_one(&self, number: usize) -> Result<(u64, u64)> {
-        match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                Ok(partitions[number].lock().count(clock.now().as_millis()))
-            }
-            Backend::Redis { .. } => self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await,
+        if let Backend::Memory(space) = &self.core.backend {
+            return Ok(space.count());
         }
+        let count = async |number| self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await;
+        let counts = partitions::all(self.numbers().map(count)).await?;
+        Ok(self.core.notes.counted(counts.into_iter()))
     }
 
     /// Drops pages whose window is empty, and activity that is over; how many pages
     /// that were. A partition that is away keeps no other from being cleaned up: it is an error
     /// when they are.
     pub async fn cleanup(&self) -> Result<u64> {
+        if let Backend::Memory(space) = &self.core.backend {
+            return Ok(space.cleanup());
+        }
         let (cleaned, failed) =
             partitions::reached(self.numbers().map(|number| self.clean_one(number))).await?;
         failed?;
-        self.note_counts(cleaned.iter().map(|it| (it.tracked, it.activities)));
-        self.core.metrics.cleanups.inc();
+        self.core.notes.counted(cleaned.iter().map(|it| (it.tracked, it.activities)));
+        self.core.notes.metrics.cleanups.inc();
         Ok(cleaned.iter().map(|it| it.effects.expired).sum())
     }
 
@@ -493,23 +396,14 @@ impl Hot {
     }
 
     async fn clean_batch(&self, number: usize, limit: usize) -> Result<Cleaned> {
-        let cleaned = match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                let mut partition = partitions[number].lock();
-                let (effects, is_more, is_more_activity) = partition.cleanup(clock.now().as_millis(), limit);
-                Cleaned {
-                    effects,
-                    is_more,
-                    is_more_activity,
-                    tracked: partition.tracked(),
-                    activities: partition.activities(),
-                }
+        match &self.core.backend {
+            Backend::Memory(space) => Ok(space.clean_batch(number, limit)),
+            Backend::Redis { .. } => {
+                let cleaned = self.on_redis(number).await?.cleanup(limit).await?;
+                self.core.notes.note(&cleaned.effects, || self.core.now_ms());
+                Ok(cleaned)
             }
-            Backend::Redis { .. } => self.on_redis(number).await?.cleanup(limit).await?,
-        };
-        self.note(&cleaned.effects, || self.core.now_ms());
-        self.feed_with(number, &cleaned.effects);
-        Ok(cleaned)
+        }
     }
 
     /// One run of the reaper.
@@ -524,61 +418,40 @@ impl Hot {
         let items = cleaned.iter().map(|it| it.effects.expired as usize).sum();
         let is_more = cleaned.iter().any(|it| it.is_more || it.is_more_activity);
         if failed.is_ok() {
-            self.note_counts(cleaned.iter().map(|it| (it.tracked, it.activities)));
+            self.core.notes.counted(cleaned.iter().map(|it| (it.tracked, it.activities)));
         }
-        self.core.refusals.tell(self.core.now_ms(), &self.core);
+        self.core.notes.tell(self.core.now_ms());
         if !is_more {
             // Those that can be reached have caught up: now is the time to say who cannot.
             failed?;
-            self.core.metrics.cleanups.inc();
+            self.core.notes.metrics.cleanups.inc();
         }
         Ok(Progress { items, is_more })
     }
 
-    /// Bytes that pages in this process use.
-    pub fn bytes_in_process(&self) -> usize {
+    /// The space in this process, if that is where it is: its calls need no `await`.
+    pub fn in_process(&self) -> Option<&InProcess> {
         match &self.core.backend {
-            Backend::Memory { partitions, .. } => partitions.iter().map(|it| it.lock().bytes()).sum(),
-            Backend::Redis { .. } => 0,
-        }
-    }
-
-    /// What happened in a partition after a position, or the latest position.
-    async fn events(&self, number: usize, after: Option<Position>, limit: usize) -> Result<News> {
-        match self.events_in_process(number, after, limit) {
-            Some(news) => Ok(news),
-            None => self.on_redis(number).await?.events(after, limit).await,
-        }
-    }
-
-    /// The same of a space in this process, and nothing of another.
-    fn events_in_process(&self, number: usize, after: Option<Position>, limit: usize) -> Option<News> {
-        match &self.core.backend {
-            Backend::Memory { clock, partitions } => {
-                Some(partitions[number].lock().events(clock.now().as_millis(), after, limit))
-            }
+            Backend::Memory(space) => Some(space),
             Backend::Redis { .. } => None,
         }
     }
 
-    fn is_in_process(&self) -> bool {
-        matches!(self.core.backend, Backend::Memory { .. })
+    /// Bytes that pages in this process use.
+    pub fn bytes_in_process(&self) -> usize {
+        self.in_process().map_or(0, InProcess::bytes)
     }
 
-    /// Gives those who watch what has just happened in a partition in this process.
-    #[inline]
-    fn feed_with(&self, number: usize, effects: &Effects) {
-        if effects.events.is_none() || !self.is_in_process() {
-            return;
-        }
-        let feed = self.core.feed.lock().upgrade();
-        if let Some(feed) = feed {
-            feed.take_from(self, number);
+    /// What happened in a partition after a position, or the latest position.
+    pub(super) async fn events(&self, number: usize, after: Option<Position>, limit: usize) -> Result<News> {
+        match &self.core.backend {
+            Backend::Memory(space) => Ok(space.events(number, after, limit)),
+            Backend::Redis { .. } => self.on_redis(number).await?.events(after, limit).await,
         }
     }
 
     /// What reads events for all who watch.
-    fn feed(&self) -> Arc<Feed> {
+    pub(super) fn feed(&self) -> Arc<Feed> {
         let mut current = self.core.feed.lock();
         match current.upgrade().filter(|feed| feed.is_alive()) {
             Some(feed) => feed,
@@ -594,10 +467,10 @@ impl Hot {
     /// The partition that a page is in.
     #[inline]
     fn partition(&self, page: Key<'_>) -> usize {
-        self.core.spread.partition(page.as_str()) as usize
+        self.core.notes.spread.partition(page.as_str()) as usize
     }
 
     fn numbers(&self) -> std::ops::Range<usize> {
-        0..self.core.options.partitions as usize
+        0..self.core.notes.options.partitions as usize
     }
 }
