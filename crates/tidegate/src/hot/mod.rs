@@ -252,18 +252,17 @@ impl Hot {
             return Err(Error::internal("the space is not on Redis"));
         };
         if !is_pinned.load(Ordering::Relaxed) {
-            self.pin().await?;
-            is_pinned.store(true, Ordering::Relaxed);
+            is_pinned.store(self.pin().await?, Ordering::Relaxed);
         }
         Ok(&partitions[number])
     }
 
-    async fn pin(&self) -> Result<()> {
+    async fn pin(&self) -> Result<bool> {
         match &self.core.backend {
             Backend::Redis { partitions, .. } => {
                 partitions[0].pin(&self.core.space, self.core.options.partitions).await
             }
-            Backend::Memory { .. } => Ok(()),
+            Backend::Memory { .. } => Ok(true),
         }
     }
 
