@@ -243,8 +243,8 @@ impl Hot {
     /// Asks the first partition, which is the same for all, over how many the space is spread.
     async fn pin(&self) -> Result<()> {
         if let Backend::Redis { partitions, is_pinned } = &self.core.backend {
-            partitions[0].pin(&self.core.space, self.core.notes.options.partitions).await?;
-            is_pinned.store(true, Ordering::Relaxed);
+            let is_written = partitions[0].pin(&self.core.space, self.core.notes.options.partitions).await?;
+            is_pinned.fetch_or(is_written, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -214,8 +214,9 @@ impl OnRedis {
     }
 
     /// Refuses a space that is spread over another number of partitions than `of`: its
-    /// pages would not be found. Asked of its first partition, which is the same for all.
-    pub(super) async fn pin(&self, space: &Name, of: u32) -> Result<()> {
+    /// pages would not be found. Asked of its first partition, which is the same for all. Whether it is written
+    /// down now: a server may take no writes.
+    pub(super) async fn pin(&self, space: &Name, of: u32) -> Result<bool> {
         let stored = PartKind::Hot.stored_name(space.as_str());
         let own = vec![compact_str::format_compact!("hot:{stored}"), of.to_compact_string()];
         let call = Call {
@@ -229,7 +230,8 @@ impl OnRedis {
             now_ms: self.store.set_time_ms(),
         };
         match self.store.call(self.partition, call).await? {
-            Value::Int(pinned) if pinned == i64::from(of) => Ok(()),
+            Value::Int(0) => Ok(false),
+            Value::Int(pinned) if pinned == i64::from(of) => Ok(true),
             Value::Int(pinned) => Err(Error::config(format!(
                 "the space {} was written with {pinned} partitions, this is set to {of}: use the same, or \
                  another space or namespace",

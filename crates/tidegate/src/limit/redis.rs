@@ -376,6 +376,7 @@ impl OnRedis {
             Booked::Unknown => Ok(None),
             // After a loss nothing is known, and it is not guessed.
             Booked::Other(Reply::Held(_)) => {
+                self.store.meet_loss(key.as_str());
                 Err(Error::unavailable("the store lost writes: reservations cannot be settled for a window"))
             }
             _ => Err(unexpected(&value)),
@@ -438,6 +439,7 @@ impl OnRedis {
         };
         let value = self.run_with(&self.scripts().lease, key, &["leases"], &[], own).await?;
         if let Ok(Reply::Held(held_ms)) = reply(&value) {
+            self.store.meet_loss(key.as_str());
             let capacity = self.algorithm.capacity();
             return Ok(Grant {
                 granted: 0,
@@ -510,6 +512,7 @@ impl OnRedis {
             // Nothing is known of the key, and nothing of it counts once the hold
             // is over.
             Reply::Held(held_ms) => {
+                self.store.meet_loss(key.as_str());
                 let capacity = self.algorithm.capacity_of(request.terms);
                 let wait = Wait { retry_after_ms: held_ms, remaining_after_waiting: capacity };
                 let wait = (request.cost <= capacity).then_some(wait);

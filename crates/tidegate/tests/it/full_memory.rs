@@ -48,8 +48,12 @@ async fn takes_are_answered_by_policy_and_reads_by_the_store() {
     assert!(metrics.contains("tidegate_store_partitions_away 1\n"), "{metrics}");
     assert!(metrics.contains("tidegate_store_failed_calls_total{reason=\"oom\"} 100\n"), "{metrics}");
     // Whoever comes now can look as well.
-    let (_other, late) = limit_on(&server.url(), patient()).await;
+    let (other, late) = limit_on(&server.url(), patient()).await;
     assert_eq!(late.peek(Key::new("k").unwrap()).await.unwrap().source(), Source::Store);
+    let late = other.hot("pages", HotOptions::default()).unwrap();
+    assert_eq!(late.list(3).await.unwrap().len(), 1);
+    let unused = other.hot("unused", HotOptions::default()).unwrap();
+    assert_eq!(unused.list(3).await.unwrap().len(), 0);
     free(&server);
     until("it is over", async || {
         tokio::task::yield_now().await;

@@ -34,7 +34,7 @@ pub(crate) use self::lane::Call;
 use self::lane::Lane;
 use self::link::{Links, is_cluster};
 pub(crate) use self::marker::MARKER_TTL;
-use self::marker::Marker;
+use self::marker::{LossMet, Marker};
 use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
 pub(crate) use self::script::Script;
@@ -80,6 +80,8 @@ struct Shared {
     check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
+    /// By partition: a call met a loss that is not known yet.
+    losses: Box<[LossMet]>,
     /// By partition: who reads its marker does so alone, and others wait for it.
     marking: Box<[tokio::sync::Mutex<()>]>,
     /// What the marker of the first partition has for all who share the store.
@@ -106,6 +108,7 @@ impl RedisStore {
         let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
             markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
+            losses: (0..keyspace.partitions()).map(|_| LossMet::default()).collect(),
             marking: (0..keyspace.partitions()).map(|_| tokio::sync::Mutex::default()).collect(),
             secret: RwLock::default(),
             keyspace,
@@ -151,6 +154,12 @@ impl RedisStore {
         policies.push(policy);
         // It may have begun with a hold.
         self.shared.changed.notify_one();
+    }
+
+    /// A call was refused since the store lost writes: the marker is read now and not when it is due, so that the
+    /// loss is counted and logged while it matters.
+    pub(crate) fn meet_loss(&self, subject: &str) {
+        self.shared.losses[self.partition(subject) as usize].meet();
     }
 
     /// Where the keys of `subject` are.

@@ -14,7 +14,7 @@ use crate::clock::{self, Timestamp};
 use crate::log;
 use crate::outage::OutageReason;
 
-/// What goes away together is told of together, and who opens a store has report by then
+/// What goes away together is logged together, and who opens a store has said by then
 /// what its parts answer.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -99,10 +99,16 @@ impl OutageLog {
         for (server, group) in &away {
             self.tell_away(server, group, now);
         }
-        for over in self.breakers.iter().filter_map(|breaker| breaker.take_over()) {
-            let Outage { server, since, started, .. } = over.outage;
-            let new = || Report { since, started, refused: 0, next: now, pause: FIRST_PAUSE };
-            self.reports.entry(server).or_insert_with(new).refused += over.refused;
+        let over: Vec<_> = self.breakers.iter().filter_map(|breaker| breaker.take_over()).collect();
+        for over in over {
+            let server = over.outage.server.clone();
+            if !self.reports.contains_key(&server) {
+                // Over before anybody could be told of it.
+                self.tell_away(&server, &Group { partitions: 1, first: over.outage, refused: 0 }, now);
+            }
+            if let Some(report) = self.reports.get_mut(&server) {
+                report.refused += over.refused;
+            }
         }
         self.reports.retain(|server, report| {
             let is_away = away.contains_key(server);
