@@ -1,7 +1,7 @@
 //! What errors mean, and the time index of `prelude.lua` against the one in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use compact_str::{CompactString, ToCompactString as _};
 use proptest::prelude::*;
@@ -29,32 +29,17 @@ enum Op {
     Due { now_ms: u64, limit: usize },
 }
 
-async fn run(
-    store: &RedisStore,
-    script: &'static Script,
-    key: &str,
-    now_ms: u64,
-    own: Vec<CompactString>,
-) -> Value {
-    let call = Call {
-        script,
-        shared_args: Arc::default(),
-        key: key.to_owned(),
-        shared_keys: Arc::default(),
-        items: 1,
-        more_keys: Vec::new(),
-        item_args: own,
-        now_ms: Some(now_ms),
-    };
-    store.call(0, call).await.unwrap()
+async fn run(store: &RedisStore, script: &'static Script, key: &str, own: Vec<CompactString>) -> Value {
+    store.call(0, Call::new(script).key(key.to_owned()).args(own)).await.unwrap()
 }
 
 #[test]
 fn the_index_on_redis_answers_like_the_one_in_memory() {
     let server = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1));
     let options = StoreOptions {
-        clock: ManualClock::at(Timestamp::from_millis(1)).into(),
+        clock: clock.clone().into(),
         deadline: Duration::from_secs(5),
         ..StoreOptions::default()
     };
@@ -78,11 +63,11 @@ fn the_index_on_redis_answers_like_the_one_in_memory() {
                             due_at.insert(id, due_ms);
                             index.insert(Timestamp::from_millis(due_ms), id);
                             let own = vec![due_ms.to_compact_string(), format!("{id:03}").into()];
-                            run(&store, &PUT, &key, 0, own).await;
+                            run(&store, &PUT, &key, own).await;
                         }
                         Op::Due { now_ms, limit } => {
-                            let found =
-                                run(&store, &DUE, &key, now_ms, vec![limit.to_compact_string()]).await;
+                            clock.set(Timestamp::from_millis(now_ms));
+                            let found = run(&store, &DUE, &key, vec![limit.to_compact_string()]).await;
                             let found: Vec<String> = redis::from_redis_value(found).unwrap();
                             let mut copy = index.clone();
                             let due = std::iter::from_fn(|| copy.pop_due(Timestamp::from_millis(now_ms)));
