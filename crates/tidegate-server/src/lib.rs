@@ -3,6 +3,7 @@
 //!
 //! Where to look:
 //! - [`settings`]: defaults, file, environment and flags become checked values.
+//! - [`parts`]: what is open, owned by no protocol.
 //! - [`http`]: the operations, as requests and responses.
 //! - [`serve`]: the API on a listener, until it shall end.
 //! - [`cli`]: the commands.
@@ -19,6 +20,7 @@ mod listen;
 pub mod log;
 mod moment;
 mod outcomes;
+pub mod parts;
 mod readiness;
 pub mod serve;
 pub mod settings;

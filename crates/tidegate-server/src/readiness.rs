@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate::Outage;
 use tidegate::clock::SystemClock;
-use tidegate::limit::Limit;
 use tidegate::store::{Away, StoreStatus};
 
 /// When a server whose store is partly or wholly away is ready.
@@ -58,18 +57,18 @@ struct AwayReport {
 }
 
 impl Report {
-    pub(crate) fn new<'a>(
+    pub(crate) fn new(
         readiness: Readiness,
         draining: bool,
         status: StoreStatus,
-        mut limits: impl Iterator<Item = &'a Limit>,
+        mut outages: impl Iterator<Item = Outage>,
     ) -> Self {
         let is_whole = status.away.is_empty();
         let can_answer = match readiness {
             Readiness::All => is_whole,
             Readiness::Any => {
                 status.partitions_away() < status.partitions
-                    || limits.any(|it| matches!(it.options().outage, Outage::Open | Outage::Local(_)))
+                    || outages.any(|outage| matches!(outage, Outage::Open | Outage::Local(_)))
             }
         };
         let now_ms = SystemClock::new().now().as_millis();

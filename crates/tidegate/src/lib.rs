@@ -50,7 +50,32 @@ pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
 use crate::reaper::{Progress, Reaper, Rhythm};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
-use crate::store::{Declaration, DeclaredSettings, Differences, Part, PartKind, Store, StoreOptions};
+use crate::store::{Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
+
+/// The kinds of parts there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PartKind {
+    /// A limit.
+    Limit,
+    /// A space of hot pages.
+    Hot,
+    /// A space of sessions.
+    Sessions,
+}
+
+impl PartKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Limit, Self::Hot, Self::Sessions];
+
+    /// The word for it in declarations and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Hot => "hot",
+            Self::Sessions => "sessions",
+        }
+    }
+}
 
 /// An open store with its parts. Clones share it.
 #[derive(Debug, Clone)]

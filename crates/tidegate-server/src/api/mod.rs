@@ -1,20 +1,18 @@
 //! What is said over HTTP: the bodies of requests and responses, one type each, for the
 //! server that reads and writes them and for the command line that writes and reads them.
 //!
-//! The OpenAPI description is derived from these types. They know nothing of HTTP itself.
+//! The OpenAPI description is derived from these types. They know nothing of HTTP itself. Those
+//! of a part are written in its folder, `http/<part>/api.rs`; here is what they have in common.
 
-pub(crate) mod decision;
-pub(crate) mod hot;
 pub(crate) mod json;
-pub(crate) mod limit;
 pub(crate) mod pattern;
-pub(crate) mod session;
-pub(crate) mod session_reap;
 pub(crate) mod whole;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::Key;
+
+pub(crate) use crate::http::bodies::*;
 
 /// The body of a request. It may borrow from the bytes that it was read from.
 pub(crate) trait RequestBody: JsonSchema + 'static {

@@ -1,56 +1,13 @@
-//! What can be written on the command line.
+//! What can be written behind commands of all kinds.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
+use tidegate::store::DEFAULT_SPACE;
 
-use super::declare::DeclareArgs;
-use super::hot::args::HotCommand;
-use super::limit::args::LimitCommand;
-use super::sessions::args::SessionsCommand;
 use crate::settings::{Flag, Settings, Sources};
 
-/// Rate limits that never admit too much, pages that are hot right now and sessions that are
-/// never reaped alive, in-process or on Redis, Valkey or their Cluster.
-#[derive(Debug, Parser)]
-#[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
-pub(super) struct Cli {
-    #[command(subcommand)]
-    pub(super) command: Option<Command>,
-    #[command(flatten)]
-    pub(super) serve: ServeArgs,
-}
-
-const EXAMPLES: &str = "\
-Without a command, tidegate serves.
-
-Examples:
-  tidegate
-  tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
-  tidegate limit take api user_123
-  tidegate hot list
-  tidegate sessions counts";
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Command {
-    /// Answer over HTTP; the first line on standard output is the address
-    #[command(after_help = SERVE_EXAMPLES)]
-    Serve(ServeArgs),
-    /// Ask a server or a store about a limit
-    #[command(after_help = LIMIT_EXAMPLES)]
-    Limit(LimitArgs),
-    /// Record edits, ask which pages are hot, replay a file
-    #[command(after_help = HOT_EXAMPLES)]
-    Hot(HotArgs),
-    /// See sessions, reap what was left behind, take over a store of an older program
-    #[command(after_help = SESSIONS_EXAMPLES)]
-    Sessions(SessionsArgs),
-    /// See what a store declares limits and spaces to be, or change it
-    #[command(after_help = DECLARE_EXAMPLES)]
-    Declare(DeclareArgs),
-}
-
-const SERVE_EXAMPLES: &str = "\
+pub(super) const SERVE_EXAMPLES: &str = "\
 Settings: defaults, then the file, then the environment, then flags; the later wins.
 In the environment limits.api.rate is TIDEGATE_LIMITS__API__RATE.
 `tidegate serve --help` lists all settings.
@@ -59,41 +16,6 @@ Examples:
   tidegate serve --listen 127.0.0.1:0
   tidegate serve --config tidegate.yaml --set limits.api.rate=100/m
   TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve";
-
-const LIMIT_EXAMPLES: &str = "\
-Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
-
-Examples:
-  tidegate limit take api user_123 --cost 5
-  tidegate limit peek api user_123 --json
-  tidegate limit take rate_limit --everyone
-  tidegate limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s";
-
-const HOT_EXAMPLES: &str = "\
-Exit codes: 0 done, 1 the answer is no (not hot, not kept), 2 wrong usage or no answer.
-
-Examples:
-  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12
-  tidegate hot list --limit 10
-  tidegate hot top
-  tidegate hot replay edits.json.gz --page-field channel,page";
-
-const SESSIONS_EXAMPLES: &str = "\
-Exit codes: 0 done, 1 the answer is no (refused, something is off), 2 wrong usage or no answer.
-
-Examples:
-  tidegate sessions counts
-  tidegate sessions list --state orphan
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run
-  tidegate sessions compare --store redis://127.0.0.1:6379";
-
-const DECLARE_EXAMPLES: &str = "\
-Every server declares what it opens. Commands with --store go by it.
-
-Examples:
-  tidegate declare --store redis://127.0.0.1:6379
-  tidegate declare --store redis://127.0.0.1:6379 --config tidegate.yaml --replace
-  tidegate declare --store redis://127.0.0.1:6379 --set limits.api.rate=10/s --replace";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -173,24 +95,6 @@ impl ServeArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct LimitArgs {
-    #[command(subcommand)]
-    pub(super) command: LimitCommand,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct HotArgs {
-    #[command(subcommand)]
-    pub(super) command: HotCommand,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct SessionsArgs {
-    #[command(subcommand)]
-    pub(super) command: SessionsCommand,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct TargetArgs {
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
@@ -207,6 +111,16 @@ pub(super) struct TargetArgs {
     /// Answer in JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// A space, and whom to talk to about it.
+#[derive(Debug, Args)]
+pub(super) struct SpaceArgs {
+    /// The space
+    #[arg(long, default_value = DEFAULT_SPACE)]
+    pub(super) space: String,
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
 }
 
 impl TargetArgs {

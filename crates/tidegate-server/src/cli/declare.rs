@@ -14,6 +14,7 @@ use super::render::print;
 use crate::settings::Settings;
 
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct DeclareArgs {
     /// The store
     #[arg(long, value_name = "URL")]
@@ -28,6 +29,14 @@ pub(super) struct DeclareArgs {
     settings: SettingsArgs,
 }
 
+const EXAMPLES: &str = "\
+Every server declares what it opens. Commands with --store go by it.
+
+Examples:
+  tidegate declare --store redis://127.0.0.1:6379
+  tidegate declare --store redis://127.0.0.1:6379 --config tidegate.yaml --replace
+  tidegate declare --store redis://127.0.0.1:6379 --set limits.api.rate=10/s --replace";
+
 pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
     let mut settings =
         Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
@@ -40,7 +49,7 @@ pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
         gate.store().check().map_err(|error| error.to_string())?;
         let text = match args.replace {
             false => list(&gate, args.json).await,
-            true => replace(&gate, &settings.written(), args.json).await,
+            true => replace(&gate, &settings.parts.written(), args.json).await,
         };
         gate.shutdown().await;
         text

@@ -6,7 +6,7 @@ mod args;
 mod client;
 mod declare;
 mod hot;
-mod limit;
+mod limits;
 mod render;
 mod request;
 mod send;
@@ -17,9 +17,49 @@ mod target;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::args::{Cli, Command};
+use self::args::{SERVE_EXAMPLES, ServeArgs};
+use self::declare::DeclareArgs;
+use self::hot::args::HotArgs;
+use self::limits::args::LimitArgs;
+use self::sessions::args::SessionsArgs;
+
+/// Rate limits that never admit too much, pages that are hot right now and sessions that are
+/// never reaped alive, in-process or on Redis, Valkey or their Cluster.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+const EXAMPLES: &str = "\
+Without a command, tidegate serves.
+
+Examples:
+  tidegate
+  tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
+  tidegate limit take api user_123
+  tidegate hot list
+  tidegate sessions counts";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer over HTTP; the first line on standard output is the address
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Ask a server or a store about a limit
+    Limit(LimitArgs),
+    /// Record edits, ask which pages are hot, replay a file
+    Hot(HotArgs),
+    /// See sessions, reap what was left behind, take over a store of an older program
+    Sessions(SessionsArgs),
+    /// See what a store declares limits and spaces to be, or change it
+    Declare(DeclareArgs),
+}
 
 /// The answer is no.
 const REFUSED: u8 = 1;
@@ -39,7 +79,7 @@ pub fn main() -> ExitCode {
     let ran = match parsed.command {
         None => serve::serve(&parsed.serve).map(|()| ExitCode::SUCCESS),
         Some(Command::Serve(args)) => serve::serve(&args).map(|()| ExitCode::SUCCESS),
-        Some(Command::Limit(args)) => limit::run(&args.command),
+        Some(Command::Limit(args)) => limits::run(&args.command),
         Some(Command::Hot(args)) => hot::run(&args.command),
         Some(Command::Sessions(args)) => sessions::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),

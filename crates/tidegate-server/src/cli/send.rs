@@ -2,53 +2,63 @@
 
 use std::process::ExitCode;
 
-use axum::body::Bytes;
 use axum::http::StatusCode;
 use tidegate::store::PartKind;
 
 use super::REFUSED;
-use super::args::TargetArgs;
+use super::args::{SpaceArgs, TargetArgs};
 use super::render::{Rendered, detail, print, problem};
 use super::request::Request;
 use super::target::Target;
 
-/// Sends `request`, about `part` if it is one in particular, and prints the answer. A
-/// refusal is an answer.
+/// Sends `request`, which is about `parts`, and prints the answer. A refusal is an answer.
 pub(super) async fn send(
     args: &TargetArgs,
-    part: Option<(PartKind, &str)>,
+    parts: &[(PartKind, &str)],
     request: Request,
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
-    let target = Target::open(args, &part.into_iter().collect::<Vec<_>>()).await?;
-    send_to(target, args, request, render).await
+    send_to(Target::open(args, parts).await?, args, request, render, refusal).await
 }
 
-/// The same to a target that is open.
+/// The same about a space.
+pub(super) async fn in_space(
+    kind: PartKind,
+    of: &SpaceArgs,
+    request: Request,
+    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+) -> Result<ExitCode, String> {
+    send(&of.target, &[(kind, &of.space)], request, render).await
+}
+
+/// The same to a target that is open; `refusal` is the text of an answer that is a no.
 pub(super) async fn send_to(
     target: Target,
     args: &TargetArgs,
     request: Request,
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    refusal: impl FnOnce(StatusCode, &[u8]) -> Option<String>,
 ) -> Result<ExitCode, String> {
     let answered = target.send(request).await;
     target.close().await;
     let (status, answer) = answered?;
     let rendered = match status.is_success() {
         true => render(&answer)?,
-        false => match problem(&answer).filter(|problem| problem.refusal.is_some()) {
-            Some(refusal) => Rendered { text: refusal.detail, is_refusal: true },
+        false => match refusal(status, &answer) {
+            Some(text) => Rendered { text, is_refusal: true },
             None => return Err(target.failure(status, detail(&answer))),
         },
     };
-    print(&if args.json { machine(status, &answer) } else { rendered.text })?;
+    print(&match (args.json, status) {
+        (false, _) => rendered.text,
+        // What has no body has a word.
+        (true, StatusCode::NO_CONTENT) => format!("{{\"{}\":true}}", rendered.text),
+        (true, _) => String::from_utf8_lossy(&answer).into_owned(),
+    })?;
     Ok(if rendered.is_refusal { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }
 
-/// As it came; what has no body has a word.
-fn machine(status: StatusCode, answer: &Bytes) -> String {
-    match status {
-        StatusCode::NO_CONTENT => "{\"deleted\":true}".to_owned(),
-        _ => String::from_utf8_lossy(answer).into_owned(),
-    }
+/// A problem that says in a word why nothing was done.
+pub(super) fn refusal(_: StatusCode, answer: &[u8]) -> Option<String> {
+    problem(answer).filter(|problem| problem.refusal.is_some()).map(|problem| problem.detail)
 }

@@ -3,13 +3,12 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use tidegate::Tidegate;
-use tidegate::store::Declarations;
 use tokio::sync::watch;
 
 use super::args::ServeArgs;
 use crate::http::App;
 use crate::listen::listen;
+use crate::parts::Parts;
 use crate::settings::Settings;
 use crate::{log, serve as server};
 
@@ -29,23 +28,11 @@ pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
 async fn until_told(mut settings: Settings) -> Result<(), String> {
     let listener = listen(&settings.listen, &settings.http).await?;
     let bound = listener.local_addr().map_err(|error| format!("cannot tell where it listens: {error}"))?;
-    let gate = settings.store.open().await.map_err(|error| error.to_string())?;
-    // One that is away now declares nothing; what is implied is by its defaults then.
-    if let Ok(declared) = gate.declarations().await {
-        let readable: Vec<_> = declared.into_iter().filter(Settings::can_read).collect();
-        settings.adopt(&readable).map_err(|error| error.to_string())?;
-    }
-    let limits = settings.limits.iter().map(|limit| limit.open(&gate));
-    let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    let spaces = settings.hot.iter().map(|space| space.open(&gate));
-    let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
-    let app = app.map_err(|error| error.to_string())?;
-    declare(app.gate(), settings.store.declarations).await?;
+    let app = App::new(Parts::for_server(&mut settings).await?);
     let mut signals = signals()?;
     outlive_hangups()?;
     announce(&format!("http://{bound}"));
-    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.limits.len(), "serving");
+    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.parts.limits.len(), "serving");
     let told = {
         let (app, mut signals) = (app.clone(), signals.clone());
         async move {
@@ -79,22 +66,6 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Declares what is served; who is strict does not start with other settings than are
-/// declared, nor without knowing them.
-async fn declare(gate: &Tidegate, policy: Declarations) -> Result<(), String> {
-    match (gate.declare().await, policy) {
-        (Err(error), Declarations::Strict) if error.is_transient() => Err(format!(
-            "`declarations`: strict, and what the store declares cannot be known while it is away: {error}"
-        )),
-        (Err(error), Declarations::Strict) => Err(format!(
-            "`declarations`: strict, and {error}; use the declared settings, or change them by `tidegate declare \
-             --replace`"
-        )),
-        // It is declared when the store is there.
-        _ => Ok(()),
-    }
 }
 
 /// The first line of standard output, for who started us on port 0.

@@ -5,14 +5,15 @@ use std::io::Write as _;
 use axum::body::{Body, Bytes};
 use axum::http::{Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use tidegate::store::{Declaration, Declarations, Differences, PartKind};
+use tidegate::store::{Differences, PartKind};
 use tower_service::Service as _;
 
 use super::args::TargetArgs;
 use super::client::{Begun, Server};
 use super::request::Request;
 use crate::http::{App, Reason, router};
-use crate::settings::{Settings, Sources, group_of};
+use crate::parts::{Access, Parts};
+use crate::settings::{Settings, Sources};
 
 /// One of the two, for as many questions as there are.
 pub(super) enum Target {
@@ -27,22 +28,27 @@ pub(super) enum Stream {
 }
 
 impl Target {
-    /// To ask about `parts`.
-    pub(super) async fn open(target: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
-        match target.direct() {
-            Some(sources) => Self::store(&sources, parts).await,
-            None => Self::server(&target.server),
-        }
+    /// For requests about `parts`.
+    pub(super) async fn open(args: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
+        Self::open_with(args, parts, Access::Write).await
     }
 
-    /// The same for questions that change nothing: to a store that is asked nothing is written,
-    /// not even that somebody was there.
+    /// The same for requests that change nothing: to a store nothing is written, not even that
+    /// somebody was there.
     pub(super) async fn open_read_only(
         args: &TargetArgs,
         parts: &[(PartKind, &str)],
     ) -> Result<Self, String> {
+        Self::open_with(args, parts, Access::Read).await
+    }
+
+    async fn open_with(
+        args: &TargetArgs,
+        parts: &[(PartKind, &str)],
+        access: Access,
+    ) -> Result<Self, String> {
         match args.direct() {
-            Some(sources) => Self::store_for(&sources, parts, true).await,
+            Some(sources) => Self::store(&sources, parts, access).await,
             None => Self::server(&args.server),
         }
     }
@@ -52,71 +58,23 @@ impl Target {
     }
 
     /// A store, by its declarations: what is written down here goes before them.
-    pub(super) async fn store(sources: &Sources, parts: &[(PartKind, &str)]) -> Result<Self, String> {
-        Self::store_for(sources, parts, false).await
-    }
-
-    async fn store_for(
+    pub(super) async fn store(
         sources: &Sources,
         parts: &[(PartKind, &str)],
-        is_read_only: bool,
+        access: Access,
     ) -> Result<Self, String> {
-        let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
-        // One question is not worth a block of permits.
-        settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
-        // Whoever has a question changes nothing for the servers.
-        settings.store.declarations = Declarations::ReadOnly;
-        let gate = match is_read_only {
-            true => settings.store.open_read_only().await,
-            false => settings.store.open().await,
-        };
-        let gate = gate.map_err(|error| error.to_string())?;
-        // Who asks a store wants its answer, not that of an outage policy.
-        gate.store().check().map_err(|error| error.to_string())?;
-        let is_shared = settings.store.url.scheme() != "memory";
-        if is_shared {
-            let declared = gate.declarations().await.map_err(|error| error.to_string())?;
-            // What a later version declares and this one cannot read matters to who asks for it.
-            let is_wanted = |it: &Declaration| {
-                parts.iter().any(|(kind, name)| it.kind == *kind && kind.is_same(it.name.as_str(), name))
-            };
-            let (wanted, others): (Vec<_>, Vec<_>) = declared.into_iter().partition(is_wanted);
-            let readable = others.into_iter().filter(Settings::can_read);
-            let known: Vec<_> = wanted.into_iter().chain(readable).collect();
-            settings.only_declared(&known).map_err(|error| error.to_string())?;
-            settings.limits.iter_mut().for_each(|limit| limit.options.lease = None);
-            for (kind, name) in parts {
-                if !settings.has(*kind, name) {
-                    return Err(undeclared(*kind, name));
-                }
-            }
-        }
-        if is_read_only {
-            // What is open looks after itself in the background, and writes.
-            let is_asked = |kind: PartKind, name: &str| {
-                parts.iter().any(|(asked, other)| kind == *asked && kind.is_same(name, other))
-            };
-            settings.limits.retain(|it| is_asked(PartKind::Limit, it.name.as_str()));
-            settings.hot.retain(|it| is_asked(PartKind::Hot, it.name.as_str()));
-            settings.sessions.retain(|it| is_asked(PartKind::Sessions, it.name.as_str()));
-        }
-        let limits = settings.limits.iter().map(|limit| limit.open(&gate));
-        let limits = limits.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        let spaces = settings.hot.iter().map(|space| space.open(&gate));
-        let spaces = spaces.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
-        let app = app.map_err(|error| error.to_string())?;
-        app.gate().declare().await.map_err(|error| error.to_string())?;
-        for (part, declared) in app.gate().differing() {
+        let settings = Settings::load(sources).map_err(|error| error.to_string())?;
+        let parts = Parts::for_requests(settings, parts, access).await?;
+        for (part, declared) in parts.gate().differing() {
             let differences = Differences { declared: &declared, own: &part.settings };
             let (kind, name) = (part.kind.as_str(), part.name.as_str());
-            // Who asks may know: it is said, and done.
+            // Whoever sends a request may know: it is said, and done.
             let _ = writeln!(
                 std::io::stderr(),
                 "tidegate: {kind} {name} is declared with other settings than are asked by: {differences}"
             );
         }
-        Ok(Self::Store(app))
+        Ok(Self::Store(App::new(parts)))
     }
 
     /// The whole answer.
@@ -159,20 +117,6 @@ impl Target {
             app.gate().shutdown().await;
         }
     }
-}
-
-/// Nobody has said what it is.
-pub(super) fn undeclared(kind: PartKind, name: &str) -> String {
-    let (what, example) = match kind {
-        PartKind::Limit => ("limit", "rate=5/s"),
-        PartKind::Hot => ("space of hot pages", "window_duration=1h"),
-        _ => ("space of sessions", "grace=30s"),
-    };
-    let group = group_of(kind);
-    format!(
-        "the store declares no {what} {name:?}, and it is not written down here: a server that has it declares it; or \
-         say what it is, by --config FILE or --set {group}.{name}.{example}"
-    )
 }
 
 impl Stream {

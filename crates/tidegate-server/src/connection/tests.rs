@@ -8,15 +8,14 @@ use axum::http::Response;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tidegate::Tidegate;
-use tidegate::hot::HotOptions;
-use tidegate::limit::LimitOptions;
-use tidegate::testkit::limit::sliding;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::*;
 use crate::http::{App, HttpService, Problem};
+use crate::parts::Parts;
+use crate::settings::{Flag, Settings, Sources};
 
 /// Sends `requests`, the last of which ends it, to a connection that is served over `near`. All
 /// that is answered.
@@ -43,9 +42,9 @@ async fn over_memory<S: Service>(service: S, request: &str) -> String {
 /// Limit `api` of 5 per minute, and the space `main` of hot pages.
 async fn app() -> App {
     let gate = Tidegate::open("memory:").await.unwrap();
-    let limit = gate.limit("api", sliding(5, 60, 600), LimitOptions::default()).unwrap();
-    let hot = gate.hot("main", HotOptions::default()).unwrap();
-    App::new(gate, [limit]).with_hot([hot])
+    let rate = Flag { given_as: "--set", path: "limits.api.rate".to_owned(), value: "5/m".to_owned() };
+    let settings = Settings::load(&Sources { flags: vec![rate], ..Sources::default() }).unwrap();
+    App::new(Parts::open(gate, &settings.parts).unwrap())
 }
 
 /// A take with these further lines in its head; with credentials it goes the ordinary way.

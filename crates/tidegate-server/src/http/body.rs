@@ -26,6 +26,15 @@ pub(crate) fn is_type_allowed(given: Option<&str>, from_a_page: bool) -> bool {
     given.is_some_and(is_json) || (is_command_line && !from_a_page)
 }
 
+/// Whether a body is sent as lines.
+pub(crate) fn is_ndjson(headers: &HeaderMap) -> bool {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    ["application/x-ndjson", "application/ndjson", "application/jsonl"]
+        .iter()
+        .any(|known| essence.eq_ignore_ascii_case(known))
+}
+
 /// Reads the body: JSON, and at most `max_bytes`, when decoded too.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     check_type(headers, "application/json is")?;

@@ -15,7 +15,7 @@ use super::parameter::{FromQuery, NoQuery, Query};
 use super::problem::Problem;
 use super::shape::BodyShape;
 use super::{App, body};
-use crate::api::RequestBody;
+use crate::api::{RequestBody, pattern};
 
 /// A request: what stands in its path, behind its `?`, and in its body.
 #[derive(Debug)]
@@ -30,6 +30,13 @@ pub(crate) struct Call<P = NoPath, Q = NoQuery, B = NoBody> {
 /// The path of an operation that is at one address only.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 pub(crate) struct NoPath {}
+
+/// The path of an operation on a space.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+pub(crate) struct OfSpace {
+    #[schemars(extend("pattern" = pattern::NAME))]
+    pub(super) space: String,
+}
 
 impl<P: DeserializeOwned + Send, Q: FromQuery, B: FromBody> Call<P, Q, B> {
     pub(super) async fn read(app: App, request: Request) -> Result<Self, Problem> {

@@ -24,7 +24,6 @@ mod shape;
 mod sse;
 mod table;
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,29 +32,34 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use tidegate::Tidegate;
-use tidegate::hot::Hot;
-use tidegate::limit::Limit;
-use tidegate::session::Sessions;
-use tidegate::store::PartKind;
 use tokio::sync::watch;
 
 pub(crate) use self::metrics::HttpMetrics;
+use self::operation::Routes;
 pub(crate) use self::problem::{Problem, ProblemBody, Reason};
 use self::response::Served;
 pub(crate) use self::service::HttpService;
-use self::sessions::Spaces;
 pub(crate) use self::sse::Endless;
+use crate::parts::Parts;
 use crate::readiness::{Readiness, Report};
-use crate::settings::{HttpSettings, SessionSettings, SettingsError};
+use crate::settings::HttpSettings;
 
-/// An open store with what is served from it. Clones share it.
+/// The parts with routes of their own, in the order in which they are shown.
+const PARTS: [Routes; 3] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES];
+
+/// The bodies of all of them, as [`api`](crate::api) has them.
+pub(crate) mod bodies {
+    pub(crate) use super::hot::api as hot;
+    pub(crate) use super::limits::{api as limit, decision};
+    pub(crate) use super::sessions::{api as session, api_reap as session_reap};
+}
+
+/// What is served, and how. Clones share it.
 #[derive(Debug, Clone)]
 pub struct App {
     inner: Arc<Inner>,
-    spaces: Arc<BTreeMap<String, Hot>>,
-    sessions: Arc<Spaces>,
     bounds: Bounds,
     readiness: Readiness,
     stopping: Stopping,
@@ -101,38 +105,23 @@ impl Stopping {
 
 #[derive(Debug)]
 struct Inner {
-    gate: Tidegate,
-    limits: BTreeMap<String, Served>,
+    parts: Parts,
+    /// What each limit's answers have in common, in the order of the limits.
+    policies: Vec<HeaderValue>,
     metrics: HttpMetrics,
     is_draining: AtomicBool,
 }
 
 impl App {
-    /// Serves `limits`, which are of `gate`.
-    pub fn new(gate: Tidegate, limits: impl IntoIterator<Item = Limit>) -> Self {
-        let limits =
-            limits.into_iter().map(|limit| (limit.name().as_str().to_owned(), Served::new(limit))).collect();
-        let metrics = HttpMetrics::beside(&gate);
-        let inner = Inner { gate, limits, metrics, is_draining: AtomicBool::new(false) };
+    /// Serves `parts`.
+    pub fn new(parts: Parts) -> Self {
+        let policies = parts.limits.iter().map(|(name, limit)| response::policy_of(name, limit)).collect();
+        let metrics = HttpMetrics::beside(parts.gate());
+        let inner = Inner { parts, policies, metrics, is_draining: AtomicBool::new(false) };
         // Who asks without a server waits for as long as it likes.
         let bounds = Bounds { request_timeout: A_YEAR, ..Bounds::from(&HttpSettings::default()) };
-        let (spaces, sessions) = (Arc::default(), Arc::default());
         let (readiness, stopping) = (Readiness::default(), Stopping::default());
-        Self { inner: Arc::new(inner), spaces, sessions, bounds, readiness, stopping }
-    }
-
-    /// The same, and these spaces of hot pages.
-    #[must_use]
-    pub fn with_hot(self, spaces: impl IntoIterator<Item = Hot>) -> Self {
-        let spaces = spaces.into_iter().map(|hot| (hot.space().as_str().to_owned(), hot)).collect();
-        Self { spaces: Arc::new(spaces), ..self }
-    }
-
-    /// The same, and these spaces of sessions. Those that nobody has written down are
-    /// opened when they are first used.
-    pub fn with_sessions(self, spaces: &[SessionSettings]) -> Result<Self, SettingsError> {
-        let sessions = Arc::new(Spaces::open(&self.inner.gate, spaces)?);
-        Ok(Self { sessions, ..self })
+        Self { inner: Arc::new(inner), bounds, readiness, stopping }
     }
 
     /// The same, with another bound on bodies.
@@ -161,13 +150,17 @@ impl App {
 
     fn readiness(&self) -> Report {
         let draining = self.inner.is_draining.load(Ordering::Relaxed);
-        let limits = self.inner.limits.values().map(|served| &served.limit);
-        Report::new(self.readiness, draining, self.inner.gate.store().status(), limits)
+        let outages = self.parts().limits.iter().map(|(_, limit)| limit.options.outage);
+        Report::new(self.readiness, draining, self.gate().store().status(), outages)
     }
 
     /// The store.
     pub fn gate(&self) -> &Tidegate {
-        &self.inner.gate
+        self.inner.parts.gate()
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.inner.parts
     }
 
     pub(crate) fn metrics(&self) -> &HttpMetrics {
@@ -182,23 +175,14 @@ impl App {
         &self.stopping
     }
 
-    fn spaces(&self) -> &BTreeMap<String, Hot> {
-        &self.spaces
+    fn limit(&self, name: &str) -> Result<Served<'_>, Problem> {
+        let limits = &self.parts().limits;
+        Ok(self.served(limits.position(name).ok_or_else(|| limits.unknown(name))?)?)
     }
 
-    fn space(&self, name: &str) -> Result<&Hot, Problem> {
-        let spaces = self.spaces();
-        let found = spaces.get(name).or_else(|| spaces.get(PartKind::Hot.alias(name)?));
-        found.ok_or_else(|| Problem::unknown_space(name, spaces.keys().map(String::as_str)))
-    }
-
-    fn sessions(&self, name: &str) -> Result<&Sessions, Problem> {
-        self.sessions.get(&self.inner.gate, name)
-    }
-
-    fn limit(&self, name: &str) -> Result<&Served, Problem> {
-        let limits = &self.inner.limits;
-        limits.get(name).ok_or_else(|| Problem::unknown_limit(name, limits.keys().map(String::as_str)))
+    fn served(&self, position: usize) -> tidegate::Result<Served<'_>> {
+        let limit = self.parts().limits.at(position)?;
+        Ok(Served { limit, policy: &self.inner.policies[position] })
     }
 }
 
@@ -217,7 +201,7 @@ const ALL_METHODS: &str = "GET,HEAD,POST,PUT,DELETE";
 
 /// All routes.
 pub fn router(app: App) -> Router {
-    sessions::empty_names(hot::empty_names(limits::empty_names(table::routes(&app))))
+    table::routes(&app)
         .fallback(async |method: Method, uri: Uri| match call::check_encoding(uri.path()) {
             Err(problem) => Err(problem),
             Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {

@@ -7,7 +7,8 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value, json};
 use tidegate::limit::headers::PROBLEM_JSON;
 
-use super::operation::{Operation, Part, TimeClass};
+use super::PARTS;
+use super::operation::{Operation, SERVER, TimeClass};
 use super::parameter::{Parameter, ParameterKind};
 use super::problem::{Kind, ProblemBody};
 use super::shape::{AnswerShape, BodyShape};
@@ -48,9 +49,8 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
     }
     let problem = schemas.subschema_for::<ProblemBody>();
     debug_assert!(problem.as_object().is_some());
-    let tags: Vec<_> = [Part::Limits, Part::Hot, Part::Sessions, Part::Server]
-        .map(|part| json!({"name": part.as_str()}))
-        .into();
+    let parts = PARTS.iter().map(|routes| routes.part).chain([SERVER]);
+    let tags: Vec<_> = parts.map(|part| json!({"name": part})).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -104,7 +104,7 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
     let mut described = Map::new();
     described.insert("operationId".to_owned(), name.into());
     described.insert("summary".to_owned(), operation.summary.into());
-    described.insert("tags".to_owned(), json!([operation.part.as_str()]));
+    described.insert("tags".to_owned(), json!([operation.part]));
     described.insert("x-scope".to_owned(), operation.scope.as_str().into());
     if operation.time_class != TimeClass::Ordinary {
         let class = if operation.time_class == TimeClass::Bulk { "bulk" } else { "endless" };
@@ -124,7 +124,7 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
     if shape.body.is_some() {
         kinds.extend(WITH_BODY);
     }
-    if operation.part != Part::Server {
+    if operation.part != SERVER {
         kinds.extend(ON_STORE);
     }
     described.insert("responses".to_owned(), responses(schemas, shape.answers, &kinds));

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
@@ -24,26 +25,17 @@ use super::parameter::FromQuery;
 use super::problem::{Kind, Problem};
 use super::shape::Shape;
 
-/// A part of the server, in the order in which they are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Limits,
-    Hot,
-    Sessions,
-    Server,
+/// The routes of a part.
+pub(super) struct Routes {
+    /// What the part is called.
+    pub(super) part: &'static str,
+    pub(super) operations: fn() -> Vec<Operation>,
+    /// No router matches an empty name: adds what deserves a better answer than 404.
+    pub(super) empty_names: fn(Router<App>) -> Router<App>,
 }
 
-impl Part {
-    /// What it is called.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Limits => "limits",
-            Self::Hot => "hot",
-            Self::Sessions => "sessions",
-            Self::Server => "server",
-        }
-    }
-}
+/// What operations belong to that are of no part.
+pub(super) const SERVER: &str = "server";
 
 /// What who calls an operation must be allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +73,7 @@ pub(crate) struct Operation {
     pub(crate) path: &'static str,
     /// Its `operationId`, and its label in metrics.
     pub(crate) name: &'static str,
-    pub(crate) part: Part,
+    pub(crate) part: &'static str,
     pub(crate) scope: Scope,
     pub(crate) time_class: TimeClass,
     pub(crate) summary: &'static str,
@@ -139,7 +131,7 @@ impl Operation {
             method,
             path,
             name,
-            part: Part::Server,
+            part: SERVER,
             scope,
             time_class: TimeClass::Ordinary,
             summary: "",
@@ -150,7 +142,7 @@ impl Operation {
         }
     }
 
-    pub(super) fn of(self, part: Part) -> Self {
+    pub(super) fn of(self, part: &'static str) -> Self {
         Self { part, ..self }
     }
 

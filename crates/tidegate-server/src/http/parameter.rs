@@ -172,3 +172,11 @@ impl Query {
         read.map_err(|refused| Problem::invalid(format!("`{name}`: {refused}")))
     }
 }
+
+/// A place in a list as `next` has it, if `read` finds one in `text`.
+pub(super) fn place<T>(text: &str, read: impl FnOnce() -> Option<T>) -> Result<T, String> {
+    read().ok_or_else(|| {
+        let shown: String = text.chars().take(60).collect();
+        format!("{shown:?} is not a place in a list: the `next` of a page is")
+    })
+}

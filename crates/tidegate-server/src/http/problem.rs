@@ -10,10 +10,12 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::session::Refusal;
+use tidegate::store::PartKind;
 use tidegate::{Error, ErrorKind, Key};
 
 use super::response::whole;
 use crate::api;
+use crate::parts::{PartError, Unknown};
 use crate::readiness::Report;
 
 /// The media type of a problem.
@@ -171,21 +173,6 @@ impl Problem {
         Self::invalid(format!("{what}; what has no key is under /everyone"))
     }
 
-    pub(crate) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        // Somebody else's text, and of any length.
-        let name: String = name.chars().take(64).collect();
-        let known: Vec<_> = known.into_iter().collect();
-        let detail = format!("there is no limit {name:?}; known are: {}", known.join(", "));
-        Self::new(Kind::UNKNOWN_LIMIT, detail)
-    }
-
-    pub(crate) fn unknown_space<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let name: String = name.chars().take(64).collect();
-        let known: Vec<_> = known.into_iter().collect();
-        let detail = format!("there is no space {name:?}; known are: {}", known.join(", "));
-        Self::new(Kind::UNKNOWN_SPACE, detail)
-    }
-
     /// `what` is empty, and is a key.
     pub(crate) fn empty(what: &str) -> Self {
         let why = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
@@ -296,6 +283,25 @@ fn whose(key: Key<'_>) -> String {
 impl From<api::Invalid> for Problem {
     fn from(api::Invalid(detail): api::Invalid) -> Self {
         Self::invalid(detail)
+    }
+}
+
+impl From<Unknown> for Problem {
+    fn from(unknown: Unknown) -> Self {
+        let kind = match unknown.about.kind {
+            PartKind::Limit => Kind::UNKNOWN_LIMIT,
+            _ => Kind::UNKNOWN_SPACE,
+        };
+        Self::new(kind, unknown.to_string())
+    }
+}
+
+impl From<PartError> for Problem {
+    fn from(error: PartError) -> Self {
+        match error {
+            PartError::Unknown(unknown) => unknown.into(),
+            PartError::Failed(error) => error.into(),
+        }
     }
 }
 

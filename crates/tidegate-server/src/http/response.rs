@@ -9,6 +9,7 @@ use tidegate::{Cost, Key};
 
 use super::problem::PROBLEM_JSON;
 use crate::api::decision::Decision as DecisionBody;
+use crate::parts::LimitSettings;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -16,22 +17,21 @@ static RATELIMIT: HeaderName = HeaderName::from_static(text::RATELIMIT);
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static(text::RATELIMIT_POLICY);
 
 /// A limit, with what its answers have in common.
-#[derive(Debug)]
-pub(crate) struct Served {
-    pub(super) limit: Limit,
-    policy: HeaderValue,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served<'a> {
+    pub(super) limit: &'a Limit,
+    /// `RateLimit-Policy`, unless a key is judged by another rate.
+    pub(super) policy: &'a HeaderValue,
 }
 
-impl Served {
-    pub(super) fn new(limit: Limit) -> Self {
-        let algorithm = limit.algorithm();
-        let policy = policy(&limit, algorithm.capacity(), algorithm.window_size_seconds());
-        Self { limit, policy }
+impl<'a> Served<'a> {
+    fn name(&self) -> &'a str {
+        self.limit.name().as_str()
     }
 
     /// To a take: 200, or 429; 503 if it is the store's doing and the limit says so.
-    pub(super) fn to_take(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
-        let answer = DecisionBody::to_take(&self.limit, key, cost, decision);
+    pub(super) fn to_take(self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
+        let answer = DecisionBody::to_take(self.limit, key, cost, decision);
         let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
         whole(status(answer.status()), media_type, answer.to_json(), |headers| {
             self.fields(headers, decision);
@@ -42,8 +42,8 @@ impl Served {
     }
 
     /// To a peek: it has been answered, whatever the outcome.
-    pub(super) fn to_peek(&self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
-        let answer = DecisionBody::plain(&self.limit, key, cost, decision);
+    pub(super) fn to_peek(self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response {
+        let answer = DecisionBody::plain(self.limit, key, cost, decision);
         let mut response = respond(StatusCode::OK, JSON, answer.to_json());
         self.fields(response.headers_mut(), decision);
         response
@@ -56,10 +56,10 @@ impl Served {
         let own = (algorithm.capacity(), algorithm.window_size_seconds());
         let policy = match (quota.capacity, quota.window_size_seconds) == own {
             true => self.policy.clone(),
-            false => policy(&self.limit, quota.capacity, quota.window_size_seconds),
+            false => policy(self.name(), quota.capacity, quota.window_size_seconds),
         };
         headers.insert(&RATELIMIT_POLICY, policy);
-        headers.insert(&RATELIMIT, value(text::ratelimit(self.limit.name().as_str(), quota)));
+        headers.insert(&RATELIMIT, value(text::ratelimit(self.name(), quota)));
     }
 }
 
@@ -115,8 +115,13 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     respond(status, JSON, serde_json::to_vec(value).unwrap_or_default())
 }
 
-fn policy(limit: &Limit, capacity: u64, window_seconds: u64) -> HeaderValue {
-    value(text::policy(limit.name().as_str(), capacity, window_seconds))
+/// `RateLimit-Policy` of a limit.
+pub(super) fn policy_of(name: &str, limit: &LimitSettings) -> HeaderValue {
+    policy(name, limit.algorithm.capacity(), limit.algorithm.window_size_seconds())
+}
+
+fn policy(limit: &str, capacity: u64, window_seconds: u64) -> HeaderValue {
+    value(text::policy(limit, capacity, window_seconds))
 }
 
 /// A name is letters, digits, `_` and `-`: always a header's value.

@@ -29,14 +29,14 @@ impl HttpService {
 
 impl Service for HttpService {
     /// A take from this limit.
-    type Fast<'a> = &'a Served;
+    type Fast<'a> = Served<'a>;
 
     /// Everybody who reaches the server may do everything.
     fn admit(&self, _: &AccessRequest<'_>) -> Result<(), Problem> {
         Ok(())
     }
 
-    fn recognise(&self, head: &PlainHead<'_>) -> Option<&Served> {
+    fn recognise(&self, head: &PlainHead<'_>) -> Option<Served<'_>> {
         let is_readable =
             head.length? <= self.app.bounds().max_body_bytes && is_type_allowed(head.media_type, false);
         self.app.taken_from(head.target).filter(|_| head.method == "POST" && is_readable)

@@ -7,16 +7,14 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::operation::{Operation, TimeClass};
-use super::{App, hot, limits, probes, sessions};
-use crate::http::hot::is_ndjson;
+use super::body::is_ndjson;
+use super::operation::{Operation, Routes, TimeClass};
+use super::{App, PARTS, probes};
 
 /// All rows, in the order in which they are shown.
 pub(crate) fn operations() -> Vec<Operation> {
-    [limits::operations(), hot::operations(), sessions::operations(), probes::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let of_part = |Routes { part, operations, .. }| operations().into_iter().map(move |row| row.of(part));
+    PARTS.into_iter().flat_map(of_part).chain(probes::operations()).collect()
 }
 
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
@@ -39,7 +37,8 @@ pub(super) fn routes(app: &App) -> Router<App> {
             routes.insert(path, route.merge(route_of(app, operation, bulk)));
         }
     }
-    routes.into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route))
+    let router = routes.into_iter().fold(Router::new(), |router, (path, route)| router.route(&path, route));
+    PARTS.iter().fold(router, |router, routes| (routes.empty_names)(router))
 }
 
 /// A route of an operation, and of the one at the same address that takes lines.

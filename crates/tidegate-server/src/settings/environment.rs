@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::SettingsError;
 use super::names::{did_you_mean, group, known_like};
-use super::raw::{Node as _, RawSettings, Refused};
+use super::raw::{Node as _, Refused};
+use crate::parts::RawSettings;
 
 const PREFIX: &str = "TIDEGATE_";
 
@@ -52,12 +53,8 @@ fn variable_of(path: &str) -> String {
 /// A variable's name has no `-`: a limit or a space that is written with one is meant
 /// by `_`, unless another is written so.
 fn spelt_as_configured(raw: &RawSettings, path: &[&str]) -> Option<String> {
-    let (known, name): (Vec<_>, _) = match path {
-        ["limits", name, ..] => (raw.limits.keys().collect(), *name),
-        ["hot", name, ..] => (raw.hot.keys().collect(), *name),
-        ["sessions", name, ..] => (raw.sessions.keys().collect(), *name),
-        _ => return None,
-    };
+    let [group, name, ..] = *path else { return None };
+    let known = raw.names(&[group]);
     if known.iter().any(|known| *known == name) {
         return None;
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::SettingsError;
 use super::names::nearest;
-use super::raw::RawSettings;
+use crate::parts::RawSettings;
 
 pub(super) fn read(path: &Path) -> Result<RawSettings, SettingsError> {
     let text = std::fs::read_to_string(path)

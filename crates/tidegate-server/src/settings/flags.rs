@@ -1,8 +1,9 @@
 //! Settings from the command line.
 
 use super::names::{did_you_mean, group, known_like};
-use super::raw::{Node as _, RawSettings, Refused};
+use super::raw::{Node as _, Refused};
 use super::{Flag, SettingsError};
+use crate::parts::RawSettings;
 
 pub(super) fn apply(raw: &mut RawSettings, flags: &[Flag]) -> Result<(), SettingsError> {
     flags.iter().try_for_each(|flag| set(raw, flag))

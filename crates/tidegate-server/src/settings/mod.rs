@@ -6,16 +6,12 @@
 //! `TIDEGATE_LIMITS__API__RATE`, as a flag `--set limits.api.rate=5/s`. A name
 //! that does not exist is an error everywhere, and names the nearest that does.
 
-mod declared;
 mod environment;
 mod file;
 mod flags;
-mod hot;
-mod limit;
 mod names;
-mod parse;
-mod raw;
-mod sessions;
+pub(crate) mod parse;
+pub(crate) mod raw;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -24,14 +20,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::clock::Clock;
-use tidegate::hot::{Hot, HotOptions};
-use tidegate::limit::{Algorithm, Limit, LimitOptions};
-use tidegate::session::{SessionOptions, Sessions};
 use tidegate::store::{Declarations, StoreOptions};
 use tidegate::{Name, Tidegate};
 
-pub(crate) use self::declared::group_of;
-use self::raw::RawSettings;
+use crate::parts::{PartSettings, RawSettings};
 pub use crate::readiness::Readiness;
 
 /// Everything the server can be told, checked.
@@ -41,12 +33,8 @@ pub struct Settings {
     pub listen: Listen,
     /// Where state is kept.
     pub store: StoreSettings,
-    /// The limits; never none.
-    pub limits: Vec<LimitSettings>,
-    /// The spaces of hot pages; never none.
-    pub hot: Vec<HotSettings>,
-    /// The spaces of sessions; never none.
-    pub sessions: Vec<SessionSettings>,
+    /// The limits and the spaces; never none of a kind.
+    pub parts: PartSettings,
     /// Bounds on connections and requests.
     pub http: HttpSettings,
     /// What is said on standard error.
@@ -118,12 +106,7 @@ impl StoreSettings {
         self.open_with(StoreOptions::default()).await
     }
 
-    /// The same, with a clock of the caller's.
-    pub async fn open_by(&self, clock: Clock) -> Result<Tidegate, SettingsError> {
-        self.open_for(clock, StoreOptions::default().marker_ttl).await
-    }
-
-    /// The same, with markers that end so long after their last renewal.
+    /// The same, by a clock of the caller's, with markers that end so long after their last renewal.
     pub(crate) async fn open_for(
         &self,
         clock: Clock,
@@ -160,68 +143,6 @@ impl StoreSettings {
         Tidegate::open_with(self.url.as_str(), options)
             .await
             .map_err(|error| SettingsError(format!("`store`: {error}")))
-    }
-}
-
-/// A limit.
-#[derive(Debug, Clone)]
-pub struct LimitSettings {
-    /// Its name.
-    pub name: Name,
-    /// What it counts by.
-    pub algorithm: Algorithm,
-    /// What it does beside counting.
-    pub options: LimitOptions,
-    /// Whether nobody has written it down.
-    pub is_implied: bool,
-}
-
-impl LimitSettings {
-    /// The limit, on an open store.
-    pub fn open(&self, gate: &Tidegate) -> Result<Limit, SettingsError> {
-        let name = self.name.as_str();
-        gate.limit(name, self.algorithm, self.options.clone())
-            .map_err(|error| SettingsError(format!("`limits.{name}`: {error}")))
-    }
-}
-
-/// A space of hot pages.
-#[derive(Debug, Clone)]
-pub struct HotSettings {
-    /// Its name.
-    pub name: Name,
-    /// What it is bounded by.
-    pub options: HotOptions,
-    /// Whether nobody has written it down.
-    pub is_implied: bool,
-}
-
-impl HotSettings {
-    /// The space, on an open store.
-    pub fn open(&self, gate: &Tidegate) -> Result<Hot, SettingsError> {
-        let name = self.name.as_str();
-        gate.hot(name, self.options.clone()).map_err(|error| SettingsError(format!("`hot.{name}`: {error}")))
-    }
-}
-
-/// A space of sessions.
-#[derive(Debug, Clone)]
-pub struct SessionSettings {
-    /// Its name.
-    pub name: Name,
-    /// How its sessions live.
-    pub options: SessionOptions,
-    /// Whether nobody has written it down: it is opened when it is first used, so that a
-    /// server that has other things to do leaves the sessions on its store alone.
-    pub is_implied: bool,
-}
-
-impl SessionSettings {
-    /// The space, on an open store.
-    pub fn open(&self, gate: &Tidegate) -> Result<Sessions, SettingsError> {
-        let name = self.name.as_str();
-        gate.sessions(name, self.options.clone())
-            .map_err(|error| SettingsError(format!("`sessions.{name}`: {error}")))
     }
 }
 

@@ -1,17 +1,12 @@
 //! The names of settings, and what may have been meant by a wrong one.
 
-use std::collections::BTreeMap;
-
-use tidegate::store::{DEFAULT_SPACE, PartKind};
-
-use super::{SettingsError, group_of, raw};
+use super::raw;
+use crate::parts::About;
 
 /// What to say where a group was set and not a setting in it.
 pub(super) fn group(path: &str) -> String {
     let below = match path {
         "limits" => "limits.api.rate".to_owned(),
-        "hot" => "hot.main.max_tracked".to_owned(),
-        "sessions" => "sessions.main.grace".to_owned(),
         path => {
             let known = known_like(&path.split('.').collect::<Vec<_>>());
             let inside = format!("{path}.");
@@ -27,10 +22,11 @@ pub(super) fn known_like(segments: &[&str]) -> Vec<String> {
         [first, name, ..] if *first == family && !name.is_empty() => (*name).to_owned(),
         _ => default.to_owned(),
     };
-    let names =
-        [("limits", "api"), ("hot", DEFAULT_SPACE), ("sessions", DEFAULT_SPACE)].map(|(family, default)| {
-            (format!("{family}.NAME."), format!("{family}.{}.", named(family, default)))
-        });
+    let names: Vec<_> = About::all()
+        .map(|About { group, implied, .. }| {
+            (format!("{group}.NAME."), format!("{group}.{}.", named(group, implied)))
+        })
+        .collect();
     let with_name =
         |path: String| names.iter().fold(path, |path, (general, own)| path.replacen(general, own, 1));
     raw::list().into_iter().map(|(path, _)| with_name(path)).collect()
@@ -45,17 +41,4 @@ pub(super) fn did_you_mean(wrong: &str, known: Vec<String>) -> String {
 /// The most similar of `known`.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known.into_iter().min_by_key(|name| strsim::osa_distance(wrong, name))
-}
-
-/// Refuses a space that is written down twice, by either of its names: which of the two is
-/// meant nobody could tell.
-pub(super) fn one_name_each<T>(kind: PartKind, spaces: &BTreeMap<String, T>) -> Result<(), SettingsError> {
-    let twice = spaces
-        .keys()
-        .find_map(|name| spaces.get_key_value(kind.alias(name)?).map(|(other, _)| (name, other)));
-    let Some((name, other)) = twice else { return Ok(()) };
-    let group = group_of(kind);
-    Err(SettingsError(format!(
-        "`{group}.{name}` and `{group}.{other}` are one space by two names, on the same keys: write down one of them"
-    )))
 }

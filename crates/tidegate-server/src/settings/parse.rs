@@ -32,8 +32,32 @@ fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, Strin
     Err(format!("{text:?} is not allowed: {} {}{hint}", and(&names), are(names.len())))
 }
 
+/// Values that each have a name.
+macro_rules! choices {
+    ($($type:ty: $($name:literal $value:ident),+;)+) => {$(
+        impl Parse for $type {
+            fn parse(text: &str) -> Result<Self, String> {
+                choice(text, &[$(($name, Self::$value)),+])
+            }
+        }
+    )+};
+}
+
+choices! {
+    OutageName: "open" Open, "closed" Closed, "local" Local;
+    ClosedStatus: "429" TooManyRequests, "503" ServiceUnavailable;
+    AfterLoss: "admit" Admit, "hold" Hold;
+    WhenFull: "refuse" Refuse, "share" Share;
+    hot::WhenFull: "reject" Reject, "replace_coldest" ReplaceColdest;
+    Reap: "cleanup" Cleanup, "claims" Claims;
+    Declarations: "replace" Replace, "strict" Strict;
+    OnLapse: "spend" Spend, "give_back" GiveBack;
+    Readiness: "any" Any, "all" All;
+    LogFormat: "text" Text, "json" Json;
+}
+
 /// `a, b and c`.
-pub(super) fn and(names: &[&str]) -> String {
+pub(crate) fn and(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         names => names.concat(),
@@ -135,7 +159,7 @@ impl AlgorithmName {
         ("calendar", Self::Calendar),
     ];
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 }
@@ -184,42 +208,6 @@ pub(crate) enum OutageName {
     Local,
 }
 
-impl Parse for OutageName {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("open", Self::Open), ("closed", Self::Closed), ("local", Self::Local)])
-    }
-}
-
-impl Parse for ClosedStatus {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("429", Self::TooManyRequests), ("503", Self::ServiceUnavailable)])
-    }
-}
-
-impl Parse for AfterLoss {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("admit", Self::Admit), ("hold", Self::Hold)])
-    }
-}
-
-impl Parse for WhenFull {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("refuse", Self::Refuse), ("share", Self::Share)])
-    }
-}
-
-impl Parse for hot::WhenFull {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("reject", Self::Reject), ("replace_coldest", Self::ReplaceColdest)])
-    }
-}
-
-impl Parse for Reap {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("cleanup", Self::Cleanup), ("claims", Self::Claims)])
-    }
-}
-
 /// How many times faster is a spike.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpikeRatio(pub(crate) f64);
@@ -228,18 +216,6 @@ impl Parse for SpikeRatio {
     fn parse(text: &str) -> Result<Self, String> {
         let ratio = text.parse().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
         ratio.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
-    }
-}
-
-impl Parse for Declarations {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("replace", Self::Replace), ("strict", Self::Strict)])
-    }
-}
-
-impl Parse for OnLapse {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("spend", Self::Spend), ("give_back", Self::GiveBack)])
     }
 }
 
@@ -289,17 +265,5 @@ impl Parse for tracing::Level {
                 ("trace", Level::TRACE),
             ],
         )
-    }
-}
-
-impl Parse for Readiness {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("any", Self::Any), ("all", Self::All)])
-    }
-}
-
-impl Parse for LogFormat {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("text", Self::Text), ("json", Self::Json)])
     }
 }

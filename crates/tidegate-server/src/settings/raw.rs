@@ -10,14 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidegate::hot;
-use tidegate::limit::{OnLapse, Period, WhenFull};
-use tidegate::session::Reap;
-use tidegate::store::Declarations;
-use tidegate::{AfterLoss, ClosedStatus, Cost, Name, Rate, Share};
+use tidegate::Name;
 
-use super::parse::{AlgorithmName, HardLimitFactor, OutageName, Parse, Prefix, SafetyBuffer, SpikeRatio};
-use super::{Listen, LogFormat, Readiness, StoreUrl};
+use super::parse::Parse;
+use super::{LogFormat, Readiness, StoreUrl};
+use crate::parts::RawSettings;
 
 /// Why a setting could not be set.
 #[derive(Debug)]
@@ -34,6 +31,11 @@ pub(crate) enum Refused {
 pub(crate) trait Node {
     /// Sets what is at `path`.
     fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused>;
+
+    /// The names of parts that are written right below `path`.
+    fn names(&self, _path: &[&str]) -> Vec<&String> {
+        Vec::new()
+    }
 
     /// Adds what there is below `path`, with what it is for.
     fn list(path: &str, about: &'static str, to: &mut Vec<(String, &'static str)>);
@@ -99,21 +101,27 @@ impl<T: Node + Default> Node for BTreeMap<String, T> {
         Ok(())
     }
 
+    fn names(&self, path: &[&str]) -> Vec<&String> {
+        if path.is_empty() { self.keys().collect() } else { Vec::new() }
+    }
+
     fn list(path: &str, about: &'static str, to: &mut Vec<(String, &'static str)>) {
         T::list(&format!("{path}.NAME"), about, to);
     }
 }
 
+/// A group of settings: its fields, each with what is said of it in the list of all.
 macro_rules! group {
     ($name:ident { $(#[doc = $about:literal] $field:ident: $type:ty,)* }) => {
-        #[derive(Debug, Default, Deserialize)]
+        #[derive(Debug, Default, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(crate) struct $name {
             $(#[doc = $about] pub(crate) $field: $type,)*
         }
 
-        impl Node for $name {
-            fn set(&mut self, path: &[&str], value: &str) -> Result<(), Refused> {
+        impl $crate::settings::raw::Node for $name {
+            fn set(&mut self, path: &[&str], value: &str) -> Result<(), $crate::settings::raw::Refused> {
+                use $crate::settings::raw::Refused;
                 let Some((first, rest)) = path.split_first() else { return Err(Refused::Group) };
                 $(if *first == stringify!($field) {
                     return self.$field.set(rest, value);
@@ -121,9 +129,17 @@ macro_rules! group {
                 Err(Refused::Unknown)
             }
 
+            fn names(&self, path: &[&str]) -> Vec<&String> {
+                let Some((first, rest)) = path.split_first() else { return Vec::new() };
+                $(if *first == stringify!($field) {
+                    return self.$field.names(rest);
+                })*
+                Vec::new()
+            }
+
             fn list(path: &str, _: &'static str, to: &mut Vec<(String, &'static str)>) {
                 let dot = if path.is_empty() { "" } else { "." };
-                $(<$type as Node>::list(
+                $(<$type as $crate::settings::raw::Node>::list(
                     &format!("{path}{dot}{}", stringify!($field)),
                     $about.trim_ascii(),
                     to,
@@ -132,25 +148,7 @@ macro_rules! group {
         }
     };
 }
-
-group!(RawSettings {
-    /// address to listen on; port 0 picks a free one (127.0.0.1:8080)
-    listen: Leaf<Listen>,
-    /// where state is kept
-    store: RawStore,
-    /// a limit or space that the store declares with other settings: replace or strict (replace)
-    declarations: Leaf<Declarations>,
-    /// the limits by name; one called `api` if there are none
-    limits: BTreeMap<String, RawLimit>,
-    /// the spaces of hot pages by name; one called `main` if there are none
-    hot: BTreeMap<String, RawHot>,
-    /// the spaces of sessions by name; one called `main` if there are none
-    sessions: BTreeMap<String, RawSessions>,
-    /// bounds on connections and requests
-    http: RawHttp,
-    /// what is said on standard error
-    log: RawLog,
-});
+pub(crate) use group;
 
 group!(RawStore {
     /// memory:, redis://, rediss://, redis-cluster:// or rediss-cluster:// (memory:)
@@ -171,109 +169,6 @@ group!(RawStore {
     check_interval: Leaf<Duration>,
     /// PEM file of the authority to trust for rediss:// (the system's)
     tls_ca: Leaf<PathBuf>,
-});
-
-group!(RawLimit {
-    /// how to count: sliding, suppressed, smooth, token or calendar (sliding)
-    algorithm: Leaf<AlgorithmName>,
-    /// permits per /s, /m, /h or /d (5/s)
-    rate: Leaf<Rate>,
-    /// length of the window, whole seconds (60s)
-    window: Leaf<Duration>,
-    /// width of a bucket (a hundredth of the window)
-    coalesce: Leaf<Duration>,
-    /// suppressed: above this times the capacity none pass, 1 to 1000 (1)
-    hard_limit_factor: Leaf<HardLimitFactor>,
-    /// token: permits at once (the number in the rate: 5/s has 5)
-    burst: Leaf<Cost>,
-    /// calendar: permits per period, the buffer included (5000)
-    limit: Leaf<Cost>,
-    /// calendar: minute, hour or day, in UTC (hour)
-    period: Leaf<Period>,
-    /// calendar: permits that are never given out, fewer than the limit (25)
-    safety_buffer: Leaf<SafetyBuffer>,
-    /// calendar: how long Redis keeps a counter, at least to its window's end (2h)
-    counter_ttl: Leaf<Duration>,
-    /// while the store is away: open, closed or local (open)
-    outage: Leaf<OutageName>,
-    /// status of a refusal that is the store's doing (`outage: closed`, `after_loss: hold`): 429 or 503 (429)
-    closed_status: Leaf<ClosedStatus>,
-    /// share of the limit for `outage: local`, above 0 up to 1
-    local_share: Leaf<Share>,
-    /// number of servers, for local_share (an equal share) and lease (8)
-    nodes: Leaf<NonZeroU32>,
-    /// after the store lost charges: admit or hold (admit)
-    after_loss: Leaf<AfterLoss>,
-    /// most keys held in this process (1000000)
-    max_keys: Leaf<NonZeroUsize>,
-    /// what a key beyond max_keys gets: refuse or share (refuse)
-    when_full: Leaf<WhenFull>,
-    /// what becomes of a reservation at its deadline: spend or give_back (spend)
-    on_lapse: Leaf<OnLapse>,
-    /// most ids of reservations that a key remembers (10000)
-    max_reservations: Leaf<NonZeroUsize>,
-    /// spend permits in this process, in blocks taken from Redis (false)
-    lease: Leaf<bool>,
-    /// how long a block may be held (a tenth of the window, at most 5s)
-    lease_duration: Leaf<Duration>,
-    /// what its Redis keys start with (trypema; token: tidegate, calendar: courtlistener)
-    prefix: Leaf<Prefix>,
-});
-
-group!(RawHot {
-    /// most hot pages at a time (1000)
-    max_tracked: Leaf<NonZeroUsize>,
-    /// edits within the window that make a hot page trending (5)
-    promotion_threshold: Leaf<NonZeroU32>,
-    /// for how long an edit counts, whole seconds (1h)
-    window_duration: Leaf<Duration>,
-    /// most edits kept of a hot page, up to 4000: the newest (100)
-    max_members_per_page: Leaf<NonZeroUsize>,
-    /// edits within ten minutes that make a page hot, up to 100 (2)
-    hot_threshold: Leaf<NonZeroU32>,
-    /// how often pages whose window is empty are looked for (5m)
-    cleanup_interval: Leaf<Duration>,
-    /// what a page beyond max_tracked meets: reject or replace_coldest (reject)
-    when_full: Leaf<hot::WhenFull>,
-    /// how many times faster than before makes a page spiking, 1 to 1000 (3)
-    spike_ratio: Leaf<SpikeRatio>,
-    /// edits within five minutes below which no page is spiking (5)
-    spike_minimum: Leaf<NonZeroU32>,
-    /// most pages that are not hot whose edits are remembered (100000)
-    max_activity: Leaf<NonZeroUsize>,
-    /// most bytes that a space in this process uses (268435456)
-    max_bytes: Leaf<NonZeroUsize>,
-    /// over how many partitions pages are spread, up to 64; each has its part of the bounds (1)
-    partitions: Leaf<NonZeroU32>,
-});
-
-group!(RawSessions {
-    /// how long a session may be without holders before it is an orphan (30s)
-    grace: Leaf<Duration>,
-    /// how long a holder holds after its last heartbeat (45s)
-    holder_lease: Leaf<Duration>,
-    /// how long after the last sign of a holder a session can be resumed (24h)
-    session_ttl: Leaf<Duration>,
-    /// how long what is not reaped is kept, session and index, up to 60 days (7d)
-    retention: Leaf<Duration>,
-    /// orphans handled at a time in the background, up to 1000 (100)
-    batch: Leaf<NonZeroUsize>,
-    /// how often orphans are looked for (30s)
-    cleanup_interval: Leaf<Duration>,
-    /// who deletes orphans: cleanup (this server) or claims (whoever claims them) (cleanup)
-    reap: Leaf<Reap>,
-    /// how long a claim holds before it returns (60s)
-    claim_lease: Leaf<Duration>,
-    /// claims of one session before it is put aside as dead, up to 1000 (5)
-    max_attempts: Leaf<NonZeroU32>,
-    /// most holders of one session, up to 10000 (1000)
-    max_holders: Leaf<NonZeroUsize>,
-    /// most sessions, over several partitions each has its part (1000000)
-    max_sessions: Leaf<NonZeroUsize>,
-    /// how long holders of a session that an older program left active have to come back (1h)
-    migration_lease: Leaf<Duration>,
-    /// how often index and sessions are compared and mended (7d)
-    reconcile_interval: Leaf<Duration>,
 });
 
 group!(RawHttp {

@@ -4,41 +4,23 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate::store::{DEFAULT_SPACE, Declarations, PartKind};
+use tidegate::store::Declarations;
 
-use super::hot::hot;
-use super::limit::limit;
-use super::names::one_name_each;
-use super::raw::{Leaf, RawHot, RawHttp, RawLimit, RawLog, RawSettings, RawStore};
-use super::sessions;
+use super::raw::{Leaf, RawHttp, RawLog, RawStore};
 use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
+use crate::parts::{PartSettings, RawSettings};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub(super) fn settings(raw: RawSettings) -> Result<Settings, SettingsError> {
-    let mut limits = raw.limits;
-    let no_limits = limits.is_empty();
-    if no_limits {
-        limits.insert("api".to_owned(), RawLimit::default());
-    }
-    let mut spaces = raw.hot;
-    let no_spaces = spaces.is_empty();
-    if no_spaces {
-        spaces.insert(DEFAULT_SPACE.to_owned(), RawHot::default());
-    }
-    one_name_each(PartKind::Hot, &spaces)?;
+pub(super) fn settings(mut raw: RawSettings) -> Result<Settings, SettingsError> {
+    let parts = PartSettings::read(&mut raw);
     Ok(Settings {
         listen: raw.listen.or(Listen("127.0.0.1:8080".to_owned())),
         store: store(raw.store, raw.declarations)?,
-        limits: limits
-            .into_iter()
-            .map(|(name, raw)| limit(name, &raw, no_limits))
-            .collect::<Result<_, _>>()?,
-        hot: spaces.into_iter().map(|(name, raw)| hot(name, raw, no_spaces)).collect::<Result<_, _>>()?,
-        sessions: sessions::all(raw.sessions)?,
+        parts: parts?,
         http: http(raw.http)?,
         log: log(raw.log),
     })

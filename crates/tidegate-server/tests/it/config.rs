@@ -187,7 +187,7 @@ fn defaults_yield_to_the_file_the_file_to_the_environment_and_that_to_flags() {
     sources.flags = vec![set("listen", "127.0.0.1:3")];
     assert_eq!(listen(&sources), "127.0.0.1:3");
     // Each setting for itself: the window is still the file's.
-    assert_eq!(load(&sources).limits[0].algorithm.capacity(), 20);
+    assert_eq!(load(&sources).parts.limits[0].options.algorithm.capacity(), 20);
 }
 
 #[test]
@@ -203,39 +203,39 @@ fn a_file_can_be_named_by_the_environment_and_the_flag_wins() {
 #[test]
 fn without_limits_there_is_one() {
     let settings = load(&Sources::default());
-    let [limit] = settings.limits.as_slice() else { panic!("{settings:?}") };
-    assert_eq!((limit.name.as_str(), limit.algorithm.capacity()), ("api", 300));
+    let [limit] = settings.parts.limits.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((limit.name.as_str(), limit.options.algorithm.capacity()), ("api", 300));
     for yaml in ["", "limits:\n", "# nothing\n", "limits: {}\n"] {
         let (_file, sources) = file(yaml);
-        assert_eq!(load(&sources).limits[0].name.as_str(), "api", "{yaml:?}");
+        assert_eq!(load(&sources).parts.limits[0].name.as_str(), "api", "{yaml:?}");
     }
     let other = load(&flags(&[("limits.login.rate", "1/s")]));
-    assert_eq!(other.limits.len(), 1);
-    assert_eq!(other.limits[0].name.as_str(), "login");
+    assert_eq!(other.parts.limits.len(), 1);
+    assert_eq!(other.parts.limits[0].name.as_str(), "login");
 }
 
 #[test]
 fn without_spaces_there_is_one() {
     let settings = load(&Sources::default());
-    let [space] = settings.hot.as_slice() else { panic!("{settings:?}") };
+    let [space] = settings.parts.hot.as_slice() else { panic!("{settings:?}") };
     assert_eq!((space.name.as_str(), &space.options), ("main", &HotOptions::default()));
     let other = load(&flags(&[("hot.links.max_tracked", "7")]));
-    assert_eq!(other.hot.len(), 1);
-    assert_eq!((other.hot[0].name.as_str(), other.hot[0].options.max_tracked), ("links", 7));
+    assert_eq!(other.parts.hot.len(), 1);
+    assert_eq!((other.parts.hot[0].name.as_str(), other.parts.hot[0].options.max_tracked), ("links", 7));
 }
 
 #[test]
 fn without_spaces_of_sessions_there_is_one_that_waits_for_its_first_use() {
     let settings = load(&Sources::default());
-    let [space] = settings.sessions.as_slice() else { panic!("{settings:?}") };
+    let [space] = settings.parts.sessions.as_slice() else { panic!("{settings:?}") };
     assert_eq!((space.name.as_str(), &space.options), ("main", &SessionOptions::default()));
     assert!(space.is_implied);
     let other = load(&flags(&[("sessions.chats.max_holders", "7"), ("sessions.games.reap", "claims")]));
-    let [chats, games] = other.sessions.as_slice() else { panic!("{other:?}") };
+    let [chats, games] = other.parts.sessions.as_slice() else { panic!("{other:?}") };
     assert_eq!((chats.name.as_str(), chats.options.max_holders, chats.is_implied), ("chats", 7, false));
     assert_eq!((games.name.as_str(), games.options.reap), ("games", Reap::Claims));
     let (_file, sources) = file("sessions: {main: {}}");
-    assert!(!load(&sources).sessions[0].is_implied, "written down, with nothing to say");
+    assert!(!load(&sources).parts.sessions[0].is_implied, "written down, with nothing to say");
 }
 
 #[test]
@@ -243,13 +243,13 @@ fn spaces_with_a_dash_are_found_by_the_environment() {
     let (_file, mut sources) = file("sessions: {my-chats: {max_holders: 5}}");
     sources.environment = variables(&[("TIDEGATE_SESSIONS__MY_CHATS__MAX_HOLDERS", "6")]);
     let settings = load(&sources);
-    assert_eq!((settings.sessions.len(), settings.sessions[0].name.as_str()), (1, "my-chats"));
-    assert_eq!(settings.sessions[0].options.max_holders, 6);
+    assert_eq!((settings.parts.sessions.len(), settings.parts.sessions[0].name.as_str()), (1, "my-chats"));
+    assert_eq!(settings.parts.sessions[0].options.max_holders, 6);
     let (_file, mut sources) = file("hot: {my-pages: {max_tracked: 5}}");
     sources.environment = variables(&[("TIDEGATE_HOT__MY_PAGES__MAX_TRACKED", "6")]);
     let settings = load(&sources);
-    assert_eq!((settings.hot.len(), settings.hot[0].name.as_str()), (1, "my-pages"));
-    assert_eq!(settings.hot[0].options.max_tracked, 6);
+    assert_eq!((settings.parts.hot.len(), settings.parts.hot[0].name.as_str()), (1, "my-pages"));
+    assert_eq!(settings.parts.hot[0].options.max_tracked, 6);
 }
 
 #[test]
@@ -257,9 +257,9 @@ fn the_environment_finds_limits_with_a_dash() {
     let (_file, mut sources) = file("limits: {per-minute: {rate: 1/s}}");
     sources.environment = variables(&[("TIDEGATE_LIMITS__PER_MINUTE__RATE", "2/s")]);
     let settings = load(&sources);
-    assert_eq!(settings.limits.len(), 1);
-    assert_eq!(settings.limits[0].name.as_str(), "per-minute");
-    assert_eq!(settings.limits[0].algorithm.capacity(), 120);
+    assert_eq!(settings.parts.limits.len(), 1);
+    assert_eq!(settings.parts.limits[0].name.as_str(), "per-minute");
+    assert_eq!(settings.parts.limits[0].options.algorithm.capacity(), 120);
 }
 
 #[test]
@@ -586,10 +586,11 @@ fn every_algorithm_has_its_defaults() {
         (vec![("limits.api.algorithm", "calendar"), ("limits.api.limit", "100")], 75, 3600),
     ] {
         let settings = load(&flags(&all));
-        let algorithm = settings.limits[0].algorithm;
+        let algorithm = settings.parts.limits[0].options.algorithm;
         assert_eq!((algorithm.capacity(), algorithm.window_size_seconds()), (capacity, window), "{all:?}");
     }
-    let suppressed = load(&flags(&[("limits.api.algorithm", "suppressed")])).limits[0].algorithm;
+    let suppressed =
+        load(&flags(&[("limits.api.algorithm", "suppressed")])).parts.limits[0].options.algorithm;
     let Algorithm::Suppressed(suppressed) = suppressed else { panic!("{suppressed:?}") };
     assert_eq!(suppressed.hard_capacity(), Some(300), "a hard limit factor of 1");
 }
@@ -603,14 +604,16 @@ fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
         ("TIDEGATE_LIMITS__RATE_LIMIT__SAFETY_BUFFER", "10"),
         ("TIDEGATE_LIMITS__RATE_LIMIT__COUNTER_TTL", "3h"),
     ]));
-    let Algorithm::Calendar(calendar) = settings.limits[0].algorithm else { panic!("{settings:?}") };
+    let Algorithm::Calendar(calendar) = settings.parts.limits[0].options.algorithm else {
+        panic!("{settings:?}")
+    };
     assert_eq!((calendar.limit(), calendar.safety_buffer(), calendar.capacity()), (1000, 10, 990));
     assert_eq!((calendar.counter_ttl(), calendar.period()), (Duration::from_secs(3 * 3600), Period::Hour));
 }
 
 #[test]
 fn leases_need_to_know_how_many_share() {
-    let lease = |all: &[(&str, &str)]| load(&flags(all)).limits[0].options.lease;
+    let lease = |all: &[(&str, &str)]| load(&flags(all)).parts.limits[0].options.options.lease;
     assert_eq!(lease(&[("limits.api.nodes", "4")]), None);
     assert_eq!(lease(&[("limits.api.lease", "false")]), None);
     assert_eq!(lease(&[("limits.api.lease", "true")]).unwrap().nodes.get(), 8);
@@ -645,7 +648,7 @@ fn the_files_to_start_from_are_right() {
     for (name, limits) in [("minimal", 1), ("dev", 2), ("prod", 3)] {
         let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
-        assert_eq!(load(&sources).limits.len(), limits, "{name}");
+        assert_eq!(load(&sources).parts.limits.len(), limits, "{name}");
     }
 }
 
@@ -675,7 +678,7 @@ fn the_files_to_start_from_have_hot_pages_as_they_were() {
         let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
         let settings = load(&sources);
-        let [space] = settings.hot.as_slice() else { panic!("{name}: {settings:?}") };
+        let [space] = settings.parts.hot.as_slice() else { panic!("{name}: {settings:?}") };
         let mut expected = HotOptions::default();
         expected.max_tracked = tracked;
         expected.promotion_threshold = trending;
@@ -694,7 +697,7 @@ fn the_files_to_start_from_have_sessions_as_they_were() {
         let path = format!("{}/../../config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let (_file, sources) = file(&std::fs::read_to_string(path).unwrap());
         let settings = load(&sources);
-        let [space] = settings.sessions.as_slice() else { panic!("{name}: {settings:?}") };
+        let [space] = settings.parts.sessions.as_slice() else { panic!("{name}: {settings:?}") };
         let options = &space.options;
         assert_eq!((space.name.as_str(), space.is_implied), ("main", false), "{name}");
         assert_eq!((options.grace.as_secs(), options.cleanup_interval.as_secs()), (30, 30), "{name}");

@@ -16,7 +16,7 @@ use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit, key_of};
 use tidegate::{Error, Key, Rate, Result, Tidegate, limit_conformance};
 use tidegate_server::http::App;
 
-use crate::support::{Answer, call};
+use crate::support::{Answer, call, limit, limits_on};
 
 struct OverHttp;
 
@@ -31,8 +31,9 @@ impl Kit for OverHttp {
         let open = |(name, algorithm): &(&str, Algorithm)| {
             gate.limit(name, *algorithm, LimitOptions::default()).unwrap()
         };
-        let limits: Vec<_> = limits.iter().map(open).collect();
-        Server(App::new(gate, limits.clone()), limits)
+        let open: Vec<_> = limits.iter().map(open).collect();
+        let set = |(name, algorithm): &(&str, Algorithm)| limit(name, *algorithm, LimitOptions::default());
+        Server(limits_on(gate, limits.iter().map(set).collect()), open)
     }
 }
 

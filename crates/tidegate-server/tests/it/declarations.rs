@@ -75,28 +75,31 @@ async fn a_part_is_opened_again_exactly_as_it_is_declared() {
         ("sessions.rooms.max_holders", "3"),
         ("sessions.rooms.retention", "30d"),
     ]);
-    for part in written.written() {
+    for part in written.parts.written() {
         assert_eq!(gate.replace_declaration(&part).await.unwrap(), None);
     }
     let mut declared = load(&[]);
-    declared.only_declared(&gate.declarations().await.unwrap()).unwrap();
-    assert_eq!(declared.limits.len(), 6);
-    for limit in &written.limits {
-        let found = declared.limits.iter().find(|it| it.name == limit.name).unwrap();
-        assert_eq!(found.algorithm, limit.algorithm, "{}", limit.name.as_str());
-        let mut options = limit.options.clone();
+    declared.parts.only_declared(&gate.declarations().await.unwrap()).unwrap();
+    assert_eq!(declared.parts.limits.len(), 6);
+    for limit in &written.parts.limits {
+        let found = declared.parts.limits.iter().find(|it| it.name == limit.name).unwrap();
+        let (found, own) = (&found.options, &limit.options);
+        assert_eq!(found.algorithm, own.algorithm, "{}", limit.name.as_str());
+        let mut options = own.options.clone();
         // Always written down, so that a new default changes nothing.
         options.prefix.clone_from(&found.options.prefix);
         assert_eq!(found.options, options, "{}", limit.name.as_str());
     }
-    for (found, space) in declared.hot.iter().zip(&written.hot) {
+    for (found, space) in declared.parts.hot.iter().zip(&written.parts.hot) {
         assert_eq!((&found.name, &found.options), (&space.name, &space.options));
     }
-    for (found, space) in declared.sessions.iter().zip(&written.sessions) {
+    for (found, space) in declared.parts.sessions.iter().zip(&written.parts.sessions) {
         assert_eq!((&found.name, &found.options), (&space.name, &space.options));
     }
-    assert_eq!((declared.hot.len(), declared.sessions.len()), (2, 1));
-    assert!(declared.has(PartKind::Sessions, "rooms") && !declared.has(PartKind::Sessions, "main"));
+    assert_eq!((declared.parts.hot.len(), declared.parts.sessions.len()), (2, 1));
+    assert!(
+        declared.parts.has(PartKind::Sessions, "rooms") && !declared.parts.has(PartKind::Sessions, "main")
+    );
 }
 
 /// Edits of two hours ago, in a space of a day.

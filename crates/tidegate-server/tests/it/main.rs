@@ -21,6 +21,7 @@ mod hot_corrupt;
 mod hot_events;
 mod hot_redis;
 mod hot_replay;
+mod layout;
 mod lifecycle;
 mod listing;
 mod metrics;

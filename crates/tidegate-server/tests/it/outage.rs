@@ -5,15 +5,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::hot::HotOptions;
 use tidegate::limit::{LimitOptions, Sliding};
 use tidegate::store::StoreOptions;
 use tidegate::{ClosedStatus, Outage, Share, Tidegate};
 use tidegate_server::http::App;
+use tidegate_server::parts::{PartSettings, Parts};
 use tidegate_server::settings::HttpSettings;
 
 use crate::lifecycle::start_with;
-use crate::support::{bulk, call, settings};
+use crate::support::{bulk, call, limit, settings};
 
 /// A server that never answers, and limits on it, one for each policy.
 async fn away() -> (TcpListener, App) {
@@ -30,16 +30,15 @@ async fn away() -> (TcpListener, App) {
         .map(|(name, outage)| {
             let mut options = LimitOptions::default();
             options.outage = outage;
-            gate.limit(name, sliding, options).unwrap()
+            limit(name, sliding, options)
         })
         .into();
     let mut options = LimitOptions::default();
     options.outage = Outage::Closed;
     options.closed_status = ClosedStatus::ServiceUnavailable;
-    limits.push(gate.limit("unavailable", sliding, options).unwrap());
-    let hot = gate.hot("main", HotOptions::default()).unwrap();
-    let sessions = settings("sessions", &[]).sessions;
-    (silent, App::new(gate, limits).with_hot([hot]).with_sessions(&sessions).unwrap())
+    limits.push(limit("unavailable", sliding, options));
+    let parts = PartSettings { limits, ..settings("sessions", &[]).parts };
+    (silent, App::new(Parts::open(gate, &parts).unwrap()))
 }
 
 #[tokio::test]

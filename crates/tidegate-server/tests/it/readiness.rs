@@ -13,7 +13,7 @@ use tidegate_server::http::App;
 use tidegate_server::settings::Readiness;
 
 use crate::cli::Server;
-use crate::support::{SOON, call};
+use crate::support::{SOON, call, limit, limits_on};
 
 async fn app(url: &str, outage: Outage) -> App {
     let mut options = StoreOptions::default();
@@ -22,8 +22,7 @@ async fn app(url: &str, outage: Outage) -> App {
     let gate = Tidegate::open_with(url, options).await.unwrap();
     let mut options = LimitOptions::default();
     options.outage = outage;
-    let limit = gate.limit("api", sliding(10, 60, 600), options).unwrap();
-    App::new(gate, [limit])
+    limits_on(gate, vec![limit("api", sliding(10, 60, 600), options)])
 }
 
 async fn readyz(app: &App) -> (u16, Value) {

@@ -238,7 +238,7 @@ async fn the_files_to_start_from_use_the_present_names() {
     for file in ["dev", "minimal", "prod"] {
         let file = format!("{}/../../config/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
         let settings = Settings::load(&Sources { file: Some(file.into()), ..Sources::default() }).unwrap();
-        let names = (settings.hot[0].name.as_str(), settings.sessions[0].name.as_str());
+        let names = (settings.parts.hot[0].name.as_str(), settings.parts.sessions[0].name.as_str());
         assert_eq!(names, ("main", "main"));
     }
     let f = Fixture::of("memory:", &settings("hot", &[]), START).await;

@@ -8,11 +8,13 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use tidegate::Tidegate;
 use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::limit::{Algorithm, LimitOptions};
 use tidegate::random::Random;
 use tidegate::store::StoreOptions;
+use tidegate::{Name, Tidegate};
 use tidegate_server::http::{App, router};
+use tidegate_server::parts::{LimitSettings, Named, PartSettings, Parts};
 use tidegate_server::settings::{Flag, Settings, Sources};
 use tower_service::Service as _;
 
@@ -48,6 +50,21 @@ pub(crate) async fn serving_sessions(spaces: &[&str]) -> Fixture {
     Fixture::of("memory:", &settings("sessions", spaces), START).await
 }
 
+/// A limit as if it were written down.
+pub(crate) fn limit(
+    name: &str,
+    algorithm: impl Into<Algorithm>,
+    options: LimitOptions,
+) -> Named<LimitSettings> {
+    let options = LimitSettings { algorithm: algorithm.into(), options };
+    Named { name: Name::new(name).unwrap(), options, is_implied: false }
+}
+
+/// An app with nothing but limits.
+pub(crate) fn limits_on(gate: Tidegate, limits: Vec<Named<LimitSettings>>) -> App {
+    App::new(Parts::open(gate, &PartSettings { limits, ..PartSettings::default() }).unwrap())
+}
+
 pub(crate) fn settings(family: &str, all: &[&str]) -> Settings {
     let flags = all.iter().map(|one| {
         let (path, value) = one.split_once('=').unwrap();
@@ -66,10 +83,8 @@ impl Fixture {
         options.deadline = SOON;
         options.namespace = settings.store.namespace.clone();
         let gate = Tidegate::open_with(url, options).await.unwrap();
-        let limits: Vec<_> = settings.limits.iter().map(|limit| limit.open(&gate).unwrap()).collect();
-        let spaces: Vec<_> = settings.hot.iter().map(|space| space.open(&gate).unwrap()).collect();
-        let app = App::new(gate, limits).with_hot(spaces).with_sessions(&settings.sessions);
-        Self { app: app.unwrap(), clock }
+        let app = App::new(Parts::open(gate, &settings.parts).unwrap());
+        Self { app, clock }
     }
 
     /// Time passes, and somebody looks after the sessions: no hold begins.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::PartKind;
 use super::default_space::DEFAULT_SPACE;
 use crate::clock::Timestamp;
 use crate::key::Name;
@@ -29,31 +30,6 @@ pub enum Declarations {
     Strict,
     /// Leave it, and declare nothing: for who only has a question.
     ReadOnly,
-}
-
-/// What there is to declare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum PartKind {
-    /// A limit.
-    Limit,
-    /// A space of hot pages.
-    Hot,
-    /// A space of sessions.
-    Sessions,
-}
-
-impl PartKind {
-    const ALL: [Self; 3] = [Self::Limit, Self::Hot, Self::Sessions];
-
-    /// The word for it in declarations and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Limit => "limit",
-            Self::Hot => "hot",
-            Self::Sessions => "sessions",
-        }
-    }
 }
 
 /// Settings by name, as text.

@@ -16,15 +16,14 @@ mod time_index;
 
 use std::time::Duration;
 
-pub use self::declaration::{
-    Declaration, Declarations, DeclaredSettings, Differences, Other, Part, PartKind,
-};
+pub use self::declaration::{Declaration, Declarations, DeclaredSettings, Differences, Other, Part};
 pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::default_space::DEFAULT_SPACE;
 pub use self::redis::RedisStore;
 pub(crate) use self::secret::Secret;
 pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;
+pub use crate::PartKind;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::key::Name;

@@ -5,7 +5,23 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
-use crate::cli::args::{SettingsArgs, TargetArgs};
+use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct HotArgs {
+    #[command(subcommand)]
+    pub(in crate::cli) command: HotCommand,
+}
+
+const EXAMPLES: &str = "\
+Exit codes: 0 done, 1 the answer is no (not hot, not kept), 2 wrong usage or no answer.
+
+Examples:
+  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12
+  tidegate hot list --limit 10
+  tidegate hot top
+  tidegate hot replay edits.json.gz --page-field channel,page";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum HotCommand {
@@ -27,7 +43,7 @@ pub(in crate::cli) enum HotCommand {
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// See what is known of a page
     #[command(after_help = STATS_EXAMPLES)]
@@ -35,7 +51,7 @@ pub(in crate::cli) enum HotCommand {
         /// The page
         page: String,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// Forget a page, hot or not
     #[command(after_help = RM_EXAMPLES)]
@@ -43,7 +59,7 @@ pub(in crate::cli) enum HotCommand {
         /// The page
         page: String,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// See the hottest pages
     #[command(after_help = LIST_EXAMPLES)]
@@ -55,7 +71,7 @@ pub(in crate::cli) enum HotCommand {
         #[arg(long, value_name = "PLACE")]
         after: Option<String>,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// See the edits in a page's window
     #[command(after_help = WINDOW_EXAMPLES)]
@@ -69,7 +85,7 @@ pub(in crate::cli) enum HotCommand {
         #[arg(long, value_name = "TIME")]
         to: Option<String>,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// Follow what happens: promoted, replaced, trending and spiking and their ends, cooled, removed
     #[command(after_help = WATCH_EXAMPLES)]
@@ -81,13 +97,13 @@ pub(in crate::cli) enum HotCommand {
         #[arg(long, value_name = "N")]
         count: Option<u64>,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// Drop pages whose window is empty, now
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup {
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
     /// See the spaces and what they are bounded by
     #[command(after_help = SPACES_EXAMPLES)]
@@ -111,18 +127,8 @@ pub(in crate::cli) enum HotCommand {
         #[arg(long, default_value = "1s", value_name = "TIME", value_parser = humantime::parse_duration)]
         interval: std::time::Duration,
         #[command(flatten)]
-        of: Space,
+        of: SpaceArgs,
     },
-}
-
-/// A space, and whom to ask about it.
-#[derive(Debug, Args)]
-pub(in crate::cli) struct Space {
-    /// The space
-    #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(in crate::cli) space: String,
-    #[command(flatten)]
-    pub(in crate::cli) target: TargetArgs,
 }
 
 #[derive(Debug, Args)]

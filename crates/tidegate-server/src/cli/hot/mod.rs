@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::{HotCommand, Space};
-use super::render::Rendered;
+use self::args::HotCommand;
+use super::args::SpaceArgs;
 use super::request::{Request, encoded};
-use super::send;
+use super::send::{self, in_space};
 use crate::api::hot::Edit;
 use crate::moment::{self, Moment};
 
@@ -35,18 +35,20 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     at,
                 };
                 let request = Request::with(Method::POST, format!("{}/edits", path_of(of)), &body);
-                one(of, request, render::edited).await
+                in_space(PartKind::Hot, of, request, render::edited).await
             }
-            HotCommand::Stats { page, of } => one(of, Request::get(page_of(of, page)), render::stats).await,
+            HotCommand::Stats { page, of } => {
+                in_space(PartKind::Hot, of, Request::get(page_of(of, page)), render::stats).await
+            }
             HotCommand::Rm { page, of } => {
                 let request = Request::new(Method::DELETE, page_of(of, page));
-                one(of, request, render::removed).await
+                in_space(PartKind::Hot, of, request, render::removed).await
             }
             HotCommand::List { limit, after, of } => {
                 let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
                 let request =
                     Request::get(format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default()));
-                one(of, request, render::hottest).await
+                in_space(PartKind::Hot, of, request, render::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {
                 let given = [("from", from), ("to", to)];
@@ -55,14 +57,14 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     .filter_map(|(name, at)| Some(format!("{name}={}", encoded(at.as_ref()?))))
                     .collect();
                 let request = Request::get(format!("{}/window?{}", page_of(of, page), given.join("&")));
-                one(of, request, render::window).await
+                in_space(PartKind::Hot, of, request, render::window).await
             }
             HotCommand::Cleanup { of } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup", path_of(of)));
-                one(of, request, render::cleaned).await
+                in_space(PartKind::Hot, of, request, render::cleaned).await
             }
             HotCommand::Spaces { target } => {
-                send::send(target, None, Request::get("/v1/hot".to_owned()), render::spaces).await
+                send::send(target, &[], Request::get("/v1/hot".to_owned()), render::spaces).await
             }
         }
     });
@@ -71,19 +73,10 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
     ran
 }
 
-pub(super) fn path_of(of: &Space) -> String {
+pub(super) fn path_of(of: &SpaceArgs) -> String {
     format!("/v1/hot/{}", encoded(&of.space))
 }
 
-fn page_of(of: &Space, page: &str) -> String {
+fn page_of(of: &SpaceArgs, page: &str) -> String {
     format!("{}/pages/{}", path_of(of), encoded(page))
-}
-
-/// One request about a space.
-async fn one(
-    of: &Space,
-    request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
-) -> Result<ExitCode, String> {
-    send::send(&of.target, Some((PartKind::Hot, &of.space)), request, render).await
 }

@@ -10,14 +10,19 @@ use tidegate::clock::{Clock, Timestamp};
 use tidegate::store::PartKind;
 use tokio::sync::mpsc;
 
-use super::args::Space;
 use super::path_of;
 use crate::api::hot::{Pages, Ranked, Spaces};
+use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, print, printable, read};
 use crate::cli::request::Request;
 use crate::cli::target::Target;
 
-pub(super) async fn run(of: &Space, once: bool, limit: u32, interval: Duration) -> Result<ExitCode, String> {
+pub(super) async fn run(
+    of: &SpaceArgs,
+    once: bool,
+    limit: u32,
+    interval: Duration,
+) -> Result<ExitCode, String> {
     let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
     let top = Top { target, path: path_of(of), limit };
     let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();

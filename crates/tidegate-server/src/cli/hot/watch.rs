@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate::store::PartKind;
 
-use super::args::Space;
 use super::path_of;
 use crate::api::hot::Event;
+use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, moment, print, printable, read};
 use crate::cli::request::{Request, encoded};
 use crate::cli::target::{Stream, Target};
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// No line of an event is longer.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-pub(super) async fn run(of: &Space, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
+pub(super) async fn run(of: &SpaceArgs, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
     let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
     let mut position = after.map(str::to_owned);
     let mut left = count.unwrap_or(u64::MAX);

@@ -5,7 +5,23 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tidegate::store::DEFAULT_SPACE;
 
-use crate::cli::args::{SettingsArgs, TargetArgs};
+use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(in crate::cli) command: SessionsCommand,
+}
+
+const EXAMPLES: &str = "\
+Exit codes: 0 done, 1 the answer is no (refused, something is off), 2 wrong usage or no answer.
+
+Examples:
+  tidegate sessions counts
+  tidegate sessions list --state orphan
+  tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run
+  tidegate sessions compare --store redis://127.0.0.1:6379";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum SessionsCommand {
@@ -43,7 +59,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long)]
         no_wait: bool,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// Claim orphans, to run their side effects
     #[command(after_help = CLAIM_EXAMPLES)]
@@ -52,7 +68,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long, default_value_t = 1)]
         limit: u32,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// Let a claim hold for longer
     #[command(after_help = RENEW_EXAMPLES)]
@@ -66,7 +82,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long)]
         attempt: u64,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// Delete a claimed session whose side effects have run
     #[command(after_help = ACK_EXAMPLES)]
@@ -77,13 +93,13 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long)]
         generation: u64,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// See how many sessions there are
     #[command(after_help = COUNTS_EXAMPLES)]
     Counts {
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// See sessions by state or by age
     #[command(after_help = LIST_EXAMPLES)]
@@ -101,7 +117,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long, value_name = "PLACE")]
         after: Option<String>,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// See a session
     #[command(after_help = SHOW_EXAMPLES)]
@@ -113,7 +129,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long)]
         broadcaster: Option<String>,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// Delete a session that nobody holds, without side effects
     #[command(after_help = DELETE_EXAMPLES)]
@@ -121,7 +137,7 @@ pub(in crate::cli) enum SessionsCommand {
         /// Its id
         id: String,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// Let a dead session be claimed again
     #[command(after_help = RETRY_EXAMPLES)]
@@ -129,7 +145,7 @@ pub(in crate::cli) enum SessionsCommand {
         /// Its id
         id: String,
         #[command(flatten)]
-        of: SessionSpace,
+        of: SpaceArgs,
     },
     /// See the spaces and how their sessions live
     #[command(after_help = SPACES_EXAMPLES)]
@@ -137,16 +153,6 @@ pub(in crate::cli) enum SessionsCommand {
         #[command(flatten)]
         target: TargetArgs,
     },
-}
-
-/// A space, and whom to ask about it.
-#[derive(Debug, Args)]
-pub(in crate::cli) struct SessionSpace {
-    /// The space
-    #[arg(long, default_value = DEFAULT_SPACE)]
-    pub(in crate::cli) space: String,
-    #[command(flatten)]
-    pub(in crate::cli) target: TargetArgs,
 }
 
 /// A space on a store, to be walked through.

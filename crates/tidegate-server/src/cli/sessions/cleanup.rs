@@ -8,9 +8,9 @@ use axum::http::Method;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
-use super::args::SessionSpace;
 use crate::api::session_reap::Cleaned;
 use crate::cli::REFUSED;
+use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, moment, plural, print, read, time};
 use crate::cli::request::Request;
 use crate::cli::target::Target;
@@ -47,7 +47,7 @@ fn text(cleaned: &Cleaned) -> String {
 
 /// Whoever asks a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
-pub(super) async fn run(of: &SessionSpace, path: &str, no_wait: bool) -> Result<ExitCode, String> {
+pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
     let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
     let cleaned = cleanup(&target, path, no_wait).await;
     target.close().await;

@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::{SessionSpace, SessionsCommand};
+use self::args::SessionsCommand;
+use super::args::SpaceArgs;
 use super::render::Rendered;
 use super::request::{Request, encoded};
-use super::send;
+use super::send::{self, in_space};
 use super::target::Target;
 use crate::api::session::{Ack, Acks, ClaimRequest};
 
@@ -27,7 +28,7 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
                 let target = Target::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
-                send::send_to(target, &of.target, request, render::foreseen).await
+                send::send_to(target, &of.target, request, render::foreseen, send::refusal).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
                 cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
@@ -35,20 +36,26 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Claim { limit, of } => {
                 let body = ClaimRequest { limit: Some(u64::from(*limit)) };
                 let request = Request::with(Method::POST, format!("{}/claims", path_of(of)), &body);
-                one(of, request, render::claimed).await
+                in_space(PartKind::Sessions, of, request, render::claimed).await
             }
             SessionsCommand::Renew { id, generation, attempt, of } => {
                 let numbers = format!("generation={generation}&attempt={attempt}");
                 let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
-                one(of, Request::new(Method::PUT, path), render::renewed).await
+                in_space(PartKind::Sessions, of, Request::new(Method::PUT, path), render::renewed).await
             }
             SessionsCommand::Ack { id, generation, of } => {
                 let body = Acks { acks: vec![Ack { id: id.into(), generation: *generation }] };
                 let request = Request::with(Method::POST, format!("{}/acks", path_of(of)), &body);
-                one(of, request, render::acked).await
+                in_space(PartKind::Sessions, of, request, render::acked).await
             }
             SessionsCommand::Counts { of } => {
-                one(of, Request::get(format!("{}/counts", path_of(of))), render::counted).await
+                in_space(
+                    PartKind::Sessions,
+                    of,
+                    Request::get(format!("{}/counts", path_of(of))),
+                    render::counted,
+                )
+                .await
             }
             SessionsCommand::List { state, max_age, limit, after, of } => {
                 let which = match max_age {
@@ -57,44 +64,35 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
                 };
                 let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
                 let request = Request::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
-                one(of, request, render::listed).await
+                in_space(PartKind::Sessions, of, request, render::listed).await
             }
             SessionsCommand::Show { id, broadcaster, of } => {
                 let path = match broadcaster {
                     Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
                     None => session_of(of, id.as_deref().unwrap_or_default()),
                 };
-                one(of, Request::get(path), render::session).await
+                in_space(PartKind::Sessions, of, Request::get(path), render::session).await
             }
             SessionsCommand::Delete { id, of } => {
                 let request = Request::new(Method::DELETE, session_of(of, id));
-                one(of, request, |_| Ok(Rendered::yes("deleted".to_owned()))).await
+                in_space(PartKind::Sessions, of, request, |_| Ok(Rendered::yes("deleted".to_owned()))).await
             }
             SessionsCommand::Retry { id, of } => {
                 let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
                 let rendered = |_: &[u8]| Ok(Rendered::yes("it can be claimed again".to_owned()));
-                one(of, Request::new(Method::POST, path), rendered).await
+                in_space(PartKind::Sessions, of, Request::new(Method::POST, path), rendered).await
             }
             SessionsCommand::Spaces { target } => {
-                send::send(target, None, Request::get("/v1/sessions".to_owned()), render::spaces).await
+                send::send(target, &[], Request::get("/v1/sessions".to_owned()), render::spaces).await
             }
         }
     })
 }
 
-fn path_of(of: &SessionSpace) -> String {
+fn path_of(of: &SpaceArgs) -> String {
     format!("/v1/sessions/{}", encoded(&of.space))
 }
 
-fn session_of(of: &SessionSpace, id: &str) -> String {
+fn session_of(of: &SpaceArgs, id: &str) -> String {
     format!("{}/{}", path_of(of), encoded(id))
-}
-
-/// One request about a space.
-async fn one(
-    of: &SessionSpace,
-    request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
-) -> Result<ExitCode, String> {
-    send::send(&of.target, Some((PartKind::Sessions, &of.space)), request, render).await
 }

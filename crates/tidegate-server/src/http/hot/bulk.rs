@@ -9,18 +9,17 @@
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
 use tidegate::hot::{Hot, Recorded};
 
-use super::OfSpace;
 use crate::api::hot::{BadLine, Bulk, Edit};
 use crate::http::Bounds;
 use crate::http::answer::Answer;
-use crate::http::call::{Call, FromBody};
+use crate::http::call::{Call, FromBody, OfSpace};
 use crate::http::encoding::{broken, decoded};
 use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
@@ -43,15 +42,6 @@ const BATCH_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Bad lines that are explained.
 const EXPLAINED: usize = 10;
-
-/// Whether a body is sent as lines.
-pub(in crate::http) fn is_ndjson(headers: &HeaderMap) -> bool {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
-    let essence = given.split(';').next().unwrap_or_default().trim();
-    ["application/x-ndjson", "application/ndjson", "application/jsonl"]
-        .iter()
-        .any(|known| essence.eq_ignore_ascii_case(known))
-}
 
 /// What becomes of all of them.
 pub(crate) struct Tally {
@@ -97,7 +87,7 @@ impl FromBody for LinesBody {
 
 pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<BulkRecorded, Problem> {
     let (bounds, mut stopping) = (*call.app.bounds(), call.app.stopping().clone());
-    let hot = call.app.space(&call.path.space)?;
+    let hot = call.app.parts().hot.get(&call.path.space)?;
     let mut body = call.body.0;
     let mut lines = Lines::new(MAX_LINE_BYTES);
     let mut tally = Tally::new(hot.space().as_str(), monotonic() + bounds.bulk_timeout);

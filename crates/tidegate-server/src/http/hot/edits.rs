@@ -4,11 +4,10 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use schemars::SchemaGenerator;
 
-use super::OfSpace;
 use crate::api::hot::{Edit, Edited};
 use crate::http::answer::Json;
 use crate::http::body;
-use crate::http::call::{Call, FromBody, JsonBody};
+use crate::http::call::{Call, FromBody, JsonBody, OfSpace};
 use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
 use crate::http::shape::BodyShape;
@@ -28,7 +27,7 @@ impl FromBody for EditBody {
 }
 
 pub(super) async fn record(call: Call<OfSpace, NoQuery, EditBody>) -> Result<Json<Edited>, Problem> {
-    let hot = call.app.space(&call.path.space)?;
+    let hot = call.app.parts().hot.get(&call.path.space)?;
     let sent = call.body.0.parse()?;
     let edit = sent.edit()?;
     let recorded = hot.record(&edit).await?;

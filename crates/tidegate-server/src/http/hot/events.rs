@@ -6,10 +6,9 @@ use schemars::SchemaGenerator;
 use tidegate::hot::{EventKind, Watch};
 use tidegate::{ErrorKind, Result};
 
-use super::OfSpace;
 use crate::api::hot::Event;
 use crate::http::answer::Answer;
-use crate::http::call::Call;
+use crate::http::call::{Call, OfSpace};
 use crate::http::parameter::{FromQuery, Parameter, Query};
 use crate::http::problem::Problem;
 use crate::http::shape::AnswerShape;
@@ -43,7 +42,7 @@ impl Answer for EventStream {
 }
 
 pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<EventStream, Problem> {
-    let hot = call.app.space(&call.path.space)?;
+    let hot = call.app.parts().hot.get(&call.path.space)?;
     let requested = sse::requested_position(&call.headers, call.query.0.as_deref());
     let watch = hot.watch(requested.map(|(_, position)| position)).await;
     let watch = watch.map_err(|error| match (error.kind(), requested) {

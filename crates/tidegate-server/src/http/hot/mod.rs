@@ -1,29 +1,28 @@
 //! Hot pages: a file each for what comes in, one by one ([`edits`]) or in bulk
-//! ([`bulk`]), what is asked ([`pages`]), and what happens ([`events`]).
+//! ([`bulk`]), one page ([`pages`]), the hottest of them ([`list`]), and what happens ([`events`]).
 
+pub(crate) mod api;
 mod bulk;
 mod edits;
 mod events;
+mod list;
 mod pages;
+mod path;
 
-pub(super) use self::bulk::is_ndjson;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::App;
-use super::answer::Json;
-use super::call::Call;
-use super::operation::{Operation, Part, TimeClass};
+use super::call::{Call, OfSpace};
+use super::operation::{Operation, Routes, TimeClass};
 use super::problem::{Kind, Problem};
-use crate::api::hot::Spaces;
-use crate::api::pattern;
+
+pub(super) const ROUTES: Routes = Routes { part: "hot", operations, empty_names };
 
 /// The operations.
-pub(super) fn operations() -> Vec<Operation> {
-    let rows = [
+fn operations() -> Vec<Operation> {
+    vec![
         Operation::new(Method::POST, "/v1/hot/{space}/edits", "hot_record", edits::record)
             .summary("Record one edit")
             .example(r#"{"page":"en:Tide gate","id":"4711","editor":"alice","byte_change":12}"#)
@@ -32,7 +31,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .summary("Record edits, one per line, as they come")
             .takes(TimeClass::Bulk)
             .refuses(&[Kind::UNKNOWN_SPACE, Kind::STOPPING]),
-        Operation::new(Method::GET, "/v1/hot/{space}", "hot_list", pages::list)
+        Operation::new(Method::GET, "/v1/hot/{space}", "hot_list", list::list)
             .summary("The hottest pages")
             .example("?limit=20")
             .refuses(UNKNOWN),
@@ -55,33 +54,20 @@ pub(super) fn operations() -> Vec<Operation> {
             .summary("Drop what is over")
             .refuses(UNKNOWN)
             .admin(),
-        Operation::new(Method::GET, "/v1/hot", "hot_spaces", spaces)
+        Operation::new(Method::GET, "/v1/hot", "hot_spaces", list::spaces)
             .summary("The spaces and what they are bounded by"),
-    ];
-    rows.map(|row| row.of(Part::Hot)).into()
+    ]
 }
 
 const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_SPACE];
 
-/// `/v1/hot/{space}`.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct OfSpace {
-    #[schemars(extend("pattern" = pattern::NAME))]
-    space: String,
-}
-
-/// No router matches an empty page; it deserves a better answer than 404.
-pub(super) fn empty_names(router: Router<App>) -> Router<App> {
+fn empty_names(router: Router<App>) -> Router<App> {
     router
         .route("/v1/hot/{space}/pages/", get(no_page).delete(no_page))
         .route("/v1/hot/{space}/pages//window", get(no_page))
 }
 
 async fn no_page(call: Call<OfSpace>) -> Result<(), Problem> {
-    call.app.space(&call.path.space)?;
+    call.app.parts().hot.get(&call.path.space)?;
     Err(Problem::empty("a page"))
-}
-
-async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
-    Ok(Json(Spaces::of(call.app.spaces())))
 }

@@ -54,10 +54,10 @@ pub(super) async fn peek(call: Call<OfKey, PeekQuery>) -> Result<Peeked, Problem
 pub(super) async fn refund(
     call: Call<OfLimit, NoQuery, JsonBody<Refund<'static>>>,
 ) -> Result<Json<Refunded>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let sent = call.body.parse()?;
-    let key = sent.key()?;
-    let receipt = limit.read_receipt(key, sent.receipt())?;
+    let key = sent.key.key()?;
+    let receipt = limit.read_receipt(key, &sent.receipt)?;
     Ok(Json(Refunded { refunded: limit.refund(key, receipt).await? }))
 }
 

@@ -11,13 +11,13 @@ use crate::http::parameter::{FromQuery, Parameter, Query};
 use crate::http::problem::Problem;
 
 pub(super) async fn list(call: Call) -> Result<Json<Limits>, Problem> {
-    let limits = call.app.inner.limits.iter();
-    let limits = limits.map(|(name, served)| LimitInfo::new(name, served.limit.algorithm())).collect();
+    let limits = call.app.parts().limits.iter();
+    let limits = limits.map(|(name, limit)| LimitInfo::new(name, &limit.algorithm)).collect();
     Ok(Json(Limits { limits }))
 }
 
 pub(super) async fn one(call: Call<OfLimit>) -> Result<Json<LimitInfo>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     Ok(Json(LimitInfo::new(&call.path.limit, limit.algorithm())))
 }
 

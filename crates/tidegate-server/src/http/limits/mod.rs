@@ -2,6 +2,8 @@
 //! a key has used ([`keys`]), its own rate ([`overrides`]), what is held for it
 //! ([`reservations`]), and the limits themselves ([`list`]).
 
+pub(crate) mod api;
+pub(crate) mod decision;
 mod keys;
 mod list;
 mod overrides;
@@ -15,14 +17,16 @@ use axum::http::Method;
 
 use super::App;
 use super::call::Call;
-use super::operation::{Operation, Part};
+use super::operation::{Operation, Routes};
 use super::problem::{Kind, Problem};
 use super::response::Served;
 
+pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_names };
+
 /// The operations.
-pub(super) fn operations() -> Vec<Operation> {
+fn operations() -> Vec<Operation> {
     let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
-    let rows = [
+    vec![
         Operation::new(post.clone(), "/v1/limits/{limit}/take", "take", take::take)
             .summary("Charge a key, if it fits")
             .example(r#"{"key":"user_123","cost":1}"#)
@@ -110,14 +114,12 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::new(get, "/v1/limits/{limit}", "get_limit", list::one)
             .summary("A limit and its numbers")
             .refuses(UNKNOWN),
-    ];
-    rows.map(|row| row.of(Part::Limits)).into()
+    ]
 }
 
 const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_LIMIT];
 
-/// No router matches an empty key; it deserves a better answer than 404.
-pub(super) fn empty_names(router: Router<App>) -> Router<App> {
+fn empty_names(router: Router<App>) -> Router<App> {
     router.route("/v1/limits/{limit}/keys/", axum::routing::get(no_key).delete(no_key))
 }
 
@@ -127,7 +129,7 @@ async fn no_key(call: Call<path::OfLimit>) -> Result<(), Problem> {
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    fn limit(&self, name: &str) -> Result<&Served, Problem> {
+    fn limit(&self, name: &str) -> Result<Served<'_>, Problem> {
         self.app.limit(name)
     }
 }

@@ -13,7 +13,7 @@ use crate::http::problem::Problem;
 pub(super) async fn set(
     call: Call<OfKey, NoQuery, JsonBody<SetOverride<'static>>>,
 ) -> Result<Json<Override>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let sent = call.body.parse()?;
     let set = limit.set_override(key, sent.rate()?, sent.lasting()?).await?;
@@ -21,7 +21,7 @@ pub(super) async fn set(
 }
 
 pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     match limit.get_override(key).await? {
         Some(found) => Ok(Json(Override::new(call.path.limit.clone(), key, &found))),
@@ -36,7 +36,7 @@ pub(super) async fn clear(call: Call<OfKey>) -> Result<NoContent, Problem> {
 
 pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Overrides>, Problem> {
     let PageQuery { after, count } = &call.query;
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let Page { items, next } = limit.overrides(after.as_ref(), *count).await?;
     let (overrides, next) = (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));
     Ok(Json(Overrides { limit: call.path.limit, overrides, next }))

@@ -59,7 +59,7 @@ pub(super) async fn reserve(
 }
 
 pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let found = limit.reservation(key, &call.path.id).await?.ok_or_else(|| unknown(&call.path, key))?;
     Ok(Json(reservation(&call.path, key, &found)))
@@ -68,7 +68,7 @@ pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, 
 pub(super) async fn commit(
     call: Call<OfReservation, NoQuery, EmptyBody>,
 ) -> Result<Json<Reservation>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     call.body.parse()?;
     let found = limit.commit(key, &call.path.id).await?;
@@ -76,7 +76,7 @@ pub(super) async fn commit(
 }
 
 pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let found = limit.release(key, &call.path.id).await?;
     settled(&call.path, key, found, ReservationState::Released)
@@ -84,7 +84,7 @@ pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservatio
 
 pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Reservations>, Problem> {
     let PageQuery { after, count } = &call.query;
-    let limit = &call.limit(&call.path.limit)?.limit;
+    let limit = call.limit(&call.path.limit)?.limit;
     let Page { items, next } = limit.reservations(after.as_ref(), *count).await?;
     let (reservations, next) =
         (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));

@@ -46,8 +46,8 @@ pub(super) async fn take(call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>) 
 }
 
 /// A take from one limit, however it was found and its body was read.
-async fn take_from(served: &Served, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
-    let (key, cost) = (sent.key()?, sent.cost());
+async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
+    let (key, cost) = (sent.key.key()?, sent.cost());
     let decision = match sent.rate()? {
         None => served.limit.take(key, cost).await?,
         Some(rate) => served.limit.take_with(key, rate, cost).await?,
@@ -58,16 +58,16 @@ async fn take_from(served: &Served, sent: Take<'_>) -> Result<Response<Bytes>, P
 impl App {
     /// The limit that is taken from, if it is written as it is called. Names are letters,
     /// digits, `_` and `-`: what is percent-encoded or has a slash is none of them.
-    pub(in crate::http) fn taken_from(&self, path: &str) -> Option<&Served> {
+    pub(in crate::http) fn taken_from(&self, path: &str) -> Option<Served<'_>> {
         let name = path.strip_prefix("/v1/limits/")?.strip_suffix("/take")?;
-        self.inner.limits.get(name)
+        self.served(self.parts().limits.position(name)?).ok()
     }
 
     /// What the route answers to a body that has been read, and is of a type and a size that
     /// are allowed; its head was complete at `since`.
     pub(in crate::http) async fn take_read(
         &self,
-        served: &Served,
+        served: Served<'_>,
         body: &[u8],
         since: Instant,
     ) -> Response<Bytes> {

@@ -40,9 +40,9 @@ pub(super) async fn take_all(
     call: Call<NoPath, NoQuery, JsonBody<TakeAll<'static>>>,
 ) -> Result<AllTaken, Problem> {
     let sent = call.body.parse()?;
-    let named = sent.limits.iter().map(|one| Ok((&call.limit(&one.limit)?.limit, one.cost())));
+    let named = sent.limits.iter().map(|one| Ok((call.limit(&one.limit)?.limit, one.cost())));
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
-    let key = sent.key()?;
+    let key = sent.key.key()?;
     let decision = call.app.gate().take_all(key, &limits).await?;
     Ok(AllTaken(response(key, &decision, &limits)))
 }

@@ -41,7 +41,7 @@ impl FromQuery for Connect {
 
 pub(super) async fn connect(call: Call<OfHolder, Connect, EmptyBody>) -> Result<Json<Held>, Problem> {
     let path = &call.path;
-    let sessions = call.app.sessions(&path.space)?;
+    let sessions = call.app.parts().sessions.get(&path.space)?;
     let (id, holder) = (path.id()?, path.holder(call.query.generation)?);
     call.body.parse()?;
     let lease = match call.query.resumes {
@@ -53,7 +53,7 @@ pub(super) async fn connect(call: Call<OfHolder, Connect, EmptyBody>) -> Result<
 
 pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> Result<Json<Held>, Problem> {
     let path = &call.path;
-    let sessions = call.app.sessions(&path.space)?;
+    let sessions = call.app.parts().sessions.get(&path.space)?;
     let (id, holder) = (path.id()?, path.holder(call.query.0)?);
     call.body.parse()?;
     let lease = granted(sessions.heartbeat(id, holder).await)?;
@@ -62,7 +62,7 @@ pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> 
 
 pub(super) async fn disconnect(call: Call<OfHolder, InGeneration>) -> Result<Json<Without>, Problem> {
     let path = &call.path;
-    let sessions = call.app.sessions(&path.space)?;
+    let sessions = call.app.parts().sessions.get(&path.space)?;
     let (id, holder) = (path.id()?, path.holder(call.query.0)?);
     let left = granted(sessions.disconnect(id, holder).await)?;
     Ok(Json(Without::new(sessions.space().as_str(), id, &path.holder, left)))

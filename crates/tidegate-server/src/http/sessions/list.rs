@@ -1,4 +1,4 @@
-//! Many sessions: by state, by age, in numbers.
+//! Many sessions: by state, by age, in numbers; and the spaces.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State as Stand};
 
-use super::path::OfSpace;
 use crate::api::pattern;
-use crate::api::session::{Counted, MAX_LIMIT, Page};
+use crate::api::session::{Counted, MAX_LIMIT, Page, Spaces};
 use crate::http::answer::Json;
-use crate::http::call::Call;
-use crate::http::parameter::{FromQuery, Parameter, Query};
+use crate::http::call::{Call, OfSpace};
+use crate::http::parameter::{FromQuery, Parameter, Query, place};
 use crate::http::problem::Problem;
+use crate::settings::parse::Parse as _;
 
 const LIMIT: Parameter = Parameter::integer_or("limit", 0..=MAX_LIMIT as u64, 100, "how many at most");
 
@@ -68,7 +68,7 @@ impl FromQuery for ListQuery {
     ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
-        let which = match (query.read("state", state)?, query.read("max_age", age)?) {
+        let which = match (query.read("state", state)?, query.read("max_age", Duration::parse)?) {
             (Some(_), Some(_)) => {
                 let why = "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
                 return Err(Problem::invalid(why.to_owned()));
@@ -81,7 +81,7 @@ impl FromQuery for ListQuery {
 }
 
 pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let ListQuery { which, page: PageQuery { limit, after } } = call.query;
     let (state, found) = match which {
         Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
@@ -92,15 +92,19 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
 
 pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
     let PageQuery { limit, after } = call.query;
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let found = sessions.list_after(Stand::Dead, after, limit).await?;
     Ok(Json(Page::new(sessions.space().as_str(), Stand::Dead.as_str(), &found, limit)))
 }
 
 pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let counts = sessions.counts().await?;
     Ok(Json(Counted::new(sessions.space().as_str(), &counts)))
+}
+
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
+    Ok(Json(Spaces::of(call.app.parts().sessions.iter())))
 }
 
 fn state(text: &str) -> Result<Stand, String> {
@@ -111,21 +115,11 @@ fn state(text: &str) -> Result<Stand, String> {
     })
 }
 
-fn age(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| {
-        format!("{text:?} is not a length of time: a number with a unit is, like 500ms, 5s or 2m")
-    })
-}
-
 /// A place in a list, as `next` told it.
 fn after(text: &str) -> Result<Listed, String> {
-    let place = || {
+    place(text, || {
         let (at_ms, id) = text.split_once(':')?;
         let at_ms = at_ms.parse().ok().filter(|at_ms| *at_ms <= MAX_COUNT)?;
         Some(Listed::new(Timestamp::from_millis(at_ms), id.parse().ok()?))
-    };
-    place().ok_or_else(|| {
-        let shown: String = text.chars().take(60).collect();
-        format!("{shown:?} is not a place in a list: the `next` of a page is")
     })
 }

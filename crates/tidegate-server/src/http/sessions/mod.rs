@@ -1,12 +1,13 @@
 //! Sessions: a file each for one of them ([`one`]), who holds it ([`holders`]), many of
 //! them ([`list`]), and what becomes of those that were left behind ([`reap`]).
 
+pub(crate) mod api;
+pub(crate) mod api_reap;
 mod holders;
 mod list;
 mod one;
 mod path;
 mod reap;
-mod spaces;
 
 use axum::Router;
 use axum::http::Method;
@@ -14,17 +15,16 @@ use axum::routing::{get, put};
 use tidegate::Result;
 use tidegate::session::Answer;
 
-pub(super) use self::spaces::Spaces;
 use super::App;
-use super::answer::Json;
-use super::call::Call;
-use super::operation::{Operation, Part};
+use super::call::{Call, OfSpace};
+use super::operation::{Operation, Routes};
 use super::problem::{Kind, Problem};
-use crate::api::session;
+
+pub(super) const ROUTES: Routes = Routes { part: "sessions", operations, empty_names };
 
 /// The operations. An id is a UUID, so none is called like one of the others.
-pub(super) fn operations() -> Vec<Operation> {
-    let rows = [
+fn operations() -> Vec<Operation> {
+    vec![
         Operation::new(Method::POST, "/v1/sessions/{space}", "session_activate", one::activate)
             .summary("The session of a broadcaster, active")
             .example(r#"{"broadcaster":"channel_7","config":{"theme":"dark"},"holder":"browser-1"}"#)
@@ -103,10 +103,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .summary("Have one of them claimed again")
             .refuses(REFUSALS)
             .admin(),
-        Operation::new(Method::GET, "/v1/sessions", "session_spaces", spaces)
+        Operation::new(Method::GET, "/v1/sessions", "session_spaces", list::spaces)
             .summary("The spaces and how their sessions live"),
-    ];
-    rows.map(|row| row.of(Part::Sessions)).into()
+    ]
 }
 
 const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_SPACE];
@@ -124,25 +123,20 @@ const REFUSALS: &[Kind] = &[
     Kind::TOO_MANY_SESSIONS,
 ];
 
-/// No router matches an empty name; it deserves a better answer than 404.
-pub(super) fn empty_names(router: Router<App>) -> Router<App> {
+fn empty_names(router: Router<App>) -> Router<App> {
     router
         .route("/v1/sessions/{space}/broadcasters/", get(no_broadcaster))
         .route("/v1/sessions/{space}/{id}/holders/", put(no_holder).delete(no_holder))
 }
 
-async fn no_broadcaster(call: Call<path::OfSpace>) -> std::result::Result<(), Problem> {
-    call.app.sessions(&call.path.space)?;
+async fn no_broadcaster(call: Call<OfSpace>) -> std::result::Result<(), Problem> {
+    call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a broadcaster"))
 }
 
 async fn no_holder(call: Call<path::OfSession>) -> std::result::Result<(), Problem> {
-    call.app.sessions(&call.path.space)?;
+    call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a holder"))
-}
-
-async fn spaces(call: Call) -> std::result::Result<Json<session::Spaces>, Problem> {
-    Ok(Json(session::Spaces::of(call.app.sessions.all())))
 }
 
 /// What was asked for, or a problem, be it a refusal or that there is no answer.

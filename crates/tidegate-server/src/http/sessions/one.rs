@@ -3,17 +3,17 @@
 use tidegate::session::{Found, Refusal};
 
 use super::granted;
-use super::path::{OfBroadcaster, OfSession, OfSpace};
+use super::path::{OfBroadcaster, OfSession};
 use crate::api::session::{Activate, Active, One, Update, Updated, key};
 use crate::http::answer::{Json, Made, NoContent};
-use crate::http::call::{Call, JsonBody};
+use crate::http::call::{Call, JsonBody, OfSpace};
 use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
 
 pub(super) async fn activate(
     call: Call<OfSpace, NoQuery, JsonBody<Activate<'static>>>,
 ) -> Result<Made<Active>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let sent = call.body.parse()?;
     let (broadcaster, config, holder) = (sent.broadcaster()?, sent.config()?, sent.holder()?);
     let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
@@ -22,14 +22,14 @@ pub(super) async fn activate(
 }
 
 pub(super) async fn get(call: Call<OfSession>) -> Result<Json<One>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let session = sessions.get(call.path.id()?).await?.ok_or_else(gone)?;
     Ok(Json(One::new(sessions.space().as_str(), &session)))
 }
 
 pub(super) async fn find(call: Call<OfBroadcaster>) -> Result<Json<One>, Problem> {
     let OfBroadcaster { space, broadcaster } = &call.path;
-    let sessions = call.app.sessions(space)?;
+    let sessions = call.app.parts().sessions.get(space)?;
     let session = sessions.find(key("a broadcaster", broadcaster)?).await?.ok_or_else(gone)?;
     Ok(Json(One::new(sessions.space().as_str(), &session)))
 }
@@ -41,7 +41,7 @@ fn gone() -> Problem {
 pub(super) async fn update(
     call: Call<OfSession, NoQuery, JsonBody<Update<'static>>>,
 ) -> Result<Json<Updated>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     let sent = call.body.parse()?;
     let generation = granted(sessions.update(id, &sent.value()?, sent.generation()?).await)?.get();
@@ -49,7 +49,7 @@ pub(super) async fn update(
 }
 
 pub(super) async fn delete(call: Call<OfSession>) -> Result<NoContent, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     granted(sessions.delete(call.path.id()?).await)?;
     Ok(NoContent)
 }

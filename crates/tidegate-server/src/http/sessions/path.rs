@@ -8,13 +8,6 @@ use crate::api::pattern;
 use crate::api::session::key;
 use crate::http::problem::Problem;
 
-/// `/v1/sessions/{space}`.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct OfSpace {
-    #[schemars(extend("pattern" = pattern::NAME))]
-    pub(super) space: String,
-}
-
 /// `…/{id}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct OfSession {

@@ -7,11 +7,11 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::session::{Generation, State};
 
 use super::granted;
-use super::path::{OfSession, OfSpace};
+use super::path::OfSession;
 use crate::api::session::{Acks, ClaimRequest, generation};
 use crate::api::session_reap::{Acked, Claimed, Cleaned, Foreseen, Renewed, Retried};
 use crate::http::answer::{Answer, Json};
-use crate::http::call::{Call, EmptyBody, JsonBody, OptionalBody};
+use crate::http::call::{Call, EmptyBody, JsonBody, OfSpace, OptionalBody};
 use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
 use crate::http::problem::Problem;
 use crate::http::shape::AnswerShape;
@@ -67,7 +67,7 @@ impl FromQuery for OfClaim {
 pub(super) async fn claim(
     call: Call<OfSpace, NoQuery, OptionalBody<ClaimRequest>>,
 ) -> Result<Json<Claimed>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let sent = call.body.parse()?;
     let claims = sessions.claim(sent.limit(sessions.options().batch)?).await?;
     Ok(Json(Claimed::new(sessions.space().as_str(), &claims)))
@@ -76,7 +76,7 @@ pub(super) async fn claim(
 pub(super) async fn ack(
     call: Call<OfSpace, NoQuery, JsonBody<Acks<'static>>>,
 ) -> Result<Json<Acked>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let claims = call.body.parse()?.claims()?;
     let answers = sessions.ack_many(&claims).await?;
     Ok(Json(Acked::new(sessions.space().as_str(), &claims, &answers)))
@@ -84,7 +84,7 @@ pub(super) async fn ack(
 
 pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<Json<Renewed>, Problem> {
     let OfClaim { generation, attempt } = call.query;
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     call.body.parse()?;
     let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
@@ -115,7 +115,7 @@ impl Answer for Cleanup {
 }
 
 pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cleanup, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let space = sessions.space().as_str();
     call.body.parse()?;
     match call.query.0 {
@@ -125,7 +125,7 @@ pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cl
 }
 
 pub(super) async fn retry(call: Call<OfSession, NoQuery, EmptyBody>) -> Result<Json<Retried>, Problem> {
-    let sessions = call.app.sessions(&call.path.space)?;
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     call.body.parse()?;
     granted(sessions.retry(id).await)?;

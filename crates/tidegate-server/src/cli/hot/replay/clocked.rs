@@ -6,12 +6,13 @@ use tidegate::Name;
 use tidegate::Tidegate;
 use tidegate::clock::{Clock, ManualClock, Timestamp};
 use tidegate::hot::{Hot, Recorded};
-use tidegate::store::{Declarations, PartKind};
+use tidegate::store::Declarations;
 
 use super::fields::Mapped;
 use super::report::{Report, Row};
 use super::{Refused, Sink};
 use crate::cli::hot::args::ReplayArgs;
+use crate::parts::Named;
 use crate::settings::Settings;
 
 /// Nobody waits for a single edit: rather late than lost.
@@ -52,11 +53,8 @@ impl Clocked {
         settings.store.namespace = Some(checked);
         settings.store.declarations = Declarations::ReadOnly;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
-        let known: Vec<_> = settings.hot.iter().map(|space| space.name.as_str()).collect();
-        let space = settings.hot.iter().find(|space| PartKind::Hot.is_same(space.name.as_str(), &args.space));
-        let mut space = space
-            .cloned()
-            .ok_or_else(|| format!("there is no space {:?}; known are: {}", args.space, known.join(", ")))?;
+        let space = Named::find(&settings.parts.hot, &args.space);
+        let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
         let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
         let clock = ManualClock::at(Timestamp::from_millis(0));
         // As long as its indices: nothing of it is there after that.

@@ -14,6 +14,7 @@ use crate::cli::hot::args::ReplayArgs;
 use crate::cli::render::{detail, read};
 use crate::cli::request::{NDJSON, Request, encoded};
 use crate::cli::target::Target;
+use crate::parts::Access;
 
 /// A request has what is due within so much of a second, at most.
 const REQUESTS_PER_SECOND: u32 = 10;
@@ -37,7 +38,8 @@ impl Live {
     pub(super) async fn open(args: &ReplayArgs, rate: u32) -> Result<Self, String> {
         let target = match &args.store {
             Some(url) => {
-                Target::store(&args.settings.sources_on(url), &[(PartKind::Hot, &args.space)]).await?
+                let sources = args.settings.sources_on(url);
+                Target::store(&sources, &[(PartKind::Hot, &args.space)], Access::Write).await?
             }
             None => Target::server(args.server.as_deref().unwrap_or("http://127.0.0.1:8080"))?,
         };

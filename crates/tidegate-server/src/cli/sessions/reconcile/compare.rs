@@ -9,11 +9,12 @@ use serde_json::json;
 use tidegate::clock::monotonic;
 use tidegate::session::SessionId;
 
-use super::{Access, Walk};
+use super::Walk;
 use crate::cli::REFUSED;
 use crate::cli::render::plural;
 use crate::cli::render::print;
 use crate::cli::sessions::args::WalkArgs;
+use crate::parts::Access;
 
 /// Sessions asked for at a time: the most that there may be.
 const PAGE: usize = 1000;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::session::{Counts, Reconciled};
 
-use super::{Access, Walk, found};
+use super::{Walk, found};
 use crate::cli::REFUSED;
 use crate::cli::render::print;
 use crate::cli::sessions::args::WalkArgs;
+use crate::parts::Access;
 use crate::settings::StoreSettings;
 
 /// How often it begins anew if something is off at the end: an older program that is still

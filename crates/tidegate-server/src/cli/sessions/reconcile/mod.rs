@@ -9,16 +9,16 @@ mod run;
 
 use std::time::Duration;
 
+use tidegate::Tidegate;
 use tidegate::session::{Reap, Reconciled, Reconciliation, Sessions, Step};
-use tidegate::store::{Declarations, PartKind};
-use tidegate::{Name, Tidegate};
+use tidegate::store::PartKind;
 
 use self::bar::Bar;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 pub(super) use self::run::reconcile;
 use super::args::WalkArgs;
-use crate::cli::target::undeclared;
+use crate::parts::{Access, Named};
 use crate::settings::{Settings, StoreSettings};
 
 /// Nobody waits for a single step: rather late than never.
@@ -26,14 +26,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the loops in the background wait: longer than any walk.
 const LATER: Duration = Duration::from_secs(24 * 3600);
-
-/// What a walk does to the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    /// Nothing at all: not even a marker is written.
-    Read,
-    Write,
-}
 
 /// A store and the space on it.
 struct Walk<'a> {
@@ -57,20 +49,10 @@ impl<'a> Walk<'a> {
         }
         check(&settings.store)?;
         settings.store.deadline = settings.store.deadline.max(DEADLINE);
-        settings.store.declarations = Declarations::ReadOnly;
-        let gate = match access {
-            Access::Read => settings.store.open_read_only().await,
-            Access::Write => settings.store.open().await,
-        };
-        let gate = gate.map_err(told)?;
-        gate.store().check().map_err(|error| error.to_string())?;
-        let mut declared = gate.declarations().await.map_err(|error| error.to_string())?;
-        let is_asked = |name: &Name| PartKind::Sessions.is_same(name.as_str(), &args.space);
-        declared.retain(|it| it.kind == PartKind::Sessions && is_asked(&it.name));
-        settings.only_declared(&declared).map_err(told)?;
         // Defaults would be a guess: at what is an orphan, and at when whose keys end.
-        let space = settings.sessions.iter().find(|space| is_asked(&space.name));
-        let mut space = space.cloned().ok_or_else(|| undeclared(PartKind::Sessions, &args.space))?;
+        let gate = settings.open_for(&[(PartKind::Sessions, &args.space)], access).await?;
+        let space = Named::find(&settings.parts.sessions, &args.space);
+        let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
         // Whoever walks through a store was not asked to reap what is on it.
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;

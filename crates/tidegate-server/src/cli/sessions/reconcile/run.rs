@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{Access, Walk, found};
+use super::{Walk, found};
 use crate::cli::render::print;
 use crate::cli::sessions::args::WalkArgs;
+use crate::parts::Access;
 
 pub(in crate::cli) async fn reconcile(args: &WalkArgs) -> Result<ExitCode, String> {
     let walk = Walk::open(args, Access::Write, |_| Ok(())).await?;

@@ -1,13 +1,66 @@
-//! The settings of one limit: which belong to its algorithm, and what they amount to.
+//! Limits: which settings belong to an algorithm, and what they amount to.
 
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use tidegate::limit::{Algorithm, Calendar, LeaseOptions, LimitOptions, Period, Sliding, Suppressed, Token};
-use tidegate::{Cost, Error, Name, Outage, Rate, Share};
+use tidegate::limit::{
+    Algorithm, Calendar, LeaseOptions, Limit, LimitOptions, OnLapse, Period, Sliding, Suppressed, Token,
+    WhenFull,
+};
+use tidegate::store::{Part, PartKind};
+use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Name, Outage, Rate, Share, Tidegate};
 
-use super::parse::{AlgorithmName, OutageName, and};
-use super::raw::RawLimit;
-use super::{LimitSettings, SettingsError};
+use super::{About, PartOptions};
+use crate::settings::SettingsError;
+use crate::settings::parse::{AlgorithmName, HardLimitFactor, OutageName, Prefix, SafetyBuffer, and};
+use crate::settings::raw::{Leaf, group};
+
+group!(RawLimit {
+    /// how to count: sliding, suppressed, smooth, token or calendar (sliding)
+    algorithm: Leaf<AlgorithmName>,
+    /// permits per /s, /m, /h or /d (5/s)
+    rate: Leaf<Rate>,
+    /// length of the window, whole seconds (60s)
+    window: Leaf<Duration>,
+    /// width of a bucket (a hundredth of the window)
+    coalesce: Leaf<Duration>,
+    /// suppressed: above this times the capacity none pass, 1 to 1000 (1)
+    hard_limit_factor: Leaf<HardLimitFactor>,
+    /// token: permits at once (the number in the rate: 5/s has 5)
+    burst: Leaf<Cost>,
+    /// calendar: permits per period, the buffer included (5000)
+    limit: Leaf<Cost>,
+    /// calendar: minute, hour or day, in UTC (hour)
+    period: Leaf<Period>,
+    /// calendar: permits that are never given out, fewer than the limit (25)
+    safety_buffer: Leaf<SafetyBuffer>,
+    /// calendar: how long Redis keeps a counter, at least to its window's end (2h)
+    counter_ttl: Leaf<Duration>,
+    /// while the store is away: open, closed or local (open)
+    outage: Leaf<OutageName>,
+    /// status of a refusal that is the store's doing (`outage: closed`, `after_loss: hold`): 429 or 503 (429)
+    closed_status: Leaf<ClosedStatus>,
+    /// share of the limit for `outage: local`, above 0 up to 1
+    local_share: Leaf<Share>,
+    /// number of servers, for local_share (an equal share) and lease (8)
+    nodes: Leaf<NonZeroU32>,
+    /// after the store lost charges: admit or hold (admit)
+    after_loss: Leaf<AfterLoss>,
+    /// most keys held in this process (1000000)
+    max_keys: Leaf<NonZeroUsize>,
+    /// what a key beyond max_keys gets: refuse or share (refuse)
+    when_full: Leaf<WhenFull>,
+    /// what becomes of a reservation at its deadline: spend or give_back (spend)
+    on_lapse: Leaf<OnLapse>,
+    /// most ids of reservations that a key remembers (10000)
+    max_reservations: Leaf<NonZeroUsize>,
+    /// spend permits in this process, in blocks taken from Redis (false)
+    lease: Leaf<bool>,
+    /// how long a block may be held (a tenth of the window, at most 5s)
+    lease_duration: Leaf<Duration>,
+    /// what its Redis keys start with (trypema; token: tidegate, calendar: courtlistener)
+    prefix: Leaf<Prefix>,
+});
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -15,12 +68,47 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CALENDAR_LIMIT: u64 = 5000;
 const SAFETY_BUFFER: u64 = 25;
 
-pub(super) fn limit(name: String, raw: &RawLimit, is_implied: bool) -> Result<LimitSettings, SettingsError> {
-    let checked = Name::new(&name).map_err(|error| SettingsError(format!("`limits`: {error}")))?;
-    strangers(&name, raw)?;
-    let options = options(&name, raw)?;
-    let algorithm = algorithm(&name, raw)?;
-    Ok(LimitSettings { name: checked, algorithm, options, is_implied })
+/// What a limit counts by, and what it does beside counting.
+#[derive(Debug, Clone)]
+pub struct LimitSettings {
+    /// What it counts by.
+    pub algorithm: Algorithm,
+    /// What it does beside counting.
+    pub options: LimitOptions,
+}
+
+impl PartOptions for LimitSettings {
+    const ABOUT: &About = &About {
+        kind: PartKind::Limit,
+        group: "limits",
+        noun: "limit",
+        full_noun: "limit",
+        implied: "api",
+        example: "rate=5/s",
+        opens_by_use: false,
+    };
+
+    type Raw = RawLimit;
+    type Open = Limit;
+
+    fn read(name: &str, raw: RawLimit) -> Result<Self, SettingsError> {
+        strangers(name, &raw)?;
+        let options = options(name, &raw)?;
+        Ok(Self { algorithm: algorithm(name, &raw)?, options })
+    }
+
+    fn declared(&self, name: &Name) -> Part {
+        self.options.declared(name, &self.algorithm)
+    }
+
+    fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<Limit> {
+        gate.limit(name, self.algorithm, self.options.clone())
+    }
+
+    /// One request is not worth a block of permits.
+    fn for_one_request(&mut self) {
+        self.options.lease = None;
+    }
 }
 
 /// Refuses a setting that is another algorithm's: it would have no effect.

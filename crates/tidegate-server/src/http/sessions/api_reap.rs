@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Answer, Claim, Claims, Counts, Generation, SessionId, Swept};
 
-use super::json::from_text;
+use crate::api::json::from_text;
 
 /// What a claim found.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

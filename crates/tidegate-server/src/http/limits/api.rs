@@ -14,7 +14,8 @@ use tidegate::key::MAX_KEY_BYTES;
 use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Reservation as Held, Sliding};
 use tidegate::{Cost, Key, Rate};
 
-use super::{Invalid, borrowing, pattern, subject, whole};
+use crate::api::{Invalid, borrowing, pattern, subject, whole};
+use crate::settings::parse::Parse as _;
 
 /// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
 /// which is what a program writes that has lost the key.
@@ -23,7 +24,7 @@ use super::{Invalid, borrowing, pattern, subject, whole};
 pub(crate) struct Subject<'a>(pub(crate) Option<Cow<'a, str>>);
 
 impl Subject<'_> {
-    fn key(&self) -> Result<Key<'_>, Invalid> {
+    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
         match &self.0 {
             Some(text) => Ok(Key::new(text)?),
             None => Ok(Key::EVERYONE),
@@ -85,10 +86,6 @@ pub(crate) struct Take<'a> {
 }
 
 impl Take<'_> {
-    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
-        self.key.key()
-    }
-
     pub(crate) fn cost(&self) -> Cost {
         WholeCost::or_one(self.cost.as_ref())
     }
@@ -107,12 +104,6 @@ pub(crate) struct TakeAll<'a> {
     #[serde(borrow)]
     #[schemars(length(min = 1, max = MAX_LIMITS))]
     pub(crate) limits: Vec<TakeOne<'a>>,
-}
-
-impl TakeAll<'_> {
-    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
-        self.key.key()
-    }
 }
 
 /// One of them.
@@ -142,16 +133,6 @@ pub(crate) struct Refund<'a> {
     #[serde(borrow)]
     #[schemars(extend("pattern" = pattern::RECEIPT))]
     pub(crate) receipt: Cow<'a, str>,
-}
-
-impl Refund<'_> {
-    pub(crate) fn key(&self) -> Result<Key<'_>, Invalid> {
-        self.key.key()
-    }
-
-    pub(crate) fn receipt(&self) -> &str {
-        &self.receipt
-    }
 }
 
 /// The body of an override.
@@ -216,11 +197,7 @@ borrowing!(Take, TakeAll, Refund, SetOverride, Reserve);
 fn lasting(ms: Option<u64>, text: Option<&str>) -> Result<Duration, Invalid> {
     match (ms, text) {
         (Some(ms), None) => Ok(Duration::from_millis(ms)),
-        (None, Some(text)) => humantime::parse_duration(text).map_err(|_| {
-            Invalid(format!(
-                "`lasting`: {text:?} is not a length of time: a number with a unit is, like 500ms, 5s or 2m"
-            ))
-        }),
+        (None, Some(text)) => Duration::parse(text).map_err(|why| Invalid(format!("`lasting`: {why}"))),
         (None, None) => {
             Err(Invalid("how long is missing: `lasting_ms`, or `lasting` like \"1h\"".to_owned()))
         }

@@ -1,9 +1,24 @@
 //! What can be written behind `tidegate limit`.
 
 use clap::{Args, Subcommand};
-use tidegate::store::PartKind;
 
 use crate::cli::args::TargetArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct LimitArgs {
+    #[command(subcommand)]
+    pub(in crate::cli) command: LimitCommand,
+}
+
+const EXAMPLES: &str = "\
+Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
+
+Examples:
+  tidegate limit take api user_123 --cost 5
+  tidegate limit peek api user_123 --json
+  tidegate limit take rate_limit --everyone
+  tidegate limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum LimitCommand {
@@ -209,49 +224,6 @@ fn one(text: &str) -> Result<(String, u64), String> {
     let (name, cost) = text.split_once('=').unwrap_or((text, "1"));
     let cost = cost.parse().map_err(|_| format!("a cost of {cost:?} is not allowed: whole numbers are"))?;
     Ok((name.to_owned(), cost))
-}
-
-impl LimitCommand {
-    /// The limits that it is about.
-    pub(in crate::cli) fn parts(&self) -> Vec<(PartKind, &str)> {
-        let names: Vec<&str> = match self {
-            Self::Take { subject, .. }
-            | Self::Peek { subject, .. }
-            | Self::Refund { subject, .. }
-            | Self::Reset { subject, .. }
-            | Self::SetOverride { subject, .. }
-            | Self::GetOverride { subject, .. }
-            | Self::ClearOverride { subject, .. }
-            | Self::Reserve { subject, .. }
-            | Self::Commit { subject, .. }
-            | Self::Release { subject, .. }
-            | Self::Reservation { subject, .. } => vec![&subject.limit],
-            Self::TakeAll { limits, .. } => limits.0.iter().map(|(limit, _)| limit.as_str()).collect(),
-            Self::Overrides { page, .. } | Self::Reservations { page, .. } => vec![&page.limit],
-            Self::List { .. } => Vec::new(),
-        };
-        names.into_iter().map(|name| (PartKind::Limit, name)).collect()
-    }
-
-    pub(in crate::cli) fn target(&self) -> &TargetArgs {
-        match self {
-            Self::Take { target, .. }
-            | Self::TakeAll { target, .. }
-            | Self::Peek { target, .. }
-            | Self::Refund { target, .. }
-            | Self::Reset { target, .. }
-            | Self::SetOverride { target, .. }
-            | Self::GetOverride { target, .. }
-            | Self::ClearOverride { target, .. }
-            | Self::Reserve { target, .. }
-            | Self::Commit { target, .. }
-            | Self::Release { target, .. }
-            | Self::Reservation { target, .. }
-            | Self::Overrides { target, .. }
-            | Self::Reservations { target, .. }
-            | Self::List { target } => target,
-        }
-    }
 }
 
 const TAKE_EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use tidegate::limit::headers;
 use tidegate::limit::{self, Limit, ReceiptText};
 use tidegate::{ClosedStatus, Cost, Key};
 
-use super::subject;
+use crate::api::subject;
 
 /// What a take or a peek answers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -2,14 +2,13 @@
 //! behind it checks again.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::hot::{self, EditRef, Hot, HotPage, MAX_BYTE_CHANGE, Recorded, WhenFull};
+use tidegate::hot::{self, EditRef, HotOptions, HotPage, MAX_BYTE_CHANGE, Recorded, WhenFull};
 use tidegate::{Key, Result};
 
-use super::{borrowing, pattern, whole};
+use crate::api::{borrowing, pattern, whole};
 use crate::moment::{self, Moment};
 use crate::outcomes::Outcomes;
 
@@ -293,19 +292,18 @@ pub(crate) struct Space {
 }
 
 impl Spaces {
-    pub(crate) fn of(spaces: &BTreeMap<String, Hot>) -> Self {
-        Self { spaces: spaces.iter().map(|(name, hot)| Space::new(name, hot)).collect() }
+    pub(crate) fn of<'a>(spaces: impl Iterator<Item = (&'a str, &'a HotOptions)>) -> Self {
+        Self { spaces: spaces.map(|(name, options)| Space::new(name, options)).collect() }
     }
 }
 
 impl Space {
-    fn new(space: &str, hot: &Hot) -> Self {
-        let options = hot.options();
+    fn new(space: &str, options: &HotOptions) -> Self {
         Self {
             space: space.to_owned(),
             max_tracked: options.max_tracked,
             promotion_threshold: options.promotion_threshold,
-            window_ms: window_ms(hot),
+            window_ms: window_ms(options),
             max_members_per_page: options.max_members_per_page,
             hot_threshold: options.hot_threshold,
             cleanup_interval_ms: options.cleanup_interval.as_secs() * 1000,
@@ -323,7 +321,7 @@ impl Space {
     }
 }
 
-pub(crate) fn window_ms(hot: &Hot) -> u64 {
+pub(crate) fn window_ms(options: &HotOptions) -> u64 {
     // At most seven days of them.
-    hot.options().window_duration.as_millis() as u64
+    options.window_duration.as_millis() as u64
 }

@@ -14,8 +14,8 @@ use tidegate::session::{
     SessionOptions,
 };
 
-use super::json::{from_text, to_text};
-use super::{Invalid, RequestBody, borrowing, whole};
+use crate::api::json::{from_text, to_text};
+use crate::api::{Invalid, RequestBody, borrowing, whole};
 
 /// The most that are told, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;

@@ -1,0 +1,140 @@
+//! What was answered about limits, for people and for exit codes.
+
+use axum::http::StatusCode;
+
+use crate::api::decision::{AllDecision, Decision, Outcome, Receipt};
+use crate::api::limit::{LimitInfo, Limits, Override, Overrides, Refunded, Reservation, Reservations};
+use crate::cli::render::{Rendered, problem, read, time};
+
+/// A decision against the caller, or that there is nothing to be had.
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Option<String> {
+    match status {
+        // A server in front of ours may say so too.
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            let several = read(body).ok().map(|decision| all_of(&decision));
+            several.or_else(|| read(body).ok().map(|decision| one(&decision)))
+        }
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+            let known = ["conflict", "no-override", "no-reservation"];
+            let is_known = |kind: &str| {
+                kind.strip_prefix("urn:tidegate:problem:").is_some_and(|name| known.contains(&name))
+            };
+            problem(body).filter(|problem| is_known(&problem.r#type)).map(|problem| problem.detail)
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn decision(body: &[u8]) -> Result<Rendered, String> {
+    let decision: Decision<'_> = read(body)?;
+    Ok(Rendered { is_refusal: is_refusal(&decision), text: one(&decision) })
+}
+
+pub(super) fn all(body: &[u8]) -> Result<Rendered, String> {
+    Ok(Rendered::yes(all_of(&read(body)?)))
+}
+
+pub(super) fn refunded(body: &[u8]) -> Result<Rendered, String> {
+    Ok(Rendered::yes(match read::<Refunded>(body)?.refunded {
+        0 => "nothing was given back: the charge no longer counts".to_owned(),
+        refunded => format!("{refunded} given back"),
+    }))
+}
+
+pub(super) fn own_rate(body: &[u8]) -> Result<Rendered, String> {
+    let Override { rate, lasting_ms, .. } = read(body)?;
+    Ok(Rendered::yes(format!("{rate} for another {}", time(lasting_ms))))
+}
+
+pub(super) fn reservation(body: &[u8]) -> Result<Rendered, String> {
+    let Reservation { state, cost, expires_in_ms, .. } = read(body)?;
+    let left = match expires_in_ms {
+        0 => String::new(),
+        left_ms => format!(", for another {}", time(left_ms)),
+    };
+    Ok(Rendered::yes(format!("{state}: {cost}{left}")))
+}
+
+pub(super) fn overrides(body: &[u8]) -> Result<Rendered, String> {
+    let Overrides { overrides, next, .. } = read(body)?;
+    let rows =
+        overrides.iter().map(|row| (&row.key, format!("{} for another {}", row.rate, time(row.lasting_ms))));
+    Ok(Rendered::yes(page("overrides", rows, next)))
+}
+
+pub(super) fn reservations(body: &[u8]) -> Result<Rendered, String> {
+    let Reservations { reservations, next, .. } = read(body)?;
+    let rows = reservations.iter().map(|row| {
+        let left = time(row.expires_in_ms);
+        (&row.key, format!("{}, {} for another {left}", row.id, row.cost))
+    });
+    Ok(Rendered::yes(page("reservations", rows, next)))
+}
+
+pub(super) fn limits(body: &[u8]) -> Result<Rendered, String> {
+    let Limits { limits } = read(body)?;
+    let row = |it: &LimitInfo| {
+        let window = time(it.window_size_seconds * 1000);
+        format!("{}: {}, {} per {window}", it.limit, it.algorithm, it.capacity)
+    };
+    Ok(Rendered::yes(limits.iter().map(row).collect::<Vec<_>>().join("\n")))
+}
+
+fn is_refusal(decision: &Decision<'_>) -> bool {
+    match decision.chance {
+        Some(chance) => !chance.is_allowed,
+        None => decision.outcome == Outcome::Rejected,
+    }
+}
+
+fn one(decision: &Decision<'_>) -> String {
+    let Decision { cost, capacity, remaining, reset_after_ms, .. } = decision;
+    let outcome = decision.outcome.as_str();
+    let mut text = format!("{outcome}: {remaining} of {capacity} left");
+    if let Some(chance) = decision.chance {
+        let passes = if chance.is_allowed { "let through" } else { "held back" };
+        let percent = chance.suppression_factor * 100.0;
+        text = format!("{outcome}: {passes}, {percent:.0} % of calls are held back");
+    } else if decision.outcome == Outcome::Rejected {
+        text += &match decision.retry_after_ms.flatten() {
+            Some(wait_ms) => format!(", {cost} will fit in {}", time(wait_ms)),
+            None => format!(", {cost} will never fit"),
+        };
+    } else if *reset_after_ms > 0 {
+        text += &format!(", all free again in {}", time(*reset_after_ms));
+    }
+    match &*decision.source {
+        "local" => text += " (by a local share: the store is away)",
+        "policy" => text += " (by policy, not knowing what was used)",
+        _ => {}
+    }
+    if let Some(Receipt::Read(receipt)) = &decision.receipt {
+        text += &format!("\nreceipt {receipt}");
+    }
+    text
+}
+
+fn all_of(decision: &AllDecision<'_>) -> String {
+    let mut text = decision.outcome.as_str().to_owned();
+    for decision in &decision.limits {
+        text += &format!("\n{}: {}", decision.limit, one(decision).replace('\n', ", "));
+    }
+    text
+}
+
+/// A line for each, by its key, and where it goes on.
+fn page<'a>(
+    what: &str,
+    rows: impl Iterator<Item = (&'a Option<String>, String)>,
+    next: Option<String>,
+) -> String {
+    let line =
+        |(key, row): (&Option<String>, String)| format!("{}: {row}", key.as_deref().unwrap_or("(everyone)"));
+    let mut lines: Vec<String> = rows.map(line).collect();
+    match next {
+        Some(next) => lines.push(format!("more: --cursor {next}")),
+        None if lines.is_empty() => lines.push(format!("no {what}")),
+        None => {}
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,44 @@
+//! Where things are: whoever knows one part finds the same in another.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn source(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder)
+}
+
+/// The names in a folder; of folders those that are, of files without their ending.
+fn names(folder: &Path, folders: bool) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let wanted = entries.filter(|path| path.is_dir() == folders);
+    wanted.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_part_has_the_same_files_in_http_and_in_cli() {
+    let parts = names(&source("http"), true);
+    assert_eq!(parts, names(&source("cli"), true), "a folder per part in both");
+    for part in &parts {
+        assert!(names(&source("parts"), false).contains(part), "parts/{part}.rs");
+        for (protocol, common) in
+            [("http", ["api", "list", "mod", "path"]), ("cli", ["args", "mod", "render", "mod"])]
+        {
+            let files = names(&source(protocol).join(part), false);
+            for file in common {
+                assert!(files.contains(file), "{protocol}/{part}/{file}.rs, beside {files:?}");
+            }
+        }
+    }
+}
+
+/// What is open belongs to no protocol, and a protocol does not list what there is.
+#[test]
+fn parts_know_no_protocol() {
+    for file in names(&source("parts"), false) {
+        let text = fs::read_to_string(source("parts").join(file.clone() + ".rs")).unwrap();
+        for protocol in ["crate::http", "crate::cli", "axum", "hyper", "crate::api"] {
+            assert!(!text.contains(protocol), "parts/{file}.rs names {protocol}");
+        }
+    }
+}
