@@ -129,8 +129,8 @@ local function suppressed(at, now_us, slack_ms)
   end
 
   local function answer(is_certain, factor, passes, soft, remaining, reset_after)
-    if is_certain then return { 1, soft, remaining, reset_after } end
-    return { 5, soft, remaining, reset_after, pack('<d', factor), passes and 1 or 0 }
+    if is_certain then return { ADMITTED, soft, remaining, reset_after } end
+    return { SUPPRESSED, soft, remaining, reset_after, pack('<d', factor), passes and 1 or 0 }
   end
 
   local function judge(key, w, cost, soft, hard, draw)

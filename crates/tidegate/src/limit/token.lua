@@ -69,16 +69,16 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
   local function judge(s, cost, permit, drain)
     local over = s.level + cost * permit - burst * permit
     if over > 0 then
-      if cost > burst then return nil, { 0, burst, remaining(s, permit), reset_after(s, drain), -1, -1 } end
+      if cost > burst then return nil, { REFUSED, burst, remaining(s, permit), reset_after(s, drain), NEVER, NEVER } end
       local needed = math.ceil(over / drain)
       local retry_after = until_left(s, over, drain)
       -- What is free at that instant, which is a whole number of milliseconds away.
       local elapsed = math.max(retry_after * 1000 - (s.instant - now_us), needed)
       local level = math.max(s.level - math.min(elapsed, math.ceil(s.level / drain)) * drain, 0)
-      return nil, { 0, burst, remaining(s, permit), reset_after(s, drain), retry_after,
+      return nil, { REFUSED, burst, remaining(s, permit), reset_after(s, drain), retry_after,
         math.floor((burst * permit - level) / permit) }
     end
-    return s, { 1, burst, remaining(s, permit), reset_after(s, drain) }
+    return s, { ADMITTED, burst, remaining(s, permit), reset_after(s, drain) }
   end
 
   -- How long an empty bucket takes to fill.
@@ -100,7 +100,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local offset = s.ever
     s.ever, s.level, s.kept = s.ever + ticks, s.level + ticks, remember and 1 or 0
     save(KEYS[k], s, drain)
-    return { 1, burst, remaining(s, permit), reset_after(s, drain), s.birth * LIVES + s.life, offset }
+    return { ADMITTED, burst, remaining(s, permit), reset_after(s, drain), s.birth * LIVES + s.life, offset }
   end
 
   -- Both; in short for a bucket in these ticks to which nothing was given back.
@@ -122,7 +122,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
           local rest_ms = math.ceil(math.ceil(level / drain) / 1000)
           local state = struct.pack(STATE, now_us, level, permit, drain, birth, life, ever + ticks, given, remember and 1 or 0)
           redis.call('SET', key, state, 'PX', int(rest_ms + slack_ms))
-          return { 1, burst, math.floor((full - level) / permit), rest_ms, birth * LIVES + life, ever }
+          return { ADMITTED, burst, math.floor((full - level) / permit), rest_ms, birth * LIVES + life, ever }
         end
       end
     end

@@ -35,9 +35,6 @@ local slack_ms, grace_ms, lease_ms, ttl_ms = tonumber(ARGV[2]), tonumber(ARGV[3]
 local retention_ms, claim_ms, max_attempts = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local max_holders, max_sessions, migration_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local SESSION, BROADCASTER, REF_COUNT = ARGV[12], ARGV[13], ARGV[14]
-local GONE, REAPING, IS_ACTIVE, IS_DISCONNECTED, LAPSED, STALE, CROWDED, FULL, UNCLAIMED = 1, 2, 3, 4, 5, 6, 7, 8, 9
--- There is something under the name of a session, and it is none.
-local FOREIGN = 10
 local SETS = { ACTIVE, DISCONNECTED, CLAIMED, DEAD }
 local STAMP_MS = math.min(retention_ms, 600000)
 local PACKED, PACKED_BYTES, IS_DEAD, RENEWED_MS = '<I4I6I6I2I6I4B', 29, 281474976710655, 3600000

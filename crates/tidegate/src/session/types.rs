@@ -114,23 +114,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, by the number that scripts have for them, from 1 on.
-    const NUMBERED: [Self; 9] = [
-        Self::Gone,
-        Self::Reaping,
-        Self::Active,
-        Self::Disconnected,
-        Self::Lapsed,
-        Self::Stale,
-        Self::TooManyHolders,
-        Self::Full,
-        Self::NotClaimed,
-    ];
-
-    pub(super) fn numbered(number: i64) -> Option<Self> {
-        Self::NUMBERED.get(usize::try_from(number - 1).ok()?).copied()
-    }
-
     /// A word for it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@
 //! when a script or a connection is gone: all of that stays in here.
 
 mod breaker;
+mod call;
 mod connection;
 mod dial;
 mod failure;
@@ -13,6 +14,7 @@ mod lane;
 mod link;
 mod marker;
 mod outage_log;
+mod reply;
 mod resp;
 mod script;
 mod stream;
@@ -28,15 +30,18 @@ use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+pub(crate) use self::call::Call;
 use self::failure::Failure;
 pub(crate) use self::failure::server_failure;
-pub(crate) use self::lane::Call;
 use self::lane::Lane;
 use self::link::{Links, is_cluster};
 pub(crate) use self::marker::MARKER_TTL;
 use self::marker::{LossMet, Marker};
 use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
+#[cfg(test)]
+pub(crate) use self::reply::codes;
+pub(crate) use self::reply::{Fields, Replies};
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
 use super::secret::Secret;
@@ -159,7 +164,7 @@ impl RedisStore {
     /// A call was refused since the store lost writes: the marker is read now and not when it is due, so that the
     /// loss is counted and logged while it matters.
     pub(crate) fn meet_loss(&self, subject: &str) {
-        self.shared.losses[self.partition(subject) as usize].meet();
+        self.shared.losses[self.shared.keyspace.partition(subject) as usize].meet();
     }
 
     /// Where the keys of `subject` are.
@@ -209,21 +214,26 @@ impl RedisStore {
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
-        self.counted(partition, self.lanes[partition as usize].call(call, deadline)).await
+        self.counted(partition, self.lanes[partition as usize].call(self.timed(call), deadline)).await
     }
 
     /// The same with a deadline of its own, for work that can wait: for its turn, however
     /// many others do, and for a server that is only busy.
     pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
         let deadline = clock::deadline(within.max(self.shared.deadline));
-        self.counted(partition, self.lanes[partition as usize].call_queued(&call, deadline)).await
+        self.counted(partition, self.lanes[partition as usize].call_queued(&self.timed(call), deadline)).await
     }
 
     /// The same for what nobody asked for: it is in no count of calls, and of no use to an
     /// outage's.
     pub(crate) async fn call_uncounted(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
-        self.lanes[partition as usize].call(call, deadline).await
+        self.lanes[partition as usize].call(self.timed(call), deadline).await
+    }
+
+    /// A call with the time that a test set.
+    fn timed(&self, call: Call) -> Call {
+        Call { now_ms: self.set_time_ms(), ..call }
     }
 
     async fn counted(&self, partition: u32, call: impl Future<Output = Result<Value>>) -> Result<Value> {
