@@ -5,7 +5,7 @@
 //! that the store, or all who use it, were away, and that holders could not renew. They get
 //! the length of a lease to do so: until then no lease ends, and nothing is reaped.
 //!
-//! [`Hold`] is how leases are read then, in this process; `session.lua` has the same for
+//! [`Hold`] is how leases are read then, in this process; `space.lua` has the same for
 //! Redis. [`HoldLog`] tells people what each partition's [`HoldWatch`] sees.
 
 use std::sync::Arc;
