@@ -50,6 +50,8 @@ mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod metrics;
 mod options;
+#[cfg(feature = "redis")]
+mod outage;
 mod overrides;
 #[cfg(feature = "tower")]
 mod problem;
