@@ -50,8 +50,9 @@ fn per_key(names: &[String]) -> Result<(Growth, Growth)> {
     let (ours, our_growth) = growth(|| {
         let limit = InProcess::with(sliding, &LimitOptions::new().max_keys(names.len()), clock)?;
         let admitted = names.iter().filter(|key| take(&limit, key)).count();
-        (limit, admitted)
+        anyhow::Ok((limit, admitted))
     });
+    let ours = ours?;
     ensure!(ours.1 == names.len() && ours.0.keys() == names.len(), "not all keys are held");
     drop(ours);
     let (peer, peer_growth) = growth(|| {

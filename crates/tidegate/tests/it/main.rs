@@ -42,6 +42,7 @@ mod reservations;
 mod session;
 mod session_audit;
 mod session_corrupt;
+mod session_corrupt_index;
 mod session_effects;
 mod session_flaws;
 mod session_foreign;

@@ -8,11 +8,8 @@ use tidegate::session::{Answer, Found, Refusal, SessionId, State};
 use tidegate::{ErrorKind, Result};
 
 use crate::kit::{FEW_KEYS, FEW_KEYS_CLUSTER};
-use crate::outage::until;
 use crate::session::{GRACE, LEASE, Space, key, options};
 use crate::session_audit::audit;
-
-const SETS: [&str; 4] = ["active_sessions", "disconnected_sessions", "claimed_sessions", "dead_sessions"];
 
 /// Something of each type.
 const TYPES: [&[&str]; 6] = [
@@ -25,10 +22,10 @@ const TYPES: [&[&str]; 6] = [
 ];
 
 /// What is no time, and what no time can be.
-const GARBAGE: [&str; 10] =
+pub(crate) const GARBAGE: [&str; 10] =
     ["", "soon", "nan", "-nan", "inf", "-inf", "-5", "1e300", "99999999999999999999", "0x7fffffffffffffff"];
 
-fn types_but(own: &str) -> impl Iterator<Item = &'static [&'static str]> {
+pub(crate) fn types_but(own: &str) -> impl Iterator<Item = &'static [&'static str]> {
     let own = match own {
         "hash" => "HSET",
         "zset" => "ZADD",
@@ -38,10 +35,10 @@ fn types_but(own: &str) -> impl Iterator<Item = &'static [&'static str]> {
 }
 
 /// The servers below a space.
-struct Raw(Vec<redis::Connection>);
+pub(crate) struct Raw(pub(crate) Vec<redis::Connection>);
 
 impl Raw {
-    fn below(space: &Space) -> Self {
+    pub(crate) fn below(space: &Space) -> Self {
         Self(match space.on {
             "cluster" => FEW_KEYS_CLUSTER.nodes().iter().map(|it| it.connection()).collect(),
             _ => vec![FEW_KEYS.connection()],
@@ -49,7 +46,7 @@ impl Raw {
     }
 
     /// The keys of a space that end like this, each with its server.
-    fn find(&mut self, space: &Space, end: &str) -> Vec<(usize, String)> {
+    pub(crate) fn find(&mut self, space: &Space, end: &str) -> Vec<(usize, String)> {
         let pattern = format!("{}:*", space.namespace);
         let mut found = Vec::new();
         for (node, connection) in self.0.iter_mut().enumerate() {
@@ -59,32 +56,32 @@ impl Raw {
         found
     }
 
-    fn one(&mut self, space: &Space, end: &str) -> (usize, String) {
+    pub(crate) fn one(&mut self, space: &Space, end: &str) -> (usize, String) {
         self.find(space, end).pop().unwrap_or_else(|| panic!("{}: nothing ends in {end}", space.on))
     }
 
-    fn run(&mut self, (node, key): &(usize, String), words: &[&str]) {
+    pub(crate) fn run(&mut self, (node, key): &(usize, String), words: &[&str]) {
         redis::cmd(words[0]).arg(key).arg(&words[1..]).exec(&mut self.0[*node]).unwrap();
     }
 
     /// Puts something else in the place of a key.
-    fn plant(&mut self, at: &(usize, String), words: &[&str]) {
+    pub(crate) fn plant(&mut self, at: &(usize, String), words: &[&str]) {
         redis::cmd("DEL").arg(&at.1).exec(&mut self.0[at.0]).unwrap();
         self.run(at, words);
     }
 
     /// What is in it, and when it ends.
-    fn dump(&mut self, (node, key): &(usize, String)) -> (Option<Vec<u8>>, i64) {
+    pub(crate) fn dump(&mut self, (node, key): &(usize, String)) -> (Option<Vec<u8>>, i64) {
         let dump = redis::cmd("DUMP").arg(key).query(&mut self.0[*node]).unwrap();
         (dump, redis::cmd("PTTL").arg(key).query(&mut self.0[*node]).unwrap())
     }
 
-    fn score(&mut self, (node, set): &(usize, String), id: SessionId) -> Option<f64> {
+    pub(crate) fn score(&mut self, (node, set): &(usize, String), id: SessionId) -> Option<f64> {
         redis::cmd("ZSCORE").arg(set).arg(id.to_string()).query(&mut self.0[*node]).unwrap()
     }
 }
 
-async fn on_servers() -> [Space; 2] {
+pub(crate) async fn on_servers() -> [Space; 2] {
     [
         Space::on("redis", &FEW_KEYS.url(), options(|_| {})).await,
         Space::on("cluster", &FEW_KEYS_CLUSTER.url(), options(|_| {})).await,
@@ -96,7 +93,11 @@ type Outcome = Result<Answer<()>>;
 
 /// Every call on one session of `broadcaster`, with how it went. Those that could succeed are
 /// last.
-async fn all_calls(space: &Space, id: SessionId, broadcaster: &str) -> BTreeMap<&'static str, Outcome> {
+pub(crate) async fn all_calls(
+    space: &Space,
+    id: SessionId,
+    broadcaster: &str,
+) -> BTreeMap<&'static str, Outcome> {
     let sessions = &space.sessions;
     let generation = space.left("a life to name").await;
     let generation = space.get(generation).await.generation;
@@ -116,7 +117,7 @@ async fn all_calls(space: &Space, id: SessionId, broadcaster: &str) -> BTreeMap<
 }
 
 /// Every call that is not on one session.
-async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
+pub(crate) async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
     let sessions = &space.sessions;
     let mut all = BTreeMap::new();
     for (name, state) in [
@@ -140,7 +141,7 @@ async fn all_others(space: &Space) -> BTreeMap<&'static str, Outcome> {
 }
 
 #[track_caller]
-fn assert_corrupt(outcome: &Outcome, named: &str, what: &str) {
+pub(crate) fn assert_corrupt(outcome: &Outcome, named: &str, what: &str) {
     let error = outcome.as_ref().expect_err(what);
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
     let message = error.to_string();
@@ -337,136 +338,6 @@ async fn garbage_in_the_numbers_of_a_session_is_an_ended_lease_or_no_time() {
     }
 }
 
-/// An index, or what is known of a partition, of another type: nothing can be done there, and
-/// nothing is done by half. Whoever is told to reconcile does, since what was in it is in the sessions.
-#[tokio::test]
-async fn an_index_of_another_type_is_named_and_replaced_by_reconciling() {
-    for space in on_servers().await {
-        let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
-        for name in SETS.into_iter().chain(["sessions:state"]) {
-            for plant in types_but(if name == "sessions:state" { "hash" } else { "zset" }) {
-                let what = format!("{on}: {plant:?} at {name}");
-                let (held, left) = (space.held("held", "h").await, space.left("left").await);
-                let broadcasters = ["held", "left"];
-                sessions.update(held, "1", None).await.unwrap().done().unwrap();
-                let session = raw.one(&space, &format!("session:{held}"));
-                let at = (session.0, session.1.replace(&format!("session:{held}"), name));
-                raw.plant(&at, plant);
-                let before = raw.dump(&at);
-                let whole = raw.dump(&session).0;
-
-                for (id, broadcaster) in [held, left].into_iter().zip(broadcasters) {
-                    let is_hit =
-                        raw.one(&space, &format!("session:{id}")).1.replace(&format!("session:{id}"), name)
-                            == at.1;
-                    let outcomes = [
-                        ("get", sessions.get(id).await.map(drop)),
-                        ("heartbeat", sessions.heartbeat(id, key("h")).await.map(drop)),
-                        ("resume", sessions.resume(id, key("h2")).await.map(drop)),
-                        ("disconnect", sessions.disconnect(id, key("h2")).await.map(drop)),
-                        ("update", sessions.update(id, "1", None).await.map(drop)),
-                        ("delete", sessions.delete(id).await.map(drop)),
-                        ("activate", sessions.activate(key(broadcaster), "{}", None).await.map(drop)),
-                        ("find", sessions.find(key(broadcaster)).await.map(drop)),
-                    ];
-                    for (call, outcome) in outcomes {
-                        let call = format!("{what}: {call}");
-                        match outcome {
-                            Err(error) => {
-                                assert!(is_hit, "{call}: {error}");
-                                assert_corrupt(&Err(error), &at.1, &call);
-                            }
-                            Ok(()) => assert!(name != "sessions:state" || !is_hit, "{call}"),
-                        }
-                    }
-                }
-                if name == "active_sessions" {
-                    assert_eq!(raw.dump(&session).0, whole, "{what}: nothing is done by half");
-                }
-                for (call, outcome) in all_others(&space).await {
-                    match outcome {
-                        Err(_) if call == "dry run" => panic!("{what}: a dry run goes on: {outcome:?}"),
-                        Err(_) => assert_corrupt(&outcome, &at.1, &format!("{what}: {call}")),
-                        Ok(_) => {}
-                    }
-                }
-                assert_eq!(raw.dump(&at), before, "{what}: nobody writes there unasked");
-
-                let forecast = sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.unwrap();
-                let reconciled = sessions.reconcile().anew().finish().await.unwrap();
-                assert_eq!(reconciled.replaced, 1, "{what}");
-                assert_eq!(reconciled, forecast, "{what}");
-                assert_eq!(
-                    sessions.reconcile_dry_run(std::time::Duration::ZERO).finish().await.unwrap().faults(),
-                    0,
-                    "{what}"
-                );
-                audit(Raw::below(&space).0, &format!("{}:", space.namespace));
-                for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
-                }
-                space.pass(2 * LEASE + GRACE).await;
-                sessions.cleanup().await.unwrap();
-                let counts = sessions.counts().await.unwrap();
-                assert_eq!((counts.active, counts.orphans), (0, 0), "{what}: {counts:?}");
-            }
-        }
-    }
-}
-
-/// The reconciliation in the background was not told to.
-#[tokio::test]
-async fn the_automatic_reconciliation_leaves_an_index_of_another_type_alone() {
-    let server = tidegate::testkit::RedisServer::start();
-    let space = Space::on("own", &server.url(), options(|_| {})).await;
-    space.left("left").await;
-    let mut connection = server.connection();
-    let set = format!("{}:dead_sessions", space.namespace);
-    redis::cmd("RPUSH").arg(&set).arg("x").exec(&mut connection).unwrap();
-    let gate = crate::session::open(&server.url(), &space.namespace, Some(&space.clock)).await;
-    let interval = std::time::Duration::from_secs(60);
-    let failures = "tidegate_reaper_failures_total{reaper=\"session_reconcile\"} ";
-    let _sessions = gate.sessions("sessions", options(|it| it.reconcile_interval = interval)).unwrap();
-    let failed = async || {
-        let text = gate.metrics();
-        let count = text.lines().find_map(|it| it.strip_prefix(failures)?.parse::<u64>().ok());
-        count.filter(|it| *it > 0)
-    };
-    until("it was its time", failed).await;
-    let kind: String = redis::cmd("TYPE").arg(&set).query(&mut connection).unwrap();
-    assert_eq!(kind, "list");
-    gate.shutdown().await;
-}
-
-#[tokio::test]
-async fn garbage_in_what_is_known_of_a_partition_stops_nothing_for_long() {
-    for space in on_servers().await {
-        let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
-        for field in ["now", "hold", "hold_from", "hold_past", "hold_lease", "lost", "mending", "mended"] {
-            for text in GARBAGE.into_iter().chain(["9 9", "0 99999999999999999999", "4 99999"]) {
-                let what = format!("{on}: {field} {text:?}");
-                let (held, left) = (space.held("held", "h").await, space.left("left").await);
-                for at in raw.find(&space, ":sessions:state") {
-                    raw.run(&at, &["HSET", field, text]);
-                }
-                for (id, name) in [(held, "held"), (left, "left")] {
-                    for (call, outcome) in all_calls(&space, id, name).await {
-                        assert!(outcome.is_ok(), "{what}: {call}: {outcome:?}");
-                    }
-                }
-                for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
-                }
-                sessions.reconcile().finish().await.unwrap();
-                space.pass(2 * LEASE + GRACE).await;
-                sessions.cleanup().await.unwrap();
-                let counts = sessions.counts().await.unwrap();
-                assert_eq!((counts.active, counts.disconnected, counts.held_until), (0, 0, None), "{what}");
-            }
-        }
-    }
-}
-
 /// A broadcaster's key that is no session id is somebody else's: nobody is activated over it.
 #[tokio::test]
 async fn a_broadcasters_key_that_is_not_ours_is_refused_and_never_written_to() {
@@ -535,37 +406,6 @@ async fn a_counter_of_another_type_counts_nobody() {
             for (before, at) in planted {
                 assert_eq!(raw.dump(&at), before, "{what}");
                 raw.run(&at, &["DEL"]);
-            }
-        }
-    }
-}
-
-/// A score that is no time that anything could be due at.
-#[tokio::test]
-async fn scores_that_are_no_times_keep_nobody_from_being_reaped() {
-    for space in on_servers().await {
-        let (on, sessions, mut raw) = (space.on, &space.sessions, Raw::below(&space));
-        for set in SETS {
-            for score in ["inf", "-inf", "1e300", "-1e300", "0.5"] {
-                let what = format!("{on}: {score} in {set}");
-                let (held, left) = (space.held("held", "h").await, space.left("left").await);
-                for id in [held, left] {
-                    let session = raw.one(&space, &format!("session:{id}"));
-                    let at = (session.0, session.1.replace(&format!("session:{id}"), set));
-                    raw.run(&at, &["ZADD", score, &id.to_string()]);
-                    assert!(raw.score(&at, id).is_some());
-                }
-                for (call, outcome) in all_others(&space).await {
-                    assert_eq!(outcome.unwrap(), Answer::Done(()), "{what}: {call}");
-                }
-                assert_eq!(space.get(held).await.state, State::Active, "{what}");
-                space.pass(LEASE + GRACE).await;
-                sessions.cleanup().await.unwrap();
-                sessions.reconcile().anew().finish().await.unwrap();
-                sessions.cleanup().await.unwrap();
-                let counts = sessions.counts().await.unwrap();
-                let all = counts.active + counts.disconnected + counts.claimed + counts.dead;
-                assert_eq!(all, 0, "{what}: {counts:?}");
             }
         }
     }

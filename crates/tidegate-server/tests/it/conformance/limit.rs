@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
@@ -14,10 +15,10 @@ use tidegate::store::StoreOptions;
 use tidegate::testkit::history::operations;
 use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit, history, key_of, reservation_history};
 use tidegate::{Rate, Result, Tidegate, limit_conformance};
-use tidegate_server::http::App;
+use tidegate_server::http::router;
 
 use super::{Fields, checked, encoded};
-use crate::support::{Answer, call, limit, limits_on};
+use crate::support::{Answer, call_router, limit, limits_on};
 
 limit_conformance!(over_http, OverHttp);
 
@@ -56,26 +57,26 @@ impl Kit for OverHttp {
             |(name, algorithm): &(&str, Algorithm)| gate.limit(name, *algorithm, options.clone()).unwrap();
         let open: Vec<_> = limits.iter().map(open).collect();
         let set = |(name, algorithm): &(&str, Algorithm)| limit(name, *algorithm, options.clone());
-        Server(limits_on(gate, limits.iter().map(set).collect()), open)
+        Server(router(limits_on(gate, limits.iter().map(set).collect())), open)
     }
 }
 
 #[derive(Clone)]
-struct Server(App, Vec<Limit>);
+struct Server(Router, Vec<Limit>);
 
 impl Gate for Server {
     type Face = Client;
 
     fn limit(&self, name: &str) -> Client {
         let limit = self.1.iter().find(|limit| limit.name().as_str() == name).unwrap().clone();
-        Client { app: self.0.clone(), name: name.to_owned(), limit }
+        Client { router: self.0.clone(), name: name.to_owned(), limit }
     }
 
     async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
         let limits: Vec<_> =
             limits.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
         let body = with_subject(key, json!({"limits": limits})).to_string();
-        let answer = call(&self.0, "POST", "/v1/limits/take", &body).await;
+        let answer = call_router(&self.0, "POST", "/v1/limits/take", &body).await;
         let body = checked(&answer)?;
         let said: Vec<(String, Decision)> = body["limits"]
             .as_array()
@@ -106,7 +107,7 @@ impl Gate for Server {
 
 #[derive(Clone)]
 struct Client {
-    app: App,
+    router: Router,
     name: String,
     /// What reads and writes receipts.
     limit: Limit,
@@ -114,12 +115,13 @@ struct Client {
 
 impl Client {
     async fn post(&self, what: &str, body: Value) -> Answer {
-        call(&self.app, "POST", &format!("/v1/limits/{}/{what}", self.name), &body.to_string()).await
+        call_router(&self.router, "POST", &format!("/v1/limits/{}/{what}", self.name), &body.to_string())
+            .await
     }
 
     async fn with_key(&self, method: &str, key: &str, what: &str, body: &str) -> Answer {
         let subject = if key == EVERYONE { "everyone".to_owned() } else { format!("keys/{}", encoded(key)) };
-        call(&self.app, method, &format!("/v1/limits/{}/{subject}{what}", self.name), body).await
+        call_router(&self.router, method, &format!("/v1/limits/{}/{subject}{what}", self.name), body).await
     }
 
     /// The decision in an answer, and its header fields.

@@ -15,7 +15,7 @@ use tidegate::testkit::{RedisCluster, RedisServer, unique};
 use tidegate::{Name, Result, session_conformance};
 
 use super::{Fields, checked, encoded};
-use crate::support::{self, Fixture, call, settings};
+use crate::support::{self, Fixture, settings};
 
 static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
@@ -79,7 +79,7 @@ struct Client(Fixture);
 
 impl Client {
     async fn ask(&self, method: &str, path: &str, body: &str) -> support::Answer {
-        call(&self.0.app, method, &format!("/v1/sessions/main{path}"), body).await
+        self.0.call(method, &format!("/v1/sessions/main{path}"), body).await
     }
 
     /// The fields of what was granted, or why it was not.
