@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::memory::DryRunPlace;
 use super::options::MAX_BATCH;
 use super::redis::{MAX_ACKS, OnRedis};
 use super::{Answer, Backend, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
@@ -169,6 +170,30 @@ impl Sessions {
                 return Ok(all);
             }
         }
+    }
+
+    /// What a [`cleanup`](Self::cleanup) would do, by the same judgement, in steps of as many
+    /// sessions. Nothing is changed; what happens meanwhile may be seen or not. While a hold runs
+    /// it is what is due already: a cleanup waits for the end of it.
+    pub async fn cleanup_dry_run(&self) -> Result<Swept> {
+        let (mut all, limit) = (Swept::default(), self.core.options.batch);
+        match &self.core.backend {
+            Backend::Memory { .. } => {
+                let mut from = Some(DryRunPlace::default());
+                while let Some(place) = from {
+                    let (swept, next) =
+                        self.in_memory(|it, now_ms| it.cleanup_dry_run(now_ms, place, limit))?;
+                    all += swept;
+                    from = next;
+                }
+            }
+            Backend::Redis(partitions) => {
+                let questions = partitions.iter().map(|it| it.cleanup_dry_run(limit)).collect();
+                partitions::all(questions).await?.into_iter().for_each(|swept| all += swept);
+            }
+        }
+        all.is_more = false;
+        Ok(all)
     }
 
     /// Looks after up to `limit` sessions of each partition.

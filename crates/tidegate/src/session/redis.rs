@@ -15,8 +15,8 @@ use self::replies::{
     items, lease, no_stamp, number, session, session_id, session_id_of, string, time, unexpected,
 };
 use self::scripts::{
-    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST,
-    RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
+    ACK, ACTIVATE, CLAIM, CLEANUP, CLEANUP_DRY_RUN, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT,
+    LAPSE, LIST, RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
 };
 use super::hold::HoldWatch;
 use super::memory::Set;
@@ -444,6 +444,19 @@ impl OnRedis {
         self.swept(items(&value)?, requested_ms)
     }
 
+    /// What a cleanup would do, looked at in steps of up to `limit` entries.
+    pub(super) async fn cleanup_dry_run(&self, limit: usize) -> Result<Swept> {
+        let (mut all, mut from) = (Swept::default(), "1 0".to_owned());
+        while !from.is_empty() {
+            let requested_ms = reading_ms();
+            let value = self.on_all(&CLEANUP_DRY_RUN, vec![limit.to_compact_string(), from.into()]).await?;
+            let Some((next, head)) = items(&value)?.split_last() else { return Err(unexpected(&value)) };
+            all += self.swept(head, requested_ms)?;
+            from = string(next)?;
+        }
+        Ok(all)
+    }
+
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
         let (value, requested_ms) = self.reap(&LAPSE, &[limit.to_compact_string()]).await?;
         self.swept(items(&value)?, requested_ms)
@@ -455,9 +468,9 @@ impl OnRedis {
         else {
             return Err(unexpected(head));
         };
-        if number(invalid)? > 0 {
+        let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
+        if !entries.is_empty() {
             let (space, count) = (self.space.as_str(), number(invalid)?);
-            let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
             tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
         }
         let (held_until_ms, store_ms) = self.note_hold([held, store, refusal], requested_ms)?;

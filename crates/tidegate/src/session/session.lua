@@ -173,15 +173,9 @@ local function put(set, score, id)
   touched[set] = true
 end
 
--- Sees to it that what this call has written has an end.
-local function finish(replies)
-  local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
-  -- One that came too late says nothing of who is there, but that there was nobody.
-  if not is_written then stamp() end
-  if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
-  for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+-- The server does not say which key it was that is of another type.
+local function name_misused(replies)
   for i, reply in ipairs(replies) do
-    -- The server does not say which key it was.
     if type(reply) == 'string' and is_wrong_type(reply) then
       for _, set in ipairs(SETS) do
         if is_misused(set) then replies[i] = corrupt(set, 'is no sorted set') end
@@ -189,6 +183,16 @@ local function finish(replies)
     end
   end
   return replies
+end
+
+-- Sees to it that what this call has written has an end.
+local function finish(replies)
+  local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
+  -- One that came too late says nothing of who is there, but that there was nobody.
+  if not is_written then stamp() end
+  if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
+  for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+  return name_misused(replies)
 end
 
 -- A time as the sets and fields that others read have it.
@@ -378,14 +382,14 @@ end
 
 -- What there is to be taken over from an older program, if anything: when it has left the
 -- session (0: it holds it), and its hand. A hand that has changed since we last looked
--- holds the session; one that has not, for `migration_ms`, is what a crash has left.
+-- holds the session; one that has not, for `migration_ms`, is what a crash has left. One that is
+-- being reaped is taken over all the same: the side effects of its claim are those of the life before.
 local function to_take_over(s)
   -- Somebody holds it here, whatever was done there.
   if s.disconnected == 0 and ends(s.deadline) > now_ms then return end
   local seen = hand(s)
   if seen ~= '' and seen ~= s.hand then return 0, seen end
-  -- Its side effects may have run: that cannot be taken back.
-  if not s.is_foreign or s.claimed ~= 0 then return end
+  if not s.is_foreign then return end
   return seen == '' and left_ms(s) or 0, seen
 end
 
