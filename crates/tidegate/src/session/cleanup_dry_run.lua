@@ -37,9 +37,10 @@ return name_misused(plain_each(function(_, at)
     local last = (rank < due_end and due_end or far_end) - 1
     local ids = call('ZRANGE', set, rank, math.min(rank + left - 1, last))
     for _, id in ipairs(ids) do
-      local s, is_silent = entry(set, id)
-      if is_silent and set == ACTIVE then lapsed = lapsed + 1 end
-      if s and not is_met_later(number, id) then
+      local lapsed_before, s = lapsed, entry(set, id)
+      if s and is_met_later(number, id) then
+        lapsed = lapsed_before
+      elseif s then
         local becomes = fate(s)
         if becomes == BURIED then buried = buried + 1 end
         if becomes == REAPED then deleted = deleted + 1 end

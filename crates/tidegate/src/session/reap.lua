@@ -92,7 +92,11 @@ end
 local function entry(set, id)
   local s, why = nil, FOREIGN
   if is_id(id) then s, why = read(id, nil, true) end
-  if s then return settle(s) end
+  if s then
+    local _, is_silent = settle(s)
+    if is_silent then lapsed = lapsed + 1 end
+    return s, is_silent
+  end
   call('ZREM', set, id)
   if why == GONE then
     missing = missing + 1
@@ -106,7 +110,6 @@ end
 local function lapse(limit)
   for _, id in ipairs(due(ACTIVE, limit)) do
     local s, is_silent = entry(ACTIVE, id)
-    if is_silent then lapsed = lapsed + 1 end
     if s and not is_silent then file(s, ACTIVE) end
   end
 end

@@ -282,7 +282,7 @@ impl Partition {
         let due = self.due_after(*set, from.after, now_ms, limit);
         // What was left for longer than anything is kept is no more.
         let kept_ms = self.kept_ms(now_ms);
-        for (at_ms, id) in due.iter().filter(|(at_ms, _)| *set == Set::Active || *at_ms >= kept_ms) {
+        for (_, id) in due.iter().filter(|(at_ms, _)| *set == Set::Active || *at_ms >= kept_ms) {
             let Some(mut entry) = self.sessions.get(id).cloned() else { continue };
             swept.lapsed += u64::from(entry.settle(&self.bounds, &self.hold, now_ms) == Settled::Silent);
             match entry.fate(&self.bounds, now_ms) {
