@@ -16,7 +16,6 @@ pub mod cli;
 mod connection;
 pub mod http;
 mod lines;
-mod listen;
 pub mod log;
 mod moment;
 mod outcomes;

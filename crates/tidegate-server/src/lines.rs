@@ -1,5 +1,5 @@
 //! Lines out of pieces, in bounded memory: a line that is too long is skipped, and
-//! told as such, without having been kept.
+//! reported as such, without having been kept.
 
 /// A line, or that it was too long for one.
 #[derive(Debug, PartialEq, Eq)]

@@ -36,6 +36,44 @@ impl Cost {
     }
 }
 
+/// What happens when there is room for no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// One more is refused: a key, with the time at which the first may be idle; a page, which
+    /// is tried again with its next edit.
+    #[default]
+    Refuse,
+    /// Limits only: one more key shares a window with all others there is no room for.
+    Share,
+    /// Hot pages only: one more takes the place of the coldest, if that is colder: fewest edits
+    /// in its window, then the oldest last edit.
+    ReplaceColdest,
+}
+
+impl WhenFull {
+    /// A word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Share => "share",
+            Self::ReplaceColdest => "replace_coldest",
+        }
+    }
+
+    /// Whether it is one of those that `what` can do.
+    pub(crate) fn check(self, what: &str, allowed: [Self; 2]) -> Result<()> {
+        if allowed.contains(&self) {
+            return Ok(());
+        }
+        let [one, other] = allowed.map(Self::as_str);
+        let given = self.as_str();
+        Err(Error::invalid(format!(
+            "a when_full of {given} is not allowed for {what}: {one} and {other} are"
+        )))
+    }
+}
+
 /// The length of a window: whole seconds, 1 s to 31 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window(u64);

@@ -5,11 +5,19 @@
 //! holds a [`ManualClock`] and moves it, backwards too. Nothing else in the
 //! project may read a clock: `clippy.toml` bans it.
 
+#[cfg(feature = "redis")]
+mod elapsed;
+
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+#[cfg(feature = "redis")]
+pub(crate) use self::elapsed::deadline;
+#[cfg(feature = "redis")]
+pub use self::elapsed::since_boot;
 
 /// Milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -191,27 +199,25 @@ impl ManualClock {
     }
 }
 
+/// The moment that decides: the clock's, or that of the latest stamp if the clock is behind it, so
+/// that nothing which is over counts again; and whether the stamp is absurd. One that is more than
+/// `absurd` ahead was left by a clock that was wrong, and decides nothing. In milliseconds, or in
+/// whatever all three are. Scripts have the same in `prelude.lua`.
+#[inline(always)]
+pub(crate) fn deciding(clock: u64, stamp: u64, absurd: u64) -> (u64, bool) {
+    let is_absurd = stamp > clock + absurd;
+    (if is_absurd { clock } else { stamp.max(clock) }, is_absurd)
+}
+
+/// How far a stamp may be ahead of the clock, of what counts for `counts_ms`.
+pub(crate) const fn absurd_ms(counts_ms: u64) -> u64 {
+    if counts_ms > 60_000 { counts_ms } else { 60_000 }
+}
+
 /// A reading for deadlines and durations: it never steps.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub fn monotonic() -> Instant {
     Instant::now()
-}
-
-/// Time since the machine was started, sleep included: what a lease ends by. A clock
-/// that stops with the machine would let permits be spent after their end.
-pub fn since_boot() -> Duration {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::Boottime;
-    // Elsewhere the monotonic clock goes on in sleep, or there is nothing better.
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(clock);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-/// The instant `after` from now.
-pub(crate) fn deadline(after: Duration) -> tokio::time::Instant {
-    (monotonic() + after).into()
 }
 
 #[cfg(test)]
@@ -230,6 +236,15 @@ mod tests {
         ] {
             assert_eq!(Timestamp(ms).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn what_was_decides_unless_it_is_absurdly_far_ahead() {
+        assert_eq!(deciding(1000, 0, 60), (1000, false));
+        assert_eq!(deciding(1000, 1000, 60), (1000, false));
+        assert_eq!(deciding(1000, 1060, 60), (1060, false));
+        assert_eq!(deciding(1000, 1061, 60), (1000, true));
+        assert_eq!([0, 60_000, 60_001].map(absurd_ms), [60_000, 60_000, 60_001]);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::error::Result;
-use crate::metrics::ReaperMetrics;
+use crate::log;
+use crate::metrics::{Counter, Histogram, Metrics, SECONDS};
 
 /// How a reaper runs.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,46 @@ pub(crate) struct Rhythm {
 pub(crate) struct Progress {
     pub(crate) items: usize,
     pub(crate) is_more: bool,
+}
+
+/// Handles of one reaper.
+#[derive(Debug, Clone)]
+pub(crate) struct ReaperMetrics {
+    /// Which one, for the log.
+    name: &'static str,
+    /// Of which space, if it is one's own.
+    space: Option<String>,
+    runs: Counter,
+    items: Counter,
+    failures: Counter,
+    seconds: Histogram,
+}
+
+impl ReaperMetrics {
+    /// Those of the loop called `name`.
+    pub(crate) fn new(metrics: &Metrics, name: &'static str) -> Self {
+        let labels = [("reaper", name)];
+        let counter = |name, help| metrics.counter(name, help, &labels);
+        Self {
+            name,
+            space: None,
+            runs: counter("tidegate_reaper_runs", "Runs of a background loop"),
+            items: counter("tidegate_reaper_items", "Items it handled"),
+            failures: counter("tidegate_reaper_failures", "Runs that failed"),
+            seconds: metrics.histogram("tidegate_reaper_seconds", "Time per run", &labels, SECONDS),
+        }
+    }
+
+    /// The same, of the loop of one space.
+    pub(crate) fn in_space(self, space: &str) -> Self {
+        Self { space: Some(space.to_owned()), ..self }
+    }
+
+    fn ran(&self, items: usize, took: Duration) {
+        self.runs.inc();
+        self.items.inc_by(items as u64);
+        self.seconds.observe(took.as_secs_f64());
+    }
 }
 
 /// A running loop. It ends when this is dropped, or stopped.
@@ -66,7 +107,7 @@ impl Reaper {
                         }
                         Err(error) => {
                             let (reaper, space) = (metrics.name, metrics.space.as_deref());
-                            tracing::warn!(reaper, space, %error, "reaper failed, the next run will try again");
+                            log::warn!(reaper, space, %error, "reaper failed, the next run will try again");
                             metrics.failures.inc();
                             break;
                         }
@@ -77,6 +118,17 @@ impl Reaper {
             }
         });
         Self { stop, task }
+    }
+
+    /// Runs `job` with a clone of `of` each time.
+    pub(crate) fn of<P, J, F>(of: &P, rhythm: Rhythm, metrics: ReaperMetrics, job: J) -> Self
+    where
+        P: Clone + Send + 'static,
+        J: Fn(P, usize) -> F + Send + 'static,
+        F: Future<Output = Result<Progress>> + Send,
+    {
+        let of = of.clone();
+        Self::start(rhythm, metrics, move |batch| job(of.clone(), batch))
     }
 
     /// Ends the loop after the batch it is in.
@@ -98,7 +150,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::metrics::{Metrics, StoreMetrics};
 
     fn rhythm(interval: Duration) -> Rhythm {
         Rhythm { interval, batch: NonZeroUsize::new(10).unwrap() }
@@ -106,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_full_batch_is_followed_at_once_and_a_short_one_by_a_pause() {
-        let metrics = Metrics::new(StoreMetrics::default());
+        let metrics = Metrics::default();
         let left = Arc::new(AtomicUsize::new(35));
         let (seen, mut batches) = tokio::sync::mpsc::unbounded_channel();
         let job = {
@@ -118,7 +169,8 @@ mod tests {
                 async move { Ok(Progress { items: handled, is_more: handled == batch }) }
             }
         };
-        let reaper = Reaper::start(rhythm(Duration::from_secs(60)), metrics.reaper("test"), job);
+        let reaper =
+            Reaper::start(rhythm(Duration::from_secs(60)), ReaperMetrics::new(&metrics, "test"), job);
         let mut handled = Vec::new();
         for _ in 0..4 {
             handled.push(batches.recv().await.unwrap());
@@ -127,7 +179,10 @@ mod tests {
         assert_eq!(batches.recv().await, Some(0), "the next run comes by itself");
         reaper.stop().await;
         assert!(batches.recv().await.is_none(), "a stopped reaper never runs again");
-        let text = metrics.encode();
+        let mut registry = prometheus_client::registry::Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(text.contains(r#"tidegate_reaper_items_total{reaper="test"} 35"#), "{text}");
         assert!(text.contains(r#"tidegate_reaper_runs_total{reaper="test"} 2"#), "{text}");
     }

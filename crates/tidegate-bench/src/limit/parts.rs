@@ -10,7 +10,7 @@ use anyhow::Result;
 use governor::clock::Clock as _;
 use parking_lot::Mutex;
 use tidegate::clock::{Clock, ManualClock, Timestamp};
-use tidegate::limit::{InProcess, WhenFull};
+use tidegate::limit::{InProcess, LimitOptions};
 
 use super::memory::take;
 use super::{GOVERNOR, generous};
@@ -50,7 +50,7 @@ pub(super) fn figures(effort: Effort, hot_ns: f64) -> Result<Vec<Figure>> {
 fn full_window(effort: Effort, operations: usize, key: &str) -> Result<[f64; 2]> {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
     let limit = || -> Result<InProcess> {
-        Ok(InProcess::with(generous()?, Clock::from(clock.clone()), 10, WhenFull::Refuse))
+        Ok(InProcess::with(generous()?, &LimitOptions::new().max_keys(10), Clock::from(clock.clone()))?)
     };
     let (full, one) = (limit()?, limit()?);
     for _ in 0..100 {

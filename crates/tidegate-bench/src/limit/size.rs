@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tidegate::clock::{Clock, ManualClock, Timestamp};
-use tidegate::limit::{InProcess, Sliding, WhenFull};
+use tidegate::limit::{InProcess, LimitOptions, Sliding};
 
 use super::keys::keys;
 use super::memory::{generous_governor, take};
@@ -48,10 +48,11 @@ fn per_key(names: &[String]) -> Result<(Growth, Growth)> {
     let clock = Clock::from(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
     let sliding = generous()?;
     let (ours, our_growth) = growth(|| {
-        let limit = InProcess::with(sliding, clock, names.len(), WhenFull::Refuse);
+        let limit = InProcess::with(sliding, &LimitOptions::new().max_keys(names.len()), clock)?;
         let admitted = names.iter().filter(|key| take(&limit, key)).count();
-        (limit, admitted)
+        anyhow::Ok((limit, admitted))
     });
+    let ours = ours?;
     ensure!(ours.1 == names.len() && ours.0.keys() == names.len(), "not all keys are held");
     drop(ours);
     let (peer, peer_growth) = growth(|| {
@@ -71,7 +72,7 @@ fn per_bucket() -> Result<f64> {
     let names = keys(KEYS);
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
     let sliding = Sliding::new(tidegate::Rate::per_second(1_000), Duration::from_secs(60))?;
-    let limit = InProcess::with(sliding, Clock::from(clock.clone()), KEYS, WhenFull::Refuse);
+    let limit = InProcess::with(sliding, &LimitOptions::new().max_keys(KEYS), Clock::from(clock.clone()))?;
     let mut admitted = names.iter().filter(|key| take(&limit, key)).count();
     let ((), more) = growth(|| {
         for _ in 1..BUCKETS {

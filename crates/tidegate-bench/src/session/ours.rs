@@ -74,10 +74,10 @@ impl Ours {
                     let (broadcaster, holder) = (broadcaster(*number), format!("server-{}", number % 8));
                     let holder = Key::new(&holder)?;
                     let key = Key::new(&broadcaster)?;
-                    let id = sessions.activate(key, config, Some(holder)).await??.id;
-                    sessions.update(id, VALUE, None).await??;
+                    let id = sessions.activate(key, config, Some(holder)).await?.into_result()?.id;
+                    sessions.update(id, VALUE, None).await?.into_result()?;
                     if is_left {
-                        sessions.disconnect(id, holder).await??;
+                        sessions.disconnect(id, holder).await?.into_result()?;
                     }
                 }
                 anyhow::Ok(())

@@ -1,4 +1,4 @@
-//! Configurations and values: JSON to who asks, text in the store.
+//! Configurations and values: JSON over HTTP, text in the store.
 //!
 //! The store has what older programs have there, a text, mostly JSON. A value is kept as it was
 //! written, digit by digit. A string is kept as its own text, without quotes, unless that would be

@@ -48,7 +48,7 @@ impl From<tidegate::Error> for Invalid {
     }
 }
 
-/// How a key is told: `null` is no subject at all.
+/// How a key is written: `null` is no subject at all.
 pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
     Some(key.as_str()).filter(|_| key != Key::EVERYONE)
 }

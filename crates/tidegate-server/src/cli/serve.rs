@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::args::ServeArgs;
+use crate::connection::listen;
 use crate::http::App;
-use crate::listen::listen;
 use crate::parts::Parts;
 use crate::settings::Settings;
 use crate::{log, serve as server};
@@ -19,13 +19,13 @@ pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
     let settings = Settings::load(&args.sources()).map_err(|error| error.to_string())?;
     log::start(&settings.log).map_err(|error| format!("cannot start the log: {error}"))?;
     let runtime = super::runtime()?;
-    let served = runtime.block_on(until_told(settings));
+    let served = runtime.block_on(run_until_signal(settings));
     // A task that hangs does not hold the process: it has had its deadline.
     runtime.shutdown_background();
     served
 }
 
-async fn until_told(mut settings: Settings) -> Result<(), String> {
+async fn run_until_signal(mut settings: Settings) -> Result<(), String> {
     let listener = listen(&settings.listen, &settings.http).await?;
     let bound = listener.local_addr().map_err(|error| format!("cannot tell where it listens: {error}"))?;
     let app = App::new(Parts::for_server(&mut settings).await?);
@@ -33,7 +33,7 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
     outlive_hangups()?;
     announce(&format!("http://{bound}"));
     tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.parts.limits.len(), "serving");
-    let told = {
+    let shutdown = {
         let (app, mut signals) = (app.clone(), signals.clone());
         async move {
             let signal = nth(&mut signals, 1).await;
@@ -49,7 +49,7 @@ async fn until_told(mut settings: Settings) -> Result<(), String> {
         }
     };
     let ended = async {
-        let ended = server::run(listener, app.clone(), &settings.http, told).await;
+        let ended = server::run(listener, app.clone(), &settings.http, shutdown).await;
         let back = settings.http.shutdown_deadline.max(LEASES_BACK);
         if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
             tracing::warn!("not all leases could be given back: what is left of them ends by itself");
@@ -116,26 +116,26 @@ fn signals() -> Result<Signals, String> {
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let (tell, told) = watch::channel((0, ""));
+    let (sender, signals) = watch::channel((0, ""));
     tokio::spawn(async move {
         loop {
             let signal = tokio::select! {
                 _ = terminate.recv() => TERMINATE,
                 _ = interrupt.recv() => "SIGINT",
             };
-            tell.send_modify(|(count, last)| (*count, *last) = (*count + 1, signal));
+            sender.send_modify(|(count, last)| (*count, *last) = (*count + 1, signal));
         }
     });
-    Ok(told)
+    Ok(signals)
 }
 
 #[cfg(not(unix))]
 fn signals() -> Result<Signals, String> {
-    let (tell, told) = watch::channel((0, ""));
+    let (sender, signals) = watch::channel((0, ""));
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {
-            tell.send_modify(|(count, last)| (*count, *last) = (*count + 1, "Ctrl-C"));
+            sender.send_modify(|(count, last)| (*count, *last) = (*count + 1, "Ctrl-C"));
         }
     });
-    Ok(told)
+    Ok(signals)
 }

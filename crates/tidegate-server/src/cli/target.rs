@@ -1,4 +1,4 @@
-//! Whom a command asks: a server, or a store, which is a server without a socket.
+//! What a command talks to: a server, or a store, which is a server without a socket.
 
 use std::io::Write as _;
 

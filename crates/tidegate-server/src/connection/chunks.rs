@@ -2,7 +2,7 @@
 //! the head behind it can be judged before it is read.
 //!
 //! Nothing is taken for chunks here that hyper would not take for the same: what is between
-//! them must be told alike by both.
+//! them must be found alike by both.
 
 /// The largest size of a chunk line, and of all that follows the last chunk.
 const MAX_LINE_BYTES: usize = 8 * 1024;

@@ -4,7 +4,7 @@
 //! some of them with an empty 400. So heads are judged here, in front of it, and bodies are
 //! followed to their end to know where the next one begins. In place of a head that is refused
 //! hyper is given the last request of the connection, which the service answers with the
-//! refusal: behind the answers to all that was asked before.
+//! refusal: behind the answers to all requests before it.
 
 use std::io;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Heads {
-    /// Must be asked once for every request: what to answer if it stands for a head that was
+    /// Must be called once for every request: what to answer if it stands for a head that was
     /// refused.
     pub(crate) fn refusal(&self) -> Option<Problem> {
         let mut seen = self.0.lock();
@@ -129,7 +129,7 @@ impl<S> RequestStream<S> {
                         self.judged += length;
                         self.expected = Expected::Head;
                     }
-                    // It is told by who reads it; what comes then is no request.
+                    // Whoever reads it reports it; what comes then is no request.
                     Chunked::Broken(length) => {
                         self.judged += length;
                         self.buffer.truncate(self.judged);

@@ -104,7 +104,7 @@ impl FromBody for NoBody {
 }
 
 /// JSON, decoded and read to its end. It is parsed by the handler: what is wrong with the
-/// path is told first.
+/// path is reported first.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T> {
     bytes: Bytes,

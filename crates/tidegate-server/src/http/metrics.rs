@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
 use tidegate::Tidegate;
 
 use super::process::Process;
@@ -12,6 +14,7 @@ use crate::connection::ConnectionMetrics;
 /// Connections and their responses, and times by operation.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
+    registry: Registry,
     pub(super) connections: ConnectionMetrics,
     seconds: Family<[(&'static str, &'static str); 1], Histogram>,
     take_seconds: Histogram,
@@ -24,14 +27,22 @@ impl HttpMetrics {
         let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
         let connections = ConnectionMetrics::new();
-        gate.register_metrics(|registry| {
-            registry.register_collector(Box::new(Process));
-            connections.register(registry);
-            let help = "Time from a request's head to its answer";
-            registry.register("tidegate_http_request_seconds", help, seconds.clone());
-        });
+        let mut registry = Registry::default();
+        gate.register_metrics(&mut registry);
+        registry.register_collector(Box::new(Process));
+        connections.register(&mut registry);
+        let help = "Time from a request's head to its answer";
+        registry.register("tidegate_http_request_seconds", help, seconds.clone());
         let take_seconds = seconds.get_or_create(&[("operation", "take")]).clone();
-        Self { connections, seconds, take_seconds }
+        Self { registry, connections, seconds, take_seconds }
+    }
+
+    /// All of it as text, in the format that Prometheus reads.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = text::encode(&mut text, &self.registry);
+        text
     }
 
     /// Where the times of an operation go.

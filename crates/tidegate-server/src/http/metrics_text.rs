@@ -40,7 +40,7 @@ impl Answer for Metrics {
 }
 
 pub(super) async fn metrics(call: Call) -> Result<Metrics, Problem> {
-    let text = call.app.gate().metrics();
+    let text = call.app.metrics().text();
     Ok(match wants_open_metrics(&call.headers) {
         true => Metrics { media_type: OPEN_METRICS_TYPE, text },
         false => Metrics { media_type: TEXT_TYPE, text: to_text(&text) },
@@ -67,7 +67,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
 }
 
 /// OpenMetrics, as the text format has it. There a metric is called what its samples are called,
-/// a counter with its `_total`; units and the end are not told.
+/// a counter with its `_total`; units and the end are left out.
 fn to_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     // HELP comes before TYPE, and only TYPE says what both are called.

@@ -118,7 +118,7 @@ impl App {
         let policies = parts.limits.iter().map(|(name, limit)| response::policy_of(name, limit)).collect();
         let metrics = HttpMetrics::beside(parts.gate());
         let inner = Inner { parts, policies, metrics, is_draining: AtomicBool::new(false) };
-        // Who asks without a server waits for as long as it likes.
+        // A request without a server waits for as long as it takes.
         let bounds = Bounds { request_timeout: A_YEAR, ..Bounds::from(&HttpSettings::default()) };
         let (readiness, stopping) = (Readiness::default(), Stopping::default());
         Self { inner: Arc::new(inner), bounds, readiness, stopping }

@@ -19,7 +19,7 @@ const ANY: &[Kind] = &[Kind::INVALID, Kind::TIMEOUT];
 /// One that has a body.
 const WITH_BODY: &[Kind] = &[Kind::BODY_TOO_LARGE, Kind::MEDIA_TYPE, Kind::ENCODING];
 
-/// One that asks the store.
+/// One that uses the store.
 const ON_STORE: &[Kind] = &[Kind::CORRUPT, Kind::INTERNAL, Kind::UNAVAILABLE];
 
 /// The whole description.

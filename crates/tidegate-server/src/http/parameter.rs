@@ -162,7 +162,7 @@ impl Query {
         Ok(given.or(*default))
     }
 
-    /// What `read` makes of the parameter; its error is told with the name.
+    /// What `read` makes of the parameter; its error names the parameter.
     pub(super) fn read<T>(
         &self,
         name: &str,

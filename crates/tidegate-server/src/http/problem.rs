@@ -107,7 +107,7 @@ pub(crate) struct Problem {
     reason: Option<Box<Reason>>,
 }
 
-/// Why a store cannot be used: with the response for who asks without a server, and so without
+/// Why a store cannot be used: with the response for a command without a server, and so without
 /// a log, and never sent to anybody.
 #[derive(Debug, Clone)]
 pub(crate) struct Reason(pub(crate) String);

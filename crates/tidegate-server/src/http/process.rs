@@ -1,5 +1,5 @@
 //! What the system knows of this process, by the names that Prometheus's own clients use, and
-//! what was built. Read when somebody asks for metrics; where there is no `/proc` it is left out.
+//! what was built. Read whenever metrics are; where there is no `/proc` it is left out.
 
 use std::fmt;
 use std::fs;

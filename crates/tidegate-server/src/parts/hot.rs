@@ -3,13 +3,13 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use tidegate::hot::{Hot, HotOptions, WhenFull};
+use tidegate::hot::{Hot, HotOptions};
 use tidegate::store::{DEFAULT_SPACE, Part, PartKind};
 use tidegate::{Name, Tidegate};
 
 use super::{About, PartOptions};
 use crate::settings::SettingsError;
-use crate::settings::parse::SpikeRatio;
+use crate::settings::parse::{PageWhenFull, SpikeRatio};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawHot {
@@ -26,7 +26,7 @@ group!(RawHot {
     /// how often pages whose window is empty are looked for (5m)
     cleanup_interval: Leaf<Duration>,
     /// what a page beyond max_tracked meets: reject or replace_coldest (reject)
-    when_full: Leaf<WhenFull>,
+    when_full: Leaf<PageWhenFull>,
     /// how many times faster than before makes a page spiking, 1 to 1000 (3)
     spike_ratio: Leaf<SpikeRatio>,
     /// edits within five minutes below which no page is spiking (5)
@@ -99,7 +99,7 @@ fn options(space: &str, raw: RawHot) -> Result<HotOptions, SettingsError> {
     options.promotion_threshold = number(raw.promotion_threshold.0, options.promotion_threshold);
     options.spike_minimum = number(raw.spike_minimum.0, options.spike_minimum);
     options.partitions = number(raw.partitions.0, options.partitions);
-    options.when_full = raw.when_full.or(options.when_full);
+    options.when_full = raw.when_full.0.map_or(options.when_full, |it| it.0);
     options.spike_ratio = raw.spike_ratio.0.map_or(options.spike_ratio, |ratio| ratio.0);
     Ok(options)
 }

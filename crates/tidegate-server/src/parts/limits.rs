@@ -92,7 +92,7 @@ impl PartOptions for LimitSettings {
     type Open = Limit;
 
     fn read(name: &str, raw: RawLimit) -> Result<Self, SettingsError> {
-        strangers(name, &raw)?;
+        unknown_settings(name, &raw)?;
         let options = options(name, &raw)?;
         Ok(Self { algorithm: algorithm(name, &raw)?, options })
     }
@@ -112,7 +112,7 @@ impl PartOptions for LimitSettings {
 }
 
 /// Refuses a setting that is another algorithm's: it would have no effect.
-fn strangers(limit: &str, raw: &RawLimit) -> Result<(), SettingsError> {
+fn unknown_settings(limit: &str, raw: &RawLimit) -> Result<(), SettingsError> {
     use AlgorithmName::{Calendar, Sliding, Smooth, Suppressed, Token};
     let own = raw.algorithm.0.unwrap_or(Sliding);
     let windowed: &[_] = &[Sliding, Suppressed, Smooth];

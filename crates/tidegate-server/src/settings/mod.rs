@@ -26,7 +26,7 @@ use tidegate::{Name, Tidegate};
 use crate::parts::{PartSettings, RawSettings};
 pub use crate::readiness::Readiness;
 
-/// Everything the server can be told, checked.
+/// All settings, checked.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where to listen.
@@ -92,7 +92,7 @@ pub struct StoreSettings {
     /// Idle time of a connection after which the system looks whether the other side is
     /// still there.
     pub keepalive: Option<Duration>,
-    /// How often the store is asked whether it is still there.
+    /// How often it is checked that the store is still there.
     pub check_interval: Duration,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
@@ -163,7 +163,7 @@ pub struct HttpSettings {
     pub max_body_bytes: usize,
     /// The most connections at a time; more wait to be accepted.
     pub max_connections: usize,
-    /// How long requests in flight may take once the server is told to stop.
+    /// How long requests in flight may take once the server shall stop.
     pub shutdown_deadline: Duration,
     /// How long the server says that it is not ready, and takes requests all the same,
     /// before it stops.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::bounds::MAX_COUNT;
-use tidegate::hot;
 use tidegate::limit::{OnLapse, Period, WhenFull};
 use tidegate::session::Reap;
 use tidegate::store::Declarations;
@@ -48,12 +47,22 @@ choices! {
     ClosedStatus: "429" TooManyRequests, "503" ServiceUnavailable;
     AfterLoss: "admit" Admit, "hold" Hold;
     WhenFull: "refuse" Refuse, "share" Share;
-    hot::WhenFull: "reject" Reject, "replace_coldest" ReplaceColdest;
     Reap: "cleanup" Cleanup, "claims" Claims;
     Declarations: "replace" Replace, "strict" Strict;
     OnLapse: "spend" Spend, "give_back" GiveBack;
     Readiness: "any" Any, "all" All;
     LogFormat: "text" Text, "json" Json;
+}
+
+/// What a page meets for which there is no room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageWhenFull(pub(crate) WhenFull);
+
+impl Parse for PageWhenFull {
+    fn parse(text: &str) -> Result<Self, String> {
+        let choices = [("reject", WhenFull::Refuse), ("replace_coldest", WhenFull::ReplaceColdest)];
+        choice(text, &choices).map(Self)
+    }
 }
 
 /// `a, b and c`.

@@ -1,247 +1,75 @@
-//! The library's conformance suite, through the HTTP API: what a caller is told
-//! in JSON is what the library says, field by field.
+//! The suites of the library's test kit, through the HTTP API: what a caller is told in JSON is what the library
+//! and the models say, field by field. A file per room: its face over HTTP.
 
-use std::time::Duration;
+mod hot;
+mod limit;
+mod session;
 
 use axum::http::StatusCode;
-use serde_json::{Value, json};
-use tidegate::clock::ManualClock;
-use tidegate::limit::{
-    Admitted, Algorithm, Cause, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected, Source,
-    Suppression, Wait,
-};
-use tidegate::random::Random;
-use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit, key_of};
-use tidegate::{Error, Key, Rate, Result, Tidegate, limit_conformance};
-use tidegate_server::http::App;
+use serde_json::{Map, Value};
+use tidegate::{ErrorKind, Result, testkit};
 
-use crate::support::{Answer, call, limit, limits_on};
-
-struct OverHttp;
-
-impl Kit for OverHttp {
-    type Gate = Server;
-
-    async fn fresh(&self, limits: &[(&str, Algorithm)], clock: ManualClock, seed: u64) -> Server {
-        let mut options = StoreOptions::default();
-        options.clock = clock.into();
-        options.random = Random::seeded(seed);
-        let gate = Tidegate::open_with("memory:", options).await.unwrap();
-        let open = |(name, algorithm): &(&str, Algorithm)| {
-            gate.limit(name, *algorithm, LimitOptions::default()).unwrap()
-        };
-        let open: Vec<_> = limits.iter().map(open).collect();
-        let set = |(name, algorithm): &(&str, Algorithm)| limit(name, *algorithm, LimitOptions::default());
-        Server(limits_on(gate, limits.iter().map(set).collect()), open)
-    }
-}
-
-#[derive(Clone)]
-struct Server(App, Vec<Limit>);
-
-impl Gate for Server {
-    type Face = Client;
-
-    fn limit(&self, name: &str) -> Client {
-        let limit = self.1.iter().find(|limit| limit.name().as_str() == name).unwrap().clone();
-        Client { app: self.0.clone(), name: name.to_owned(), limit }
-    }
-
-    async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
-        let limits: Vec<_> =
-            limits.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
-        let body = with_subject(key, json!({"limits": limits})).to_string();
-        let answer = call(&self.0, "POST", "/v1/limits/take", &body).await;
-        let body = checked(&answer)?;
-        let said: Vec<(String, Decision)> = body["limits"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|said| {
-                let name = said["limit"].as_str().unwrap();
-                (name.to_owned(), decision(said, &Gate::limit(self, name).limit, key))
-            })
-            .collect();
-        let members = |of: fn(&str, &Quota) -> String| {
-            let members = said.iter().map(|(limit, decision)| of(limit, decision.quota()));
-            members.collect::<Vec<_>>().join(", ")
-        };
-        assert_eq!(answer.header("ratelimit"), Some(&*members(ratelimit)));
-        assert_eq!(answer.header("ratelimit-policy"), Some(&*members(policy)));
-        let is_admitted = said.iter().all(|(_, decision)| decision.is_admitted());
-        assert_eq!(answer.status, status(is_admitted));
-        assert_eq!(body["outcome"], if is_admitted { "admitted" } else { "rejected" });
-        let refused = said.iter().filter(|(_, decision)| !decision.is_admitted());
-        let refused: Vec<_> = refused.map(|(limit, _)| limit.as_str()).collect();
-        if !is_admitted {
-            assert_eq!(body["violated-policies"], json!(refused));
-        }
-        Ok(said)
-    }
-}
-
-#[derive(Clone)]
-struct Client {
-    app: App,
-    name: String,
-    /// What reads and writes receipts.
-    limit: Limit,
-}
-
-impl Client {
-    async fn post(&self, what: &str, body: Value) -> Answer {
-        call(&self.app, "POST", &format!("/v1/limits/{}/{what}", self.name), &body.to_string()).await
-    }
-
-    async fn with_key(&self, method: &str, key: &str, what: &str, body: &str) -> Answer {
-        let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let subject = if key == EVERYONE { "everyone".to_owned() } else { format!("keys/{encoded}") };
-        call(&self.app, method, &format!("/v1/limits/{}/{subject}{what}", self.name), body).await
-    }
-
-    /// The decision in an answer, and its header fields.
-    fn decision(&self, answer: &Answer, key: &str) -> Result<Decision> {
-        let decision = decision(&checked(answer)?, &self.limit, key);
-        let quota = decision.quota();
-        assert_eq!(answer.header("ratelimit"), Some(&*ratelimit(&self.name, quota)));
-        assert_eq!(answer.header("ratelimit-policy"), Some(&*policy(&self.name, quota)));
-        Ok(decision)
-    }
-}
-
-impl Face for Client {
-    async fn take(&self, key: &str, cost: u64, rate: Option<Rate>) -> Result<Decision> {
-        let mut body = with_subject(key, json!({"cost": cost}));
-        if let Some(rate) = rate {
-            body["rate"] = rate.to_string().into();
-        }
-        let answer = self.post("take", body).await;
-        let decision = self.decision(&answer, key)?;
-        assert_eq!(answer.status, status(decision.is_admitted()));
-        let seconds = decision.wait().map(|wait| wait.retry_after_ms.div_ceil(1000).to_string());
-        assert_eq!(answer.header("retry-after"), seconds.as_deref());
-        Ok(decision)
-    }
-
-    async fn peek_for(&self, key: &str, cost: u64) -> Result<Decision> {
-        // One is what is meant without it.
-        let cost = if cost == 1 { String::new() } else { format!("?cost={cost}") };
-        let answer = self.with_key("GET", key, &cost, "").await;
-        let decision = self.decision(&answer, key)?;
-        assert_eq!(answer.status, StatusCode::OK);
-        Ok(decision)
-    }
-
-    async fn refund(&self, key: &str, receipt: Receipt) -> Result<u64> {
-        // Nobody can ask for what is of another key.
-        let Some(text) = self.limit.receipt_text(key_of(key)?, receipt) else { return Ok(0) };
-        let text = text.to_string();
-        let answer = self.post("refund", with_subject(key, json!({"receipt": text}))).await;
-        Ok(checked(&answer)?["refunded"].as_u64().unwrap())
-    }
-
-    async fn reset(&self, key: &str) -> Result<()> {
-        done(&self.with_key("DELETE", key, "", "").await)
-    }
-
-    async fn set_override(&self, key: &str, rate: Rate, lasting: Duration) -> Result<()> {
-        let body = json!({"rate": rate.to_string(), "lasting_ms": lasting.as_millis() as u64}).to_string();
-        checked(&self.with_key("PUT", key, "/override", &body).await).map(|_| ())
-    }
-
-    async fn get_override(&self, key: &str) -> Result<Option<Override>> {
-        let answer = self.with_key("GET", key, "/override", "").await;
-        if answer.status == StatusCode::NOT_FOUND {
-            assert_eq!(answer.json()["type"], "urn:tidegate:problem:no-override");
-            return Ok(None);
-        }
-        let body = checked(&answer)?;
-        let rate = body["rate"].as_str().unwrap().parse().unwrap();
-        let lasting = Duration::from_millis(body["lasting_ms"].as_u64().unwrap());
-        Ok(Some(Override { rate, lasting }))
-    }
-
-    async fn clear_override(&self, key: &str) -> Result<()> {
-        done(&self.with_key("DELETE", key, "/override", "").await)
-    }
-}
-
-fn status(is_admitted: bool) -> StatusCode {
-    if is_admitted { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
-}
-
-fn ratelimit(limit: &str, quota: &Quota) -> String {
-    format!("\"{limit}\";r={};t={}", quota.remaining, quota.reset_after_ms.div_ceil(1000))
-}
-
-fn policy(limit: &str, quota: &Quota) -> String {
-    format!("\"{limit}\";q={};w={}", quota.capacity, quota.window_size_seconds)
-}
-
-/// An answer without a body, or an error.
-fn done(answer: &Answer) -> Result<()> {
-    match answer.status {
-        StatusCode::NO_CONTENT => Ok(()),
-        _ => checked(answer).map(|body| panic!("{body}")),
-    }
-}
-
-/// A body with its subject, if it has one.
-fn with_subject(key: &str, mut body: Value) -> Value {
-    if key != EVERYONE {
-        body["key"] = key.into();
-    }
-    body
-}
+use crate::support::Answer;
 
 /// The body of an answer that is not an error.
 fn checked(answer: &Answer) -> Result<Value> {
-    let answers = [StatusCode::OK, StatusCode::CREATED, StatusCode::TOO_MANY_REQUESTS];
-    if !answers.contains(&answer.status) {
-        let errors = [StatusCode::BAD_REQUEST, StatusCode::CONFLICT];
-        assert!(errors.contains(&answer.status), "{answer:?}");
-        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-        return Err(any_error());
-    }
-    Ok(answer.json())
-}
-
-/// The suite asks only whether there was an error.
-fn any_error() -> Error {
-    Key::new("").unwrap_err()
-}
-
-fn decision(body: &Value, limit: &Limit, key: &str) -> Decision {
-    let number = |field: &str| body[field].as_u64();
-    let quota = Quota {
-        capacity: number("capacity").unwrap(),
-        remaining: number("remaining").unwrap(),
-        reset_after_ms: number("reset_after_ms").unwrap(),
-        window_size_seconds: number("window_size_seconds").unwrap(),
+    let kind = match answer.status {
+        StatusCode::OK | StatusCode::CREATED | StatusCode::TOO_MANY_REQUESTS => return Ok(answer.json()),
+        StatusCode::BAD_REQUEST => ErrorKind::Invalid,
+        StatusCode::CONFLICT => ErrorKind::Conflict,
+        _ => panic!("{answer:?}"),
     };
-    assert_eq!(body["source"], "store");
-    let source = Source::Store;
-    match body["outcome"].as_str().unwrap() {
-        "admitted" => {
-            let read = |text| limit.read_receipt(key_of(key).unwrap(), text).unwrap();
-            let receipt = body["receipt"].as_str().map(read);
-            Decision::Admitted(Admitted { receipt, quota, source, read_at: None })
-        }
-        "rejected" => {
-            let wait = number("retry_after_ms").map(|retry_after_ms| Wait {
-                retry_after_ms,
-                remaining_after_waiting: number("remaining_after_waiting").unwrap(),
-            });
-            Decision::Rejected(Rejected { wait, quota, source, cause: Cause::Usage })
-        }
-        "suppressed" => {
-            let suppression_factor = body["suppression_factor"].as_f64().unwrap();
-            let is_allowed = body["is_allowed"].as_bool().unwrap();
-            Decision::Suppressed(Suppression { suppression_factor, is_allowed, quota, source })
-        }
-        other => panic!("{other}"),
-    }
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    Err(testkit::error(kind, answer.body.clone()))
 }
 
-limit_conformance!(over_http, OverHttp);
+/// A name in a path.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// The fields of an object, each to be taken once: none may be left over.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn of(value: Value) -> Self {
+        match value {
+            Value::Object(fields) => Self(fields),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Value {
+        self.0.remove(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.0))
+    }
+
+    fn number(&mut self, name: &str) -> u64 {
+        self.optional(name).unwrap_or_else(|| panic!("{name} is null"))
+    }
+
+    /// A number that may be `null`.
+    fn optional(&mut self, name: &str) -> Option<u64> {
+        let value = self.take(name);
+        (!value.is_null()).then(|| value.as_u64().unwrap_or_else(|| panic!("{name} is {value}")))
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        self.take(name).as_bool().unwrap()
+    }
+
+    fn text(&mut self, name: &str) -> String {
+        self.take(name).as_str().unwrap().to_owned()
+    }
+
+    /// The objects of a list.
+    fn list(&mut self, name: &str) -> Vec<Self> {
+        match self.take(name) {
+            Value::Array(items) => items.into_iter().map(Self::of).collect(),
+            other => panic!("{name} is {other}"),
+        }
+    }
+
+    fn end(self) {
+        assert!(self.0.is_empty(), "unexpected: {:?}", self.0);
+    }
+}

@@ -81,3 +81,17 @@ fn the_command_line_lists_them() {
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["reservations"][0]["id"], "order-1");
     assert_eq!(server.limit(&["overrides", "api", "--limit", "0"]).0, 2);
 }
+
+#[test]
+fn what_others_have_written_does_not_move_the_cursor() {
+    let server = Server::start(&["--set", "limits.api.rate=5/s"]);
+    let (key, id) = ("u\u{1b}]0;mine\u{7}\r\nfake: 9/s", "order\u{1b}[2J");
+    server.limit(&["set-override", "api", key, "--rate", "50/s", "--lasting", "1h"]);
+    server.limit(&["reserve", "api", key, id, "--lasting", "30s"]);
+    for list in ["overrides", "reservations"] {
+        let (code, out, _) = server.limit(&[list, "api"]);
+        assert_eq!((code, out.lines().count()), (0, 1), "{out:?}");
+        assert!(!out.trim_end().contains(|it: char| it.is_control()), "{out:?}");
+        assert!(out.starts_with("u\\u{1b}]0;mine\\u{7}\\r\\nfake: 9/s: "), "{out:?}");
+    }
+}

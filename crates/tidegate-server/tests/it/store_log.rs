@@ -124,6 +124,24 @@ fn a_flush_counts_as_a_loss_and_the_hold_after_it_is_logged() {
     assert_eq!(metric(&server, "tidegate_store_losses_total"), Some(1), "one flush is one loss");
 }
 
+/// The store is looked at every few seconds; a call that is refused before then tells of it.
+#[test]
+fn a_hold_is_logged_when_the_first_call_meets_it() {
+    let redis = RedisServer::start();
+    let settings = ["limits.api.after_loss=hold", "limits.api.window=2s", "store.check_interval=60s"];
+    let mut server = start(&redis.url(), &settings);
+    let log = server.log();
+    for _ in 0..2 {
+        assert!(take(&server, "api").starts_with("HTTP/1.1 200"));
+        redis::cmd("FLUSHALL").exec(&mut redis.connection()).unwrap();
+        assert!(take(&server, "api").contains("problem:store-loss"));
+        log.wait_for("the store lost writes");
+        log.wait_for("refuses everything");
+        log.wait_for("decides again");
+    }
+    assert_eq!(metric(&server, "tidegate_store_losses_total"), Some(2));
+}
+
 #[test]
 fn a_background_loop_that_fails_says_which_it_is() {
     let mut redis = RedisServer::start();

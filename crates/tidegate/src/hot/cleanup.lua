@@ -3,9 +3,9 @@
 --
 -- Own   how many pages to look after at most, and how much activity; which note of keys that were
 --       repaired was received before, or empty
--- Answers  pages that are not hot any more, 1 if there is more to do, 1 if more
---          activity may be over, hot pages, activities, how many events of each kind; then keys
---          that were repaired, a line each, and which note that is. It stays until it was received
+-- Answers  which note this is of keys that were repaired, and those, a line each (it stays until it was
+--          received); pages that are not hot any more, 1 if there is more to do, 1 if more activity may
+--          be over, hot pages, activities, how many events of each kind
 pin_due()
 
 -- What is over, and what cannot be read: it would stay the first for ever.
@@ -44,8 +44,6 @@ return finish(each(function(_, at)
     end
   end
   is_more = is_more or note_id ~= '' or #due(1) > 0
-  local answer = with_counts({ expired, is_more and 1 or 0, is_more_activity, call('ZCARD', RANK),
+  return with_counts({ note_id, repaired, expired, is_more and 1 or 0, is_more_activity, call('ZCARD', RANK),
     call('ZCARD', ACTIVITIES) })
-  answer[#answer + 1], answer[#answer + 2] = repaired, note_id
-  return answer
 end, KEYS_OF_ITEM, 2, SHARED_KEYS))

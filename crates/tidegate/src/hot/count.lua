@@ -2,14 +2,14 @@
 -- their last edit was. Changes nothing.
 --
 -- Own   how many of those to ask for at most, from which place on
--- Answers  the place to go on from (-1: that was all), pages, those of them that are over,
+-- Answers  the place to go on from (NO_MORE: that was all), pages, those of them that are over,
 --          activities
 return finish(each(function(_, at)
   local limit, from = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local until_ms = int(now_ms + base_ms - window_ms)
   local pages = read_index('ZRANGEBYSCORE', DUE, '-inf', until_ms, 'LIMIT', from, limit)
-  local next_from = #pages == limit and from + limit or -1
-  if next_from == -1 then
+  local next_from = #pages == limit and from + limit or NO_MORE
+  if next_from == NO_MORE then
     -- Those that are absurdly far ahead come last.
     for _, page in ipairs(read_index('ZRANGEBYSCORE', DUE, '(' .. int(ahead_ms + base_ms), '+inf')) do
       pages[#pages + 1] = page

@@ -160,11 +160,27 @@ impl HotPage {
         Self { page: page.into(), edits, last_seen }
     }
 
+    /// The `limit` hottest of `pages`, hottest first.
+    pub(super) fn hottest(mut pages: Vec<Self>, limit: usize) -> Vec<Self> {
+        pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
+        pages.truncate(limit);
+        pages
+    }
+
     /// By what pages are ranked, as one number; then by name.
     pub(super) fn rank(&self) -> u64 {
-        self.edits.min(MAX_RANKED) << 41 | self.last_seen.as_millis().min((1 << 41) - 1)
+        self.edits.min(MAX_RANKED) << TIME_BITS | self.last_seen.as_millis().min(MAX_TIME)
+    }
+
+    /// The page of such a rank.
+    pub(super) fn ranked(page: String, rank: u64) -> Self {
+        Self { page, edits: rank >> TIME_BITS, last_seen: Timestamp::from_millis(rank & MAX_TIME) }
     }
 }
+
+/// A rank is made of edits above, and of the time of the last one below; scripts have it as RANKED.
+const TIME_BITS: u32 = 41;
+const MAX_TIME: u64 = (1 << TIME_BITS) - 1;
 
 /// More edits than a window counts: a rank stays a number that a double has exactly.
 const MAX_RANKED: u64 = (1 << 12) - 1;

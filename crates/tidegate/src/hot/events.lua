@@ -1,8 +1,7 @@
 -- events: what happened after a position, or the latest position.
 --
 -- Own   the position and its life (empty: only tells the latest), how many at most
--- Answers  the life of these events, what the position is (0 known, 1 some since are gone, 2 it
---          is ahead of the clock), the position that they come after, then id, kind, page,
+-- Answers  the life of these events, what the position is, the position that they come after, then id, kind, page,
 --          edits and when of each, empty where it is none of ours
 local AHEAD_MS = 1000
 
@@ -23,23 +22,23 @@ return each(function(_, at)
     -- Without a state there is no life; another begins with the next edit. Who knows one is told
     -- once that it is over, and everybody goes on from the beginning of the next.
     local is_new = position == '' or position == '0-0' and of_life == '0'
-    return { '0', is_new and '0' or '1', '0-0' }
+    return { '0', is_new and KNOWN or MISSED, '0-0' }
   end
   life_of_events()
   local last = on_events('XREVRANGE', '+', '-', 'COUNT', 1)[1]
   last = last and last[1] or '0-0'
-  if position == '' then return { life, '0', last } end
-  local answer = { life, '0', position }
+  if position == '' then return { life, KNOWN, last } end
+  local answer = { life, KNOWN, position }
   local is_ahead = is_earlier(last, position)
   if is_ahead and parts(position) > math.max(tonumber(call('TIME')[1]) * 1000 + 999, (parts(last))) + AHEAD_MS then
-    return { life, '2', last }
+    return { life, IMPOSSIBLE, last }
   end
   if position ~= '0-0' or of_life ~= '0' then
     if of_life ~= life or is_earlier(position, forgotten) then
-      answer[2], answer[3] = '1', forgotten
+      answer[2], answer[3] = MISSED, forgotten
     elseif is_ahead then
       -- Those that it came after were lost.
-      answer[2], answer[3] = '1', last
+      answer[2], answer[3] = MISSED, last
     end
   end
   if answer[3] == last then return answer end

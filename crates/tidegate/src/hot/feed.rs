@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::Hot;
 use super::edit::EventKind;
+use super::handle::Hot;
+use super::in_process::InProcess;
 use super::position::{Happened, News, Position};
 use crate::error::{Error, Result};
 
@@ -52,18 +53,22 @@ impl Feed {
         let shared = Arc::new(Shared { rings, changed: watch::channel(()).0 });
         let reader = |number| tokio::spawn(shared.clone().read(hot.clone(), number));
         let numbers = 0..partitions;
-        let readers = if hot.is_in_process() { Vec::new() } else { numbers.clone().map(reader).collect() };
+        let space = hot.in_process();
+        let readers = if space.is_some() { Vec::new() } else { numbers.clone().map(reader).collect() };
         let feed = Self { shared, readers };
-        numbers.for_each(|number| feed.take_from(hot, number));
+        if let Some(space) = space {
+            numbers.for_each(|number| feed.take_from(space, number));
+        }
         feed
     }
 
     /// Takes what has happened in a partition in this process since it last did. So nobody misses
     /// anything that the ring still has, however fast it comes.
-    pub(super) fn take_from(&self, hot: &Hot, number: usize) {
+    pub(super) fn take_from(&self, space: &InProcess, number: usize) {
         let mut ring = self.shared.rings[number].lock();
         let mut is_changed = false;
-        while let Some(news) = hot.events_in_process(number, ring.last(), BATCH) {
+        loop {
+            let news = space.events(number, ring.last(), BATCH);
             let is_more = news.events.len() >= BATCH;
             is_changed |= ring.take(news);
             if !is_more {

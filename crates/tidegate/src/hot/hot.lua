@@ -74,8 +74,6 @@ local function note_repaired(key)
   if call('PTTL', STATE) < 0 then call('PEXPIRE', STATE, kept_ms + 2 * buffer_ms) end
 end
 
--- The time that decides: the clock's, or the latest that was, if the clock is behind
--- it and not by an absurd amount.
 local state = redis.pcall('HMGET', STATE, 'now', 'seq', 'renewed', 'due_base')
 local is_foreign = state.err and true
 if is_foreign then
@@ -95,8 +93,7 @@ if REPAIRS or not (READS or sequence) then
   local latest = type(out_of_range) == 'number' and call('ZREVRANGE', ACTIVITIES, out_of_range, out_of_range, 'WITHSCORES')
   sequence = math.max(sequence or 0, latest and tonumber(latest[2]) or 0)
 end
-local now_ms = clock_ms
-if stamp_ms <= now_ms + absurd_ms then now_ms = math.max(now_ms, stamp_ms) end
+local now_ms = deciding(clock_ms, stamp_ms, absurd_ms)
 -- What keys live longer for: they end by the clock, what is in them by the stamp.
 local behind_ms = now_ms - clock_ms
 local base_ms = number_of(state[4], 1, MAX_WINDOW_MS)

@@ -4,9 +4,9 @@
 -- A page that cannot be read is left out. Changes nothing.
 --
 -- Own   how many are wanted; how many may be counted anew; the rank and the page that those
---       told are behind, or two empty texts; from which place on (-1: at the beginning); the
+--       told are behind, or two empty texts; from which place on (below 0: at the beginning); the
 --       rank of the last that is wanted, as far as it is known from before
--- Answers  the place to go on from (-1: that was all), then page and rank of each, one after
+-- Answers  the place to go on from (NO_MORE: that was all), then page and rank of each, one after
 --          the other, as they come; the hottest are among them
 
 -- How many pages come before those behind a rank and a page.
@@ -40,7 +40,7 @@ return finish(each(function(_, at)
     return not after_rank or rank < after_rank or rank == after_rank and is_before(page, after_page)
   end
   -- The highest ranks, falling.
-  local answer, best = { -1 }, {}
+  local answer, best = { NO_MORE }, {}
   local function put(rank)
     local at_place = #best + 1
     while at_place > 1 and best[at_place - 1] < rank do

@@ -28,8 +28,8 @@ use self::page::{Added, Page};
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
 use super::edit::{Edit, EventCounts, EventKind, Recorded, Removed};
-use super::options::{ACTIVITY_MS, Bounds, absurd_ms};
-use crate::clock::Timestamp;
+use super::options::{ACTIVITY_MS, Bounds};
+use crate::clock::{Timestamp, absurd_ms, deciding};
 
 /// Pages whose window is looked after at most by an edit that finds no room.
 const SETTLED_BY_EDIT: usize = 64;
@@ -72,6 +72,18 @@ pub(super) struct Effects {
     pub(super) events: Option<Box<EventCounts>>,
 }
 
+/// What a cleanup did and found.
+#[derive(Debug)]
+pub(super) struct Cleaned {
+    pub(super) effects: Effects,
+    /// Pages are left to look after.
+    pub(super) is_more: bool,
+    /// More activity may be over.
+    pub(super) is_more_activity: bool,
+    pub(super) tracked: u64,
+    pub(super) activities: u64,
+}
+
 impl Partition {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
@@ -87,17 +99,15 @@ impl Partition {
         }
     }
 
-    /// The time that decides: the clock's, or the latest that was, if the clock is
-    /// behind it and not by an absurd amount.
+    /// The time that decides.
     #[inline]
-    fn advance(&mut self, now_ms: u64) -> u64 {
-        self.clock_ms = now_ms;
-        if self.stamp_ms > now_ms + absurd_ms(self.bounds.window_ms) {
+    fn advance(&mut self, clock_ms: u64) -> u64 {
+        let (now_ms, is_absurd) = deciding(clock_ms, self.stamp_ms, absurd_ms(self.bounds.window_ms));
+        if is_absurd {
             self.pages.index_all(self.bounds.window_ms);
-            self.stamp_ms = now_ms;
         }
-        self.stamp_ms = self.stamp_ms.max(now_ms);
-        self.stamp_ms
+        (self.clock_ms, self.stamp_ms) = (clock_ms, now_ms);
+        now_ms
     }
 
     #[inline]
@@ -445,9 +455,8 @@ impl Partition {
         }
     }
 
-    /// Looks after up to `limit` pages, and forgets as much activity that is over: what that
-    /// did, and whether there are more pages and more activity.
-    pub(super) fn cleanup(&mut self, now_ms: u64, limit: usize) -> (Effects, bool, bool) {
+    /// Looks after up to `limit` pages, and forgets as much activity that is over.
+    pub(super) fn cleanup(&mut self, now_ms: u64, limit: usize) -> Cleaned {
         let now_ms = self.advance(now_ms);
         let mut effects = Effects { expired: self.settle(now_ms, limit) as u64, ..Effects::default() };
         for _ in 0..limit {
@@ -459,7 +468,13 @@ impl Partition {
             self.table.shrink_to(2 * self.table.len(), |it| spread(it.hash));
         }
         effects.events = self.events.count();
-        (effects, self.next_due(now_ms).is_some(), self.next_over(now_ms).is_some())
+        Cleaned {
+            effects,
+            is_more: self.next_due(now_ms).is_some(),
+            is_more_activity: self.next_over(now_ms).is_some(),
+            tracked: self.tracked(),
+            activities: self.activities(),
+        }
     }
 
     /// The activity that began first, if it is over.

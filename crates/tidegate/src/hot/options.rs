@@ -2,22 +2,10 @@
 
 use std::time::Duration;
 
+use crate::bounds::WhenFull;
 use crate::error::{Error, Result};
-use crate::key::Name;
 use crate::ranges::{self, Ranged};
-use crate::store::{DeclaredSettings, Part, PartKind, duration_of, duration_text};
-
-/// What happens to a page that becomes hot when as many are tracked as may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// It is not tracked, and tried again with its next edit.
-    #[default]
-    Reject,
-    /// It takes the place of the coldest, if that is colder: fewest edits in its
-    /// window, then the oldest last edit.
-    ReplaceColdest,
-}
+use crate::setters::setters;
 
 /// How a space is tracked.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +23,8 @@ pub struct HotOptions {
     pub max_members_per_page: usize,
     /// How often pages whose window is empty are looked for.
     pub cleanup_interval: Duration,
-    /// What happens at `max_tracked`.
+    /// What happens to a page that becomes hot when as many are tracked as may be:
+    /// [`Refuse`](WhenFull::Refuse) or [`ReplaceColdest`](WhenFull::ReplaceColdest).
     pub when_full: WhenFull,
     /// A hot page is spiking when its edits of the last five minutes come this many
     /// times as fast as those before; it ends at half of it.
@@ -70,6 +59,21 @@ impl Default for HotOptions {
         }
     }
 }
+
+setters!(HotOptions {
+    hot_threshold: u32,
+    promotion_threshold: u32,
+    window_duration: Duration,
+    max_tracked: usize,
+    max_members_per_page: usize,
+    cleanup_interval: Duration,
+    when_full: WhenFull,
+    spike_ratio: f64,
+    spike_minimum: u32,
+    max_activity: usize,
+    max_bytes: usize,
+    partitions: u32,
+});
 
 /// The most edits of a page: with them its rank is one exact number.
 const MAX_MEMBERS: usize = 4000;
@@ -156,6 +160,7 @@ impl HotOptions {
         };
         lasting("a window_duration", self.window_duration, 7)?;
         lasting("a cleanup_interval", self.cleanup_interval, 1)?;
+        self.when_full.check("hot pages", [WhenFull::Refuse, WhenFull::ReplaceColdest])?;
         ranges::check(self, &COUNTS, |[least, most]| match most {
             u64::MAX => format!("at least {least} is, {MIN_BYTES} for each partition"),
             _ => format!("{least} to {most} are"),
@@ -167,29 +172,6 @@ impl HotOptions {
             )));
         }
         Ok(())
-    }
-
-    /// The space `name` with these options, as it is declared in the store: what all who
-    /// share it must agree about. How often it is cleaned up and what it may use in this
-    /// process are everybody's own.
-    pub fn declared(&self, name: &Name) -> Part {
-        let when_full = match self.when_full {
-            WhenFull::Reject => "reject",
-            WhenFull::ReplaceColdest => "replace_coldest",
-        };
-        let settings = [
-            ("hot_threshold", self.hot_threshold.to_string()),
-            ("promotion_threshold", self.promotion_threshold.to_string()),
-            (WINDOW, duration_text(self.window_duration)),
-            ("max_tracked", self.max_tracked.to_string()),
-            ("max_members_per_page", self.max_members_per_page.to_string()),
-            ("when_full", when_full.to_owned()),
-            ("spike_ratio", self.spike_ratio.to_string()),
-            ("spike_minimum", self.spike_minimum.to_string()),
-            ("max_activity", self.max_activity.to_string()),
-            ("partitions", self.partitions.to_string()),
-        ];
-        Part::new(PartKind::Hot, name, settings)
     }
 
     /// What each partition is bounded by: together no more than the whole.
@@ -210,14 +192,6 @@ impl HotOptions {
     }
 }
 
-const WINDOW: &str = "window_duration";
-
-/// The longest window of those who have these settings.
-pub(super) fn longest_window_ms(settings: &[DeclaredSettings]) -> u64 {
-    let windows = settings.iter().filter_map(|it| duration_of(it.get(WINDOW)?));
-    windows.max().map_or(0, |longest| longest.as_millis() as u64)
-}
-
 /// Edits of a page that is not hot are remembered for so long after the first.
 pub(super) const ACTIVITY_MS: u64 = 600_000;
 
@@ -226,11 +200,6 @@ pub(super) const SPIKE_MS: u64 = 300_000;
 
 /// The longest stretch that is reported.
 pub(super) const HOUR_MS: u64 = 3_600_000;
-
-/// How far ahead of the clock a stamp may be before it is taken for wrong.
-pub(super) fn absurd_ms(window_ms: u64) -> u64 {
-    window_ms.max(60_000)
-}
 
 /// The same in numbers, for one partition.
 #[derive(Debug, Clone, Copy)]

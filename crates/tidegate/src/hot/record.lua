@@ -1,9 +1,8 @@
 -- record: one edit of a page.
 --
 -- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor
--- Answers  a number: what became of it (0 remembered, 1 promoted, 2 added, 3 rejected,
---          4 a duplicate, 5 too late), 8 more if it counted as activity, 16 more for each
---          page that is not hot any more; in a list with the page that was replaced (empty
+-- Answers  a number: what became of it, COUNTED more if it counted as activity, EXPIRED more for
+--          each page that is not hot any more; in a list with the page that was replaced (empty
 --          if none was) and how many events of each kind there were, if there were any
 local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
@@ -27,11 +26,11 @@ local function add(page, keys, p, edit, at_ms)
   local at_text, byte_change, id, editor = struct.unpack('ssss', edit)
   local is_full = p.count >= max_members
   if is_full and at_ms <= p.oldest then
-    if call('ZSCORE', keys.window, id) then return 4 end
+    if call('ZSCORE', keys.window, id) then return DUPLICATE end
     local first = call('ZRANGE', keys.window, 0, 0)[1]
-    if at_ms < p.oldest or is_before(id, first) then return 5 end
+    if at_ms < p.oldest or is_before(id, first) then return TOO_LATE end
   end
-  if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return 4 end
+  if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return DUPLICATE end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
   local is_last = at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id)
   local later = not is_last and call('ZREVRANK', keys.window, id)
@@ -72,7 +71,7 @@ local function add(page, keys, p, edit, at_ms)
   p.count, p.total, p.first = p.count + 1, p.total + 1, math.min(p.first, at_ms)
   judge(page, keys, p)
   save(page, keys, p, true)
-  return 2
+  return ADDED
 end
 
 -- Makes a page hot by what is remembered of it.
@@ -81,7 +80,7 @@ local function promote(page, key, edits)
   for _, edit in ipairs(edits) do
     if edit.at + window_ms > now_ms and edit.at <= ahead_ms then live[#live + 1] = edit end
   end
-  if #live == 0 then return 0, 0, '' end
+  if #live == 0 then return REMEMBERED, 0, '' end
   table.sort(live, function(one, other)
     return one.at < other.at or one.at == other.at and is_before(one.id, other.id)
   end)
@@ -97,7 +96,7 @@ local function promote(page, key, edits)
   if math.max(ranked, dated) >= max_tracked then
     local coldest = call('ZRANGE', RANK, 0, 0, 'WITHSCORES')
     local rank = tonumber(coldest[2])
-    if not replaces or not rank or rank >= rank_of(#live, last.at) then return 3, expired, '' end
+    if not replaces or not rank or rank >= rank_of(#live, last.at) then return REJECTED, expired, '' end
     replaced = coldest[1]
     local keys = keys_of(replaced)
     local is_read, cold = pcall(load, keys.meta)
@@ -122,7 +121,7 @@ local function promote(page, key, edits)
   emit('promoted', page, p.count)
   judge(page, keys, p)
   save(page, keys, p, true)
-  return 1, expired, replaced
+  return PROMOTED, expired, replaced
 end
 
 -- How many pages are remembered, if that is known.
@@ -160,7 +159,7 @@ local function remember(page, key, edit, at_ms)
     local past = {}
     from[#from + 1] = at
     past.at, past.byte_change, past.id, past.editor, at = struct.unpack('ssss', stored, at)
-    if past.id == id then return 4, 0, 0, '' end
+    if past.id == id then return DUPLICATE, 0, 0, '' end
     past.at = number_of(past.at, 0, MAX_WHOLE)
     if not past.at or not number_of(past.byte_change, -MAX_WHOLE, MAX_WHOLE) then error('an edit cannot be read', 0) end
     edits[#edits + 1] = past
@@ -175,10 +174,10 @@ local function remember(page, key, edit, at_ms)
     call('SET', key, first_ms .. '\0' .. string.sub(stored, from[surplus + 1] or at) .. edit, 'KEEPTTL')
   end
   edits[#edits + 1] = { at = at_ms, byte_change = byte_change, id = id, editor = editor }
-  if #edits < hot_threshold then return 0, 0, 1, '' end
+  if #edits < hot_threshold then return REMEMBERED, 0, COUNTED, '' end
   remembered = nil
   local code, expired, replaced = promote(page, key, edits)
-  return code, expired, 1, replaced
+  return code, expired, COUNTED, replaced
 end
 
 local function reply(answer, replaced)
@@ -191,7 +190,7 @@ return finish(each(function(k, at)
   if string.byte(edit) ~= 0 then
     local text, next = struct.unpack('s', edit)
     if tonumber(text) < now_ms then at_ms = tonumber(text) else edit = NOW .. string.sub(edit, next - 1) end
-    if at_ms + window_ms <= now_ms then return 5 end
+    if at_ms + window_ms <= now_ms then return TOO_LATE end
   else
     edit = NOW .. edit
   end
@@ -204,9 +203,9 @@ return finish(each(function(k, at)
   elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
     begin(page)
-    return 8
+    return REMEMBERED + COUNTED
   end
   local code, more, counted, replaced = remember(page, key, edit, at_ms)
-  local answer = code + 8 * counted + 16 * (expired + more)
+  local answer = code + counted + EXPIRED * (expired + more)
   return reply(answer, replaced)
 end, KEYS_OF_ITEM, 1, SHARED_KEYS))

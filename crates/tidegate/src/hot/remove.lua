@@ -1,7 +1,7 @@
 -- remove: forgets all that is known of a page, whatever its keys are, and repairs what the partition
 -- shares.
 --
--- Answers  what it was (0 not known, 1 remembered, 2 hot), pages that are not hot any more, how
+-- Answers  what it was, pages that are not hot any more, how
 --          many events of each kind
 pin_due()
 
@@ -16,7 +16,7 @@ end
 
 repair_shared()
 return finish(each(function(k)
-  local page, was, expired = string.sub(KEYS[k], PAGE_AT), 0, 0
+  local page, was, expired = string.sub(KEYS[k], PAGE_AT), NOT_KNOWN, 0
   local keys = keys_of(page)
   local is_settled, p, gone = pcall(function()
     local p = load(keys.meta)
@@ -24,7 +24,7 @@ return finish(each(function(k)
   end)
   if is_settled and p then
     drop_and_emit(page, keys, p, 'removed', p.count)
-    was = 2
+    was = WAS_HOT
   elseif is_settled then
     -- Without a page there is nothing to tell of what may be left of it.
     drop(page, keys)
@@ -32,9 +32,9 @@ return finish(each(function(k)
   else
     if not is_corrupt(p) then error(p, 0) end
     drop_and_emit(page, keys, nil, 'removed', 0)
-    was = 2
+    was = WAS_HOT
   end
-  if is_remembered(KEYS[k]) then was = math.max(was, 1) end
+  if is_remembered(KEYS[k]) then was = math.max(was, WAS_REMEMBERED) end
   forget(page, KEYS[k])
   return with_counts({ was, expired })
 end, KEYS_OF_ITEM, 0, SHARED_KEYS))

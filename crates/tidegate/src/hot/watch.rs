@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Receiver;
 
+use super::edit::Event;
 use super::feed::{BATCH, Feed, Next, PAUSE, Place};
+use super::handle::Hot;
 use super::position::{Happened, News, Position, PositionStatus};
-use super::{Event, Hot};
 use crate::error::{Error, Result};
+use crate::store::partitions;
 
 /// A position among the events of a space.
 #[derive(Debug)]
@@ -29,8 +31,8 @@ pub struct Watch {
 
 impl Watch {
     pub(super) async fn new(hot: Hot, cursor: Option<&str>) -> Result<Self> {
-        let partitions = hot.options().partitions as usize;
-        let given = cursor.map(|cursor| positions(cursor, partitions)).transpose()?;
+        let of = hot.options().partitions as usize;
+        let given = cursor.map(|cursor| positions(cursor, of)).transpose()?;
         // First this, then what has been until now: nothing falls in between.
         let feed = hot.feed();
         let changes = feed.changes();
@@ -52,8 +54,7 @@ impl Watch {
                 }
             }
         };
-        let found = futures_util::future::join_all((0..partitions).map(first)).await;
-        let found = found.into_iter().collect::<Result<Vec<_>>>()?;
+        let found = partitions::all((0..of).map(first)).await?;
         let delivered: Vec<_> = found.iter().map(|(position, _)| *position).collect();
         let places = delivered.iter().copied().map(Place::at).collect();
         let mut watch = Self { hot, feed, changes, places, delivered, news: VecDeque::new(), turn: 0 };

@@ -1,12 +1,11 @@
 //! Which rule a limit counts by, and what all of them have in common.
 
 use super::calendar::Calendar;
-use super::no_reservations;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
 use super::token::Token;
 use crate::bounds::Rate;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::outage::Share;
 
 /// The rule of a limit, with its numbers.
@@ -161,3 +160,11 @@ macro_rules! from {
 }
 
 from!(Sliding, Suppressed, Token, Calendar);
+
+/// Says that such a limit holds none.
+pub(super) fn no_reservations(algorithm: &Algorithm) -> Error {
+    Error::invalid(format!(
+        "a {} limit holds no reservations: sliding and calendar limits do",
+        algorithm.name()
+    ))
+}

@@ -2,11 +2,12 @@
 
 use super::algorithm::Request;
 use super::decision::{Decision, Source, Wait};
-use super::{Backend, Limit, memory, redis};
+use super::handle::{Backend, Limit};
+use super::{memory, redis};
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// The most limits of one take.
 pub const MAX_LIMITS: usize = 16;
@@ -58,16 +59,16 @@ type Decided = Vec<(usize, Decision)>;
 pub(crate) async fn take_all(store: &Store, key: Key<'_>, limits: &[(&Limit, Cost)]) -> Result<AllDecision> {
     check(limits)?;
     let requests: Vec<Request> = limits.iter().map(|(limit, cost)| limit.plain(*cost)).collect();
-    let decided = match store {
-        Store::Memory(clock, _) => {
+    let decided = match store.backend() {
+        store::Backend::Memory(store) => {
             let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {
                 Backend::Memory(limit) => Ok(memory::Part { limit, request: *request }),
                 Backend::Redis(_) => Err(elsewhere(limit)),
             });
             let parts: Vec<_> = parts.collect::<Result<_>>()?;
-            memory::take_all(&parts, key, clock.now()).into_iter().enumerate().collect()
+            memory::take_all(&parts, key, store.clock.now()).into_iter().enumerate().collect()
         }
-        Store::Redis(store) => {
+        store::Backend::Redis(store) => {
             let parts = limits.iter().zip(&requests).map(|((limit, _), request)| match &limit.core.backend {
                 Backend::Redis(on) if on.is_on(store) => Ok(redis::Part { limit: on, request: *request }),
                 _ => Err(elsewhere(limit)),

@@ -30,7 +30,7 @@ local function calendar(at, now_us, slack_ms)
 
   -- Whether the caller's clock named the store's window; with `later`, that one too.
   function rule.elsewhere(k, first, later)
-    if not pick(k, first) or (later and not pick(k, first, later)) then return { 3, now_ms } end
+    if not pick(k, first) or (later and not pick(k, first, later)) then return { ELSEWHERE, now_ms } end
   end
 
   local function add(counter, cost, later)
@@ -88,7 +88,7 @@ local function calendar(at, now_us, slack_ms)
   end
 
   local function reply(capacity, used, used_ahead)
-    return { 1, capacity, math.max(capacity - used, 0), reset_after(used, used_ahead) }
+    return { ADMITTED, capacity, math.max(capacity - used, 0), reset_after(used, used_ahead) }
   end
 
   -- When `cost` fits: in how many ms, and what is free then. As loans end, when the next
@@ -118,7 +118,7 @@ local function calendar(at, now_us, slack_ms)
     if before[4] then used_ahead, loans_ahead = ahead(k, first) end
     local answer = reply(capacity, count + sum, used_ahead)
     if count + sum + cost > capacity then
-      answer[1], answer[5], answer[6] = 0, -1, -1
+      answer[1], answer[5], answer[6] = REFUSED, NEVER, NEVER
       if cost <= capacity then
         answer[5], answer[6] = wait(loans, count + sum, cost, capacity, used_ahead, loans_ahead)
       end

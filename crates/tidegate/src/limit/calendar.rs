@@ -11,6 +11,7 @@ use super::receipt::Receipt;
 use super::usage::MAX_REFUNDS;
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, MAX_COUNT, Rate, Window};
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::store::memory::Entry;
 use std::time::Duration;
@@ -387,7 +388,8 @@ impl Entry for Count {
     }
 
     fn is_absurd(&self, rule: &Calendar, now_ms: u64) -> bool {
-        self.window * rule.period.as_millis() > now_ms + rule.period.as_millis().max(60_000)
+        let period_ms = rule.period.as_millis();
+        clock::deciding(now_ms, self.window * period_ms, clock::absurd_ms(period_ms)).1
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::LimitOptions;
 use super::algorithm::Algorithm;
+use super::options::LimitOptions;
 use super::reservation::OnLapse;
 use super::sliding::Sliding;
 use crate::bounds::Rate;

@@ -43,11 +43,13 @@ impl<R: Rule> At<'_, R> {
         let found =
             table.upsert(&rule.entry(self.key.as_str(), now_ms), self.now, rule, |state, _, tally| {
                 let verdict = rule.peek(state, now_ms, self.request(cost));
-                if verdict.outcome != Outcome::Fits {
-                    *tally.rejected += u64::from(is_counted);
+                let fits = verdict.outcome == Outcome::Fits;
+                if is_counted {
+                    tally.count(fits);
+                }
+                if !fits {
                     return (Err(self.refused(verdict, cost)), false);
                 }
-                *tally.admitted += u64::from(is_counted);
                 (charge(state).ok_or(NotHeld::TooMany), true)
             });
         match found {

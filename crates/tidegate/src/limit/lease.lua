@@ -12,7 +12,7 @@
 -- Own   extra, id of the new lease, how many permits it shall have (0: none), for
 --       how many ms; twice: id of an older one, spent and returned so far
 -- Answers, beside those of the rules
---       10, granted, for how many ms, capacity, what is free now, ms until then
+--       GRANTED, granted, for how many ms, capacity, what is free now, ms until then
 --       all of it is, ms until some is free if nothing was granted
 local rule = rule_at(algorithm, 4)
 local LEASE, MAX_LEASES = '<ddddd', 256
@@ -78,8 +78,8 @@ return each(function(k, at)
   local a, b = terms(rule, k)
   local state, answer = rule.judge(k, 1, a, b, extra)
   local free, reset_after = answer[3], answer[4]
-  if not state then return { 10, 0, 0, a, free, reset_after, math.max(answer[5], 1) } end
-  if wanted == 0 or count >= MAX_LEASES or live[id] then return { 10, 0, 0, a, free, reset_after, 0 } end
+  if not state then return { GRANTED, 0, 0, a, free, reset_after, math.max(answer[5], 1) } end
+  if wanted == 0 or count >= MAX_LEASES or live[id] then return { GRANTED, 0, 0, a, free, reset_after, 0 } end
 
   local granted, place = math.min(wanted, free), nil
   if is_calendar then
@@ -90,5 +90,5 @@ return each(function(k, at)
     place = rule.charge_until(k, state, granted, state.instant + lasting_ms + 1 + rule.window_ms)
   end
   save(key, id, { at = place, granted = granted, spent = 0, returned = 0, ends = now_ms + lasting_ms })
-  return { 10, granted, lasting_ms, a, free - granted, reset_after, 0 }
+  return { GRANTED, granted, lasting_ms, a, free - granted, reset_after, 0 }
 end, rule.stride + 1, 10)

@@ -12,7 +12,6 @@
 //! background while there is still something left. When there is nothing to be had,
 //! the store says until when, and it is not asked before.
 
-mod options;
 mod spending;
 
 use std::collections::VecDeque;
@@ -27,15 +26,16 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub use self::options::LeaseOptions;
-use self::options::Size;
 use self::spending::{Block, FIRST_BLOCK, MAX_BLOCKS, Plan, Spending};
 pub(super) use self::spending::{Grant, Report};
 use super::algorithm::Algorithm;
 use super::decision::Decision;
+use super::lease_options::{LeaseOptions, Size};
 use super::redis::OnRedis;
+use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::key::Key;
+use crate::log;
 use crate::random::Random;
 
 /// The most keys that are leased at a time; others are asked for each permit.
@@ -60,8 +60,7 @@ pub(super) struct Leases {
 #[derive(Debug, Default)]
 struct Shard {
     keys: HashMap<CompactString, Spending, foldhash::fast::RandomState>,
-    admitted: u64,
-    rejected: u64,
+    tally: Tally,
 }
 
 /// What became of leases so far.
@@ -119,7 +118,7 @@ impl Leases {
         random: Random,
     ) -> Result<Option<Arc<Self>>> {
         let Some(size) = options.size(&algorithm)? else {
-            tracing::info!(
+            log::info!(
                 capacity = algorithm.capacity(),
                 "limit is too small to be leased: each take asks the store"
             );
@@ -149,7 +148,7 @@ impl Leases {
         let now = self.now();
         let spending = shard.keys.get_mut(key.as_str())?;
         let (decision, is_due) = spending.take(now, cost, self.window_size_seconds)?;
-        shard.admitted += 1;
+        shard.tally.count(true);
         if is_due {
             drop(guard);
             self.request_more(key);
@@ -232,12 +231,12 @@ impl Leases {
             return self.first(shard, key, now, cost);
         };
         if let Some((decision, is_due)) = spending.take(now, cost, self.window_size_seconds) {
-            shard.admitted += 1;
+            shard.tally.count(true);
             return Found::Decided(decision, is_due);
         }
         spending.largest = spending.largest.max(cost);
         if spending.dry_until > now {
-            shard.rejected += 1;
+            shard.tally.count(false);
             return Found::Decided(spending.refuse(now, cost, self.window_size_seconds), false);
         }
         match &spending.refilling {
@@ -441,9 +440,8 @@ impl Leases {
         self.shards.iter().map(held).sum()
     }
 
-    /// Decisions so far: admitted and rejected.
-    pub(super) fn tallies(&self) -> (u64, u64) {
-        let shards = self.shards.iter().map(Mutex::lock);
-        shards.fold((0, 0), |sum, shard| (sum.0 + shard.admitted, sum.1 + shard.rejected))
+    /// Decisions so far.
+    pub(super) fn tally(&self) -> Tally {
+        self.shards.iter().fold(Tally::default(), |sum, shard| sum + shard.lock().tally)
     }
 }

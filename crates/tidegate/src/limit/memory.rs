@@ -1,31 +1,31 @@
 //! The limit in this process: exact, synchronous, bounded in keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::WhenFull;
 use super::algorithm::{Algorithm, Request, Terms};
 use super::calendar::Calendar;
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
 use super::listing::Index;
+use super::options::LimitOptions;
 use super::overrides::{Overridden, Override};
 use super::receipt::{Receipt, ReceiptText};
-use super::reservation::Book;
+use super::reservation::{Book, OnLapse};
 use super::rule::Rule;
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
+use super::tally::{SharedTally, Tally};
 use super::token::Token;
 use super::verdict::Verdict;
-use crate::bounds::{Cost, Rate};
+use crate::bounds::{Cost, Rate, WhenFull};
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
 use crate::key::Key;
 use crate::random::Random;
 use crate::store::Secret;
-use crate::store::memory::{Lookup, Swept, Table, Tally};
+use crate::store::memory::{Lookup, Swept, Table};
 
 /// A limit in this process. Clones share their state.
 ///
@@ -53,13 +53,15 @@ pub(super) struct Shared {
     clock: Clock,
     random: Random,
     when_full: WhenFull,
+    on_lapse: OnLapse,
+    max_reservations: usize,
     engine: Engine,
     overrides: Table<Overridden>,
     overrides_by_end: Index,
     reservations: Table<Book>,
     pending_by_deadline: Index,
     /// Decisions about keys beyond the cap.
-    overflow: OverflowTally,
+    overflow: SharedTally,
     /// What receipts in text are checked by.
     secret: Secret,
 }
@@ -77,7 +79,7 @@ enum Engine {
 #[derive(Debug)]
 pub(super) struct Counted<R: Rule> {
     pub(super) rule: R,
-    pub(super) table: Table<R::State>,
+    pub(super) table: Table<R::State, Tally>,
     /// What the keys beyond the cap share, by setting.
     overflow: Mutex<R::State>,
 }
@@ -88,12 +90,10 @@ fn charge<R: Rule>(
     state: &mut R::State,
     now_ms: u64,
     request: Request,
-    tally: &mut Tally<'_>,
+    tally: &mut Tally,
 ) -> Verdict {
     let verdict = rule.take(state, now_ms, request);
-    let admitted = verdict.is_admitted();
-    *tally.admitted += u64::from(admitted);
-    *tally.rejected += u64::from(!admitted);
+    tally.count(verdict.is_admitted());
     verdict
 }
 
@@ -111,8 +111,8 @@ impl<R: Rule> Counted<R> {
         let now_ms = now.as_millis();
         let key = rule.entry(key.as_str(), now_ms);
         let mut held = table.hold(&key);
-        if let Some((state, subject, mut tally)) = held.entry() {
-            return Lookup::Found((charge(rule, state, now_ms, request(), &mut tally), subject));
+        if let Some((state, subject, tally)) = held.entry() {
+            return Lookup::Found((charge(rule, state, now_ms, request(), tally), subject));
         }
         let hash = held.hash;
         drop(held);
@@ -121,12 +121,6 @@ impl<R: Rule> Counted<R> {
             ((verdict, subject), verdict.is_admitted() || R::RECORDS_ALL)
         })
     }
-}
-
-#[derive(Debug, Default)]
-struct OverflowTally {
-    admitted: AtomicU64,
-    rejected: AtomicU64,
 }
 
 /// Does the same whatever the algorithm is.
@@ -152,24 +146,27 @@ impl InProcess {
     /// How many keys are kept unless something else is asked for.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
-    /// A limit on the system's clock, for up to a million keys at a time.
+    /// A limit on the system's clock, with the default options.
     pub fn new(algorithm: impl Into<Algorithm>) -> Self {
-        Self::with(algorithm, Clock::system(), Self::DEFAULT_MAX_KEYS, WhenFull::default())
+        Self::checked(algorithm.into(), &LimitOptions::default(), Clock::system(), Random::default())
     }
 
-    /// A limit on `clock` that never holds more than `max_keys` keys.
-    pub fn with(algorithm: impl Into<Algorithm>, clock: Clock, max_keys: usize, when_full: WhenFull) -> Self {
-        Self::with_random(algorithm, clock, Random::default(), max_keys, when_full)
+    /// A limit on `clock`. Of the options it goes by those about keys and reservations: there is
+    /// no store that could be away.
+    pub fn with(algorithm: impl Into<Algorithm>, options: &LimitOptions, clock: Clock) -> Result<Self> {
+        options.check()?;
+        Ok(Self::checked(algorithm.into(), options, clock, Random::default()))
     }
 
-    pub(super) fn with_random(
-        algorithm: impl Into<Algorithm>,
+    /// One whose options were checked.
+    pub(super) fn checked(
+        algorithm: Algorithm,
+        options: &LimitOptions,
         clock: Clock,
         random: Random,
-        max_keys: usize,
-        when_full: WhenFull,
     ) -> Self {
-        let (algorithm, slack_ms) = (algorithm.into(), clock.slack_ms());
+        let LimitOptions { max_keys, when_full, on_lapse, max_reservations, .. } = *options;
+        let slack_ms = clock.slack_ms();
         let engine = match algorithm {
             Algorithm::Sliding(rule) => Engine::Sliding(Counted::new(rule, max_keys, slack_ms)),
             Algorithm::Suppressed(rule) => Engine::Suppressed(Counted::new(rule, max_keys, slack_ms)),
@@ -178,7 +175,7 @@ impl InProcess {
         };
         let window_size_seconds = algorithm.window_size_seconds();
         let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
-        let overflow = OverflowTally::default();
+        let overflow = SharedTally::default();
         Self {
             shared: Arc::new(Shared {
                 algorithm,
@@ -186,6 +183,8 @@ impl InProcess {
                 clock,
                 random,
                 when_full,
+                on_lapse,
+                max_reservations,
                 engine,
                 overrides,
                 overrides_by_end: Index::default(),
@@ -365,7 +364,7 @@ impl InProcess {
         let new = Override::new(rate, lasting)?;
         let (now, terms) = (clock.now(), algorithm.terms_of(rate)?);
         overrides_by_end.sweep(now.as_millis());
-        let set = |found: &mut Overridden, _: u32, _: &mut Tally<'_>| {
+        let set = |found: &mut Overridden, _: u32, (): &mut ()| {
             let before_ms = found.until_ms();
             *found = Overridden::from_now(now, terms, new);
             overrides_by_end.moved(key.as_str(), before_ms, found.until_ms());
@@ -430,15 +429,9 @@ impl InProcess {
     }
 
     /// Decisions so far by outcome and source.
-    pub(super) fn tallies(&self) -> [(&'static str, Source, u64); 4] {
-        let (admitted, rejected) = with!(&self.shared.engine, counted => counted.table.tallies());
-        let overflow = &self.shared.overflow;
-        [
-            ("admitted", Source::Store, admitted),
-            ("rejected", Source::Store, rejected),
-            ("admitted", Source::Policy, overflow.admitted.load(Ordering::Relaxed)),
-            ("rejected", Source::Policy, overflow.rejected.load(Ordering::Relaxed)),
-        ]
+    pub(super) fn tallies(&self) -> Vec<(&'static str, Source, u64)> {
+        let held = with!(&self.shared.engine, counted => counted.table.beside());
+        [held.rows(Source::Store), self.shared.overflow.read().rows(Source::Policy)].concat()
     }
 
     /// Decides about a key for which there is no room; `counts` unless it is
@@ -453,7 +446,6 @@ impl InProcess {
     ) -> Decision {
         let Shared { when_full, .. } = &*self.shared;
         let decision = match when_full {
-            WhenFull::Refuse => self.no_room(counted, now, request),
             WhenFull::Share => {
                 let now_ms = now.as_millis();
                 let mut shared = counted.overflow.lock();
@@ -465,17 +457,12 @@ impl InProcess {
                 let seconds = self.window_seconds_of(request.terms);
                 verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy)
             }
+            _ => self.no_room(counted, now, request),
         };
         if counts {
-            self.count_overflow(decision.is_admitted());
+            self.shared.overflow.count(decision.is_admitted());
         }
         decision
-    }
-
-    fn count_overflow(&self, is_admitted: bool) {
-        let OverflowTally { admitted, rejected } = &self.shared.overflow;
-        let counter = if is_admitted { admitted } else { rejected };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn no_room<R: Rule>(

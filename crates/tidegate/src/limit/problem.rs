@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use super::{Decision, Limit, headers};
 use crate::bounds::Cost;
 use crate::error::{Error, ErrorKind};
+use crate::log;
 
 /// To a take that was refused.
 pub(super) fn refusal(limit: &Limit, cost: Cost, decision: &Decision) -> Response<String> {
@@ -38,13 +39,13 @@ pub(super) fn failure(error: &Error) -> Response<String> {
             (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", &*text)
         }
         ErrorKind::Corrupt => {
-            tracing::error!(%error, "a key in the store is not what it should be");
+            log::error!(%error, "a key in the store is not what it should be");
             let detail = "what the store has for this is of another type than ours, or cannot be read: a reset mends it";
             (StatusCode::INTERNAL_SERVER_ERROR, "corrupt-key", "Corrupt key", detail)
         }
         // The reason is the operator's, and may tell about the inside.
         kind => {
-            tracing::error!(%error, ?kind, "a limit failed");
+            log::error!(%error, ?kind, "a limit failed");
             let detail = "the store cannot be used: the server's log has the reason";
             (StatusCode::INTERNAL_SERVER_ERROR, "internal-error", "Internal error", detail)
         }

@@ -18,6 +18,6 @@ return each(function(k, at)
     local is_hash, stored = pcall(redis.call, 'HGET', prefix .. key, id)
     if not is_hash or not stored then return end
     local is_record, cost, state, deadline = pcall(struct.unpack, '<ddd', stored)
-    return is_record and state == 0 and deadline == ends_at_ms and int(cost) or nil
+    return is_record and state == PENDING and deadline == ends_at_ms and int(cost) or nil
   end)
 end, 1, 4)

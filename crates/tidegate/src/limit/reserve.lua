@@ -7,14 +7,13 @@
 -- Own   what to do, id, extra, cost, lasting_ms, gives_back (1: at the deadline it
 --       is given back, 0: it counts as spent), max (ids of a key), remembered_ms,
 --       what it is called among the pending ones of all keys
--- A record is seven doubles: cost, state (0 pending, 1 committed, 2 released, 3
---       lapsed), deadline_ms, forget_ms, where it is held (a bucket, or the first
+-- A record is seven doubles: cost, state, deadline_ms, forget_ms, where it is held (a bucket, or the first
 --       window), 1 if it is held in the next window too, gives_back
 -- Answers, beside those of the rules
---       6, cost, state, expires_in_ms, 1 if this call made it
---       7, cost: the id was used for this cost
---       8: no more room for ids that are pending
---       9: there is no such id
+--       RESERVATION, cost, state, expires_in_ms, 1 if this call made it
+--       OTHER_COST, cost: the id was used for this cost
+--       NO_ROOM: no more room for ids that are pending
+--       UNKNOWN: there is no such id
 local rule = rule_at(algorithm, 4)
 local RECORD, LOOKED_AT = '<ddddddd', 16
 local is_calendar, pending = rule.window ~= nil, KEYS[2]
@@ -43,19 +42,19 @@ end
 
 -- The state as it stands now.
 local function state_of(r)
-  return (r.state == 0 and r.deadline <= now_ms) and 3 or r.state
+  return (r.state == PENDING and r.deadline <= now_ms) and LAPSED or r.state
 end
 
 local function seen(r, is_new)
   local state = state_of(r)
-  return { 6, r.cost, state, state == 0 and r.deadline - now_ms or 0, is_new and 1 or 0 }
+  return { RESERVATION, r.cost, state, state == PENDING and r.deadline - now_ms or 0, is_new and 1 or 0 }
 end
 
 -- Forgets the first that is not pending any more.
 local function make_room(ids, index)
   for _, id in ipairs(redis.call('ZRANGE', index, 0, LOOKED_AT - 1)) do
     local r = load(ids, id)
-    if not r or state_of(r) ~= 0 then
+    if not r or state_of(r) ~= PENDING then
       drop(ids, index, { id })
       return true
     end
@@ -78,13 +77,13 @@ local function hold(k, extra, cost, lasting_ms, gives_back)
       if used + cost > a then
         -- Free when the next window is over.
         local wait_ms = rule.rest_ms + rule.window_ms
-        return nil, { 0, a, math.max(a - used, 0), wait_ms, wait_ms, a }
+        return nil, { REFUSED, a, math.max(a - used, 0), wait_ms, wait_ms, a }
       end
     end
-    if spans == 1 and not rule.add(k, cost, extra, 1, until_ms) then return nil, { 8 } end
+    if spans == 1 and not rule.add(k, cost, extra, 1, until_ms) then return nil, { NO_ROOM } end
     if not rule.add(k, cost, extra, 0, until_ms) then
       if spans == 1 then rule.remove(k, rule.window + 1, cost, extra, until_ms) end
-      return nil, { 8 }
+      return nil, { NO_ROOM }
     end
     return { at = rule.window, spans = spans }
   end
@@ -145,13 +144,13 @@ return each(function(k, at)
     local gives_back, max = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
     drop(ids, index, index_due(index, now_ms, LOOKED_AT))
     local r = load(ids, id)
-    if r then return r.cost == cost and seen(r, false) or { 7, r.cost } end
-    if redis.call('ZCARD', index) >= max and not make_room(ids, index) then return { 8 } end
+    if r then return r.cost == cost and seen(r, false) or { OTHER_COST, r.cost } end
+    if redis.call('ZCARD', index) >= max and not make_room(ids, index) then return { NO_ROOM } end
     -- Before anything is charged: it may be of another type.
     index_drop_due(pending, now_ms)
     local place, answer = hold(k, extra, cost, lasting_ms, gives_back)
     if not place then return answer end
-    r = { cost = cost, state = 0, deadline = now_ms + lasting_ms, forget = now_ms + lasting_ms + remembered_ms,
+    r = { cost = cost, state = PENDING, deadline = now_ms + lasting_ms, forget = now_ms + lasting_ms + remembered_ms,
       at = place.at, spans = place.spans, gives_back = gives_back }
     save(ids, index, id, r)
     index_put(pending, r.deadline, ARGV[at + 9], lasting_ms + slack_ms)
@@ -159,30 +158,30 @@ return each(function(k, at)
   end
 
   local r = load(ids, id)
-  if not r then return { 9 } end
+  if not r then return { UNKNOWN } end
   local state = state_of(r)
-  if is_calendar and operation ~= 'see' and state == 0 then
+  if is_calendar and operation ~= 'see' and state == PENDING then
     for number = r.at, r.at + r.spans do
-      if not rule.reaches(k, number, extra) then return { 3, now_ms } end
+      if not rule.reaches(k, number, extra) then return { ELSEWHERE, now_ms } end
     end
   end
-  if operation ~= 'see' and r.state == 0 then
+  if operation ~= 'see' and r.state == PENDING then
     -- Before anything is charged or given back: they may be of another type.
     redis.call('ZCARD', index)
     redis.call('ZREM', pending, ARGV[at + 9])
   end
   if operation == 'commit' then
-    if state == 0 then
-      state = spend(k, extra, r) and 1 or 3
-    elseif state == 3 and r.state == 0 and r.gives_back == 0 then
+    if state == PENDING then
+      state = spend(k, extra, r) and COMMITTED or LAPSED
+    elseif state == LAPSED and r.state == PENDING and r.gives_back == 0 then
       -- It has been spent already.
-      state = 1
+      state = COMMITTED
     end
-  elseif operation == 'release' and state == 0 then
+  elseif operation == 'release' and state == PENDING then
     give_back(k, extra, r)
-    state = 2
+    state = RELEASED
   end
-  if operation ~= 'see' and r.state == 0 then
+  if operation ~= 'see' and r.state == PENDING then
     r.state, r.forget = state, now_ms + remembered_ms
     save(ids, index, id, r)
   end

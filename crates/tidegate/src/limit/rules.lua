@@ -15,13 +15,13 @@
 --   refund(k, bucket, offset, cost, max_refunds, extra), reset(k, extra)
 -- `extra` is what only some need: a random number, or which window comes first.
 --
--- Answers  1, capacity, remaining, reset_after_ms (and of a charge: bucket, offset)
---          0, capacity, remaining, reset_after_ms, retry_after_ms, remaining then
---          2, until_ms from now: refused after a loss
---          3, the store's time: the caller's clock is off, nothing has happened
---          4: send the key of the override along, nothing has happened
---          5, capacity, remaining, reset_after_ms, suppression factor, 1 if it passes
---          To 0 and 1 the window in seconds is added if it is not the limit's own.
+-- Answers  ADMITTED, capacity, remaining, reset_after_ms (and of a charge: bucket, offset)
+--          REFUSED, capacity, remaining, reset_after_ms, retry_after_ms, remaining then
+--          HELD, until_ms from now: refused after a loss
+--          ELSEWHERE, the store's time: the caller's clock is off, nothing has happened
+--          WANTS_OVERRIDE: send the key of the override along, nothing has happened
+--          SUPPRESSED, capacity, remaining, reset_after_ms, suppression factor, 1 if it passes
+--          To the first two the window in seconds is added if it is not the limit's own.
 local now_us = now_micros()
 local now_ms = math.floor(now_us / 1000)
 local slack_ms, marker_ttl_ms, has_override_keys = tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
@@ -59,8 +59,8 @@ end
 
 -- Why an item cannot be decided by its rule, if so.
 local function otherwise(rule, k, extra)
-  if rule.held_ms > 0 then return { 2, rule.held_ms } end
-  if rule.is_overridden and not has_override_keys then return { 4 } end
+  if rule.held_ms > 0 then return { HELD, rule.held_ms } end
+  if rule.is_overridden and not has_override_keys then return { WANTS_OVERRIDE } end
   if rule.elsewhere then return rule.elsewhere(k, extra) end
 end
 

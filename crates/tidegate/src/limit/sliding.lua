@@ -94,10 +94,9 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     else
       w = { newest = 0, charged = 0, ever = 0, total = 0, tail = 0, last = 0, life = 0, capacity = 0, stored = false }
     end
-    -- A stamp far ahead can only be from a clock that was wrong.
-    local absurd = w.newest * coalesce_ms > now_ms + absurd_ms
-    w.instant = absurd and now_ms or math.max(now_ms, w.newest * coalesce_ms)
-    w.started_over = absurd or end_of_keep(w.last) <= w.instant
+    local is_absurd
+    w.instant, is_absurd = deciding(now_ms, w.newest * coalesce_ms, absurd_ms)
+    w.started_over = is_absurd or end_of_keep(w.last) <= w.instant
     if w.started_over then
       w.live, w.first = 0, w.tail
     else
@@ -212,9 +211,9 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     return (w.last + 1) * coalesce_ms + window - now_ms, capacity
   end
 
-  -- The same for whoever is asked and for whoever counts longest. Both -1 if it never does.
+  -- The same for whoever is asked and for whoever counts longest. Both NEVER if it never does.
   local function wait(key, w, cost, capacity)
-    if cost > capacity or is_too_much(cost, capacity) then return -1, -1 end
+    if cost > capacity or is_too_much(cost, capacity) then return NEVER, NEVER end
     local retry_after, remaining = wait_within(key, w, cost, capacity, w.live, w.first, window_ms)
     if is_too_much(w.kept + cost, capacity) then
       local later, left = wait_within(key, w, cost, kept_capacity, w.kept, w.kept_first, kept_ms)
@@ -239,9 +238,9 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     local w = look(key, redis.call(HGET, key, 'h'))
     if not fits(w, cost, capacity) then
       local retry_after, remaining_after = wait(key, w, cost, capacity)
-      return nil, { 0, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
+      return nil, { REFUSED, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
     end
-    return w, { 1, capacity, remaining(w, capacity), reset_after(w) }
+    return w, { ADMITTED, capacity, remaining(w, capacity), reset_after(w) }
   end
 
   -- Charges what has been judged.
@@ -254,7 +253,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     w.live, w.kept = w.live + cost, w.kept + cost
     w.capacity = remember and capacity or 0
     if finished then save(key, w, finished, count) else save(key, w) end
-    return { 1, capacity, remaining(w, capacity), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
+    return { ADMITTED, capacity, remaining(w, capacity), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
   end
 
   -- Both; in short for a further charge to the bucket of this moment.
@@ -268,7 +267,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
         total = total + cost
         redis.call(HSET, key, 'h', struct.pack(HEADER, grid, life, below, above, newest, charged + cost, ever + cost,
           total, remember and capacity or 0))
-        return { 1, capacity, capacity - total, end_of_life(newest + above) - now_ms, newest * LIVES + life, ever }
+        return { ADMITTED, capacity, capacity - total, end_of_life(newest + above) - now_ms, newest * LIVES + life, ever }
       end
     end
     local w = look(key, header)
@@ -278,7 +277,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
         redis.call(HSET, key, 'h', string.sub(header, 1, -9) .. struct.pack('<d', 0))
       end
       local retry_after, remaining_after = wait(key, w, cost, capacity)
-      return { 0, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
+      return { REFUSED, capacity, remaining(w, capacity), reset_after(w), retry_after, remaining_after }
     end
     return rule.charge(k, w, cost, capacity, _, remember)
   end

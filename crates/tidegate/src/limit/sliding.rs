@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::divisor::Divisor;
 use crate::bounds::{Rate, Window};
+use crate::clock;
 use crate::error::{Error, Result};
 
 /// A window never has more buckets than this.
@@ -102,7 +103,7 @@ impl Grid {
     fn new(window: Window, coalesce_ms: u64) -> Self {
         let window_ms = window.as_millis();
         let coalesce_ms = coalesce_ms.max(1);
-        let (absurd_ms, life_ms) = (window_ms.max(60_000), coalesce_ms + window_ms);
+        let (absurd_ms, life_ms) = (clock::absurd_ms(window_ms), coalesce_ms + window_ms);
         Self { window_ms, coalesce_ms, absurd_ms, life_ms, by_coalesce: Divisor::new(coalesce_ms) }
     }
 
@@ -118,10 +119,10 @@ impl Grid {
         bucket * self.coalesce_ms
     }
 
-    /// Whether a bucket can only be from a clock that was wrong.
-    #[inline]
-    pub(super) fn is_absurd(&self, bucket: u64, now_ms: u64) -> bool {
-        self.start_ms(bucket) > now_ms + self.absurd_ms
+    /// The moment that decides about a key with this newest bucket, and whether that is absurd.
+    #[inline(always)]
+    pub(super) fn deciding(&self, newest: u64, now_ms: u64) -> (u64, bool) {
+        clock::deciding(now_ms, self.start_ms(newest), self.absurd_ms)
     }
 
     /// The first millisecond at which a bucket no longer counts.

@@ -60,9 +60,9 @@ local function suppressed(at, now_us, slack_ms)
       newest = floor(((newest + 1) * grid - 1) / coalesce_ms)
       offered, declined, tail, kept, w.rewrite = total, total_declined, newest, 0, true
     end
-    local absurd = newest * coalesce_ms > now_ms + absurd_ms
-    w.instant = absurd and now_ms or max(now_ms, newest * coalesce_ms)
-    if absurd or end_of_life(newest) <= w.instant then
+    local is_absurd
+    w.instant, is_absurd = deciding(now_ms, newest * coalesce_ms, absurd_ms)
+    if is_absurd or end_of_life(newest) <= w.instant then
       w.newest = floor(w.instant / coalesce_ms)
       w.tail, w.first, w.rewrite = w.newest, w.newest, true
       return w
@@ -129,8 +129,8 @@ local function suppressed(at, now_us, slack_ms)
   end
 
   local function answer(is_certain, factor, passes, soft, remaining, reset_after)
-    if is_certain then return { 1, soft, remaining, reset_after } end
-    return { 5, soft, remaining, reset_after, pack('<d', factor), passes and 1 or 0 }
+    if is_certain then return { ADMITTED, soft, remaining, reset_after } end
+    return { SUPPRESSED, soft, remaining, reset_after, pack('<d', factor), passes and 1 or 0 }
   end
 
   local function judge(key, w, cost, soft, hard, draw)

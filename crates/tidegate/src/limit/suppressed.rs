@@ -175,8 +175,7 @@ impl Offered {
 
     fn live(&self, grid: &Grid, now_ms: u64) -> Live {
         let newest = self.newest();
-        let is_absurd = grid.is_absurd(newest, now_ms);
-        let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
+        let (instant, is_absurd) = grid.deciding(newest, now_ms);
         if self.buckets.is_empty() || is_absurd || grid.end_of_life_ms(newest) <= instant {
             let (dead, factor) = (self.buckets.len(), -1.0);
             return Live {
@@ -349,6 +348,6 @@ impl Entry for Offered {
     }
 
     fn is_absurd(&self, rule: &Suppressed, now_ms: u64) -> bool {
-        rule.sliding.grid().is_absurd(self.newest(), now_ms)
+        rule.sliding.grid().deciding(self.newest(), now_ms).1
     }
 }

@@ -3,7 +3,8 @@
 -- ARGV  as of the rules, each with its algorithm's name in front of it and the
 --       number of its numbers; in front of the first, how many there are
 -- Own   per limit: cost, two terms to judge by (0: those of the limit), extra
--- Answers 1 if all was charged, then each limit's answer
+-- Answers ALL_CHARGED or ALL_REFUSED, then each limit's answer; or the number of one that holds, or
+--         TRY_AGAIN, and its answer alone
 local algorithms = { sliding = sliding, suppressed = suppressed, token = token, calendar = calendar }
 local rules, keys, at = {}, 0, 5
 for i = 1, tonumber(ARGV[5]) do
@@ -19,17 +20,17 @@ return each(function(k, at)
     local request = { k = k_of, cost = tonumber(ARGV[at + 1]), extra = tonumber(ARGV[at + 4]) }
     local other = otherwise(rule, k_of, request.extra)
     -- Nothing is known of the key, or the caller has to try again.
-    if other then return { other[1] == 2 and i or 0, other } end
+    if other then return { other[1] == HELD and i or TRY_AGAIN, other } end
     request.a, request.b = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
     request.remember = request.a ~= 0
     if not request.remember then request.a, request.b = terms(rule, k_of) end
     request.state, request.answer = rule.judge(k_of, request.cost, request.a, request.b, request.extra)
-    request.is_refused = not request.state or request.answer[6] == 0 and request.answer[1] == 5
+    request.is_refused = not request.state or request.answer[6] == 0 and request.answer[1] == SUPPRESSED
     is_refused = is_refused or request.is_refused
     requests[i] = request
     at, k_of = at + 4, k_of + rule.stride
   end
-  local answers = { is_refused and -1 or -2 }
+  local answers = { is_refused and ALL_REFUSED or ALL_CHARGED }
   for i, rule in ipairs(rules) do
     local request = requests[i]
     if not is_refused or (rule.records_refusals and request.is_refused) then

@@ -33,8 +33,8 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local s = { permit = permit, drain = drain, birth = birth, life = life, ever = ever, given = given, kept = kept,
       stored = true, tail = string.sub(stored, HEADER_BYTES + 1) }
     s.refunds = s.tail
-    local absurd = stamp > now_us + absurd_us
-    s.instant = absurd and now_us or math.max(now_us, stamp)
+    local is_absurd
+    s.instant, is_absurd = deciding(now_us, stamp, absurd_us)
     if scale ~= permit then
       -- Charged at another rate: as many permits as before, and receipts are void.
       local whole = math.floor(level / scale)
@@ -43,7 +43,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     end
     -- Never more than there is, so that the product stays exact.
     local elapsed = math.min(s.instant - stamp, math.ceil(level / drain))
-    s.level = absurd and 0 or math.max(level - elapsed * drain, 0)
+    s.level = is_absurd and 0 or math.max(level - elapsed * drain, 0)
     s.fresh = s.level == 0
     return s
   end
@@ -69,16 +69,16 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
   local function judge(s, cost, permit, drain)
     local over = s.level + cost * permit - burst * permit
     if over > 0 then
-      if cost > burst then return nil, { 0, burst, remaining(s, permit), reset_after(s, drain), -1, -1 } end
+      if cost > burst then return nil, { REFUSED, burst, remaining(s, permit), reset_after(s, drain), NEVER, NEVER } end
       local needed = math.ceil(over / drain)
       local retry_after = until_left(s, over, drain)
       -- What is free at that instant, which is a whole number of milliseconds away.
       local elapsed = math.max(retry_after * 1000 - (s.instant - now_us), needed)
       local level = math.max(s.level - math.min(elapsed, math.ceil(s.level / drain)) * drain, 0)
-      return nil, { 0, burst, remaining(s, permit), reset_after(s, drain), retry_after,
+      return nil, { REFUSED, burst, remaining(s, permit), reset_after(s, drain), retry_after,
         math.floor((burst * permit - level) / permit) }
     end
-    return s, { 1, burst, remaining(s, permit), reset_after(s, drain) }
+    return s, { ADMITTED, burst, remaining(s, permit), reset_after(s, drain) }
   end
 
   -- How long an empty bucket takes to fill.
@@ -100,7 +100,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
     local offset = s.ever
     s.ever, s.level, s.kept = s.ever + ticks, s.level + ticks, remember and 1 or 0
     save(KEYS[k], s, drain)
-    return { 1, burst, remaining(s, permit), reset_after(s, drain), s.birth * LIVES + s.life, offset }
+    return { ADMITTED, burst, remaining(s, permit), reset_after(s, drain), s.birth * LIVES + s.life, offset }
   end
 
   -- Both; in short for a bucket in these ticks to which nothing was given back.
@@ -122,7 +122,7 @@ local function token(at, now_us, slack_ms, permit_now, drain_now)
           local rest_ms = math.ceil(math.ceil(level / drain) / 1000)
           local state = struct.pack(STATE, now_us, level, permit, drain, birth, life, ever + ticks, given, remember and 1 or 0)
           redis.call('SET', key, state, 'PX', int(rest_ms + slack_ms))
-          return { 1, burst, math.floor((full - level) / permit), rest_ms, birth * LIVES + life, ever }
+          return { ADMITTED, burst, math.floor((full - level) / permit), rest_ms, birth * LIVES + life, ever }
         end
       end
     end

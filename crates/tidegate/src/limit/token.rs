@@ -11,6 +11,7 @@ use super::receipt::Receipt;
 use super::usage::{LIVES, MAX_REFUNDS};
 use super::verdict::{Outcome, Verdict};
 use crate::bounds::{Cost, MAX_COUNT, Rate};
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::outage::Share;
 use crate::store::memory::Entry;
@@ -49,7 +50,7 @@ impl Token {
         let token = Self { rate, burst, permit: one, drain: one, drain_ms: one, full: 0, absurd_us: 0 };
         let terms = token.terms_of(rate)?;
         let token = token.with(burst, burst * terms[0], terms);
-        Ok(Self { absurd_us: token.refill_ms().max(60_000) * 1000, ..token })
+        Ok(Self { absurd_us: clock::absurd_ms(token.refill_ms()) * 1000, ..token })
     }
 
     fn with(self, burst: u64, full: u64, [permit, drain]: Terms) -> Self {
@@ -186,7 +187,7 @@ impl Level {
 
     #[inline]
     fn now(&self, rule: &Token, now_us: u64, [permit, drain]: Terms) -> Now {
-        let is_absurd = self.stamp_us > now_us + rule.absurd_us;
+        let (instant_us, is_absurd) = clock::deciding(now_us, self.stamp_us, rule.absurd_us);
         if is_absurd || self.permit == 0 {
             return Now { instant_us: now_us, level: 0, rescaled: false };
         }
@@ -196,7 +197,6 @@ impl Level {
             let (whole, part) = (level / self.permit, level % self.permit);
             level = whole * permit + (part as f64 * permit as f64 / self.permit as f64).ceil() as u64;
         }
-        let instant_us = now_us.max(self.stamp_us);
         let left = (instant_us - self.stamp_us).saturating_mul(drain);
         Now { instant_us, level: level.saturating_sub(left), rescaled }
     }
@@ -358,6 +358,6 @@ impl Entry for Level {
     }
 
     fn is_absurd(&self, rule: &Token, now_ms: u64) -> bool {
-        self.stamp_us > now_ms * 1000 + rule.absurd_us
+        clock::deciding(now_ms * 1000, self.stamp_us, rule.absurd_us).1
     }
 }

@@ -5,6 +5,9 @@
 //! peek change nothing of what counts, not even what has expired, so that a clock
 //! stepping back finds the same on every store.
 
+mod newest;
+
+use self::newest::{Newest, number};
 use super::algorithm::{Request, Terms};
 use super::receipt::Receipt;
 use super::sliding::Grid;
@@ -29,61 +32,6 @@ pub(super) struct Usage {
     /// What the other buckets hold, those that are over included.
     others: u64,
     more: Option<Box<More>>,
-}
-
-/// The number of the newest bucket, and four things that are short.
-#[derive(Debug, Clone, Copy, Default)]
-struct Newest(u64);
-
-impl Newest {
-    /// There is an older bucket.
-    const HAS_OLDER: u64 = 1 << 8;
-    /// There is a remembered capacity, something was refunded from the newest
-    /// bucket, or there is one ahead of it.
-    const HAS_QUIRKS: u64 = 1 << 9;
-    /// Where the life stands, see [`LIVES`].
-    const LIFE: u32 = 10;
-
-    /// A number of 48 bits: that of the year 10889, in milliseconds.
-    #[inline]
-    fn number(self) -> u64 {
-        self.0 >> 16
-    }
-
-    /// The oldest of the older buckets, whose number has these low bits.
-    #[inline]
-    fn oldest(self) -> u64 {
-        number(self.0 as u8, self.number())
-    }
-
-    #[inline]
-    fn has(self, flag: u64) -> bool {
-        self.0 & flag != 0
-    }
-
-    fn set(&mut self, flag: u64, on: bool) {
-        self.0 = if on { self.0 | flag } else { self.0 & !flag };
-    }
-
-    fn set_number(&mut self, number: u64) {
-        self.0 = number << 16 | self.0 & 0xFFFF;
-    }
-
-    fn set_oldest(&mut self, low_bits: Option<u8>) {
-        self.0 = self.0 & !0xFF | u64::from(low_bits.unwrap_or_default());
-        self.set(Self::HAS_OLDER, low_bits.is_some());
-    }
-
-    /// Which of the key's lives this is.
-    #[inline]
-    fn life(self) -> u64 {
-        self.0 >> Self::LIFE & (LIVES - 1)
-    }
-
-    /// The same in the next life.
-    fn reborn(self) -> Self {
-        Self(self.number() << 16 | ((self.life() + 1) % LIVES) << Self::LIFE)
-    }
 }
 
 /// What many keys do not have.
@@ -351,7 +299,7 @@ impl Usage {
 
     /// Whether it can only be from a clock that was wrong.
     pub(super) fn is_absurd(&self, grid: &Grid, now_ms: u64) -> bool {
-        grid.is_absurd(self.newest.number(), now_ms)
+        grid.deciding(self.newest.number(), now_ms).1
     }
 
     /// What counts at the time that decides: the clock's, or that of the newest
@@ -359,8 +307,7 @@ impl Usage {
     #[inline]
     fn live(&self, grid: &Grid, now_ms: u64) -> Live {
         let newest = self.newest.number();
-        let is_absurd = grid.is_absurd(newest, now_ms);
-        let instant = if is_absurd { now_ms } else { grid.start_ms(newest).max(now_ms) };
+        let (instant, is_absurd) = grid.deciding(newest, now_ms);
         if is_absurd || grid.end_of_life_ms(newest) <= instant {
             return match is_absurd || grid.end_of_life_ms(self.last()) <= instant {
                 true => Live { instant, age: Age::StartedOver, total: 0 },
@@ -535,12 +482,6 @@ enum Age {
     SomeAreOver,
     /// The last bucket is over, or from a clock that was wrong.
     StartedOver,
-}
-
-/// The number of a bucket by its low bits: the last such one up to the newest.
-#[inline]
-fn number(low_bits: u8, newest: u64) -> u64 {
-    newest - u64::from((newest as u8).wrapping_sub(low_bits))
 }
 
 /// The count of a packed bucket.

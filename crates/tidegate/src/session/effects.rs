@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::MissedTickBehavior;
 
-use super::{Claim, Generation, SessionId, Sessions};
+use super::handle::Sessions;
+use super::types::{Claim, Generation, SessionId};
 use crate::clock;
 use crate::error::Result;
+use crate::log;
 
 impl Sessions {
     /// Claims orphans until none are due, runs `effect` for each and acknowledges those
@@ -31,7 +33,7 @@ impl Sessions {
         let (mut reaped, mut is_more, mut failed) = (0, true, Ok(()));
         loop {
             // Not one by one: a claim is a round trip.
-            if is_more && failed.is_ok() && claiming.is_empty() && 2 * running.len() <= at_once {
+            if is_more && claiming.is_empty() && 2 * running.len() <= at_once {
                 claiming.push(self.claim(at_once - running.len()));
             }
             tokio::select! {
@@ -44,12 +46,13 @@ impl Sessions {
                             running.push(self.acknowledged(id, generation, effect(claim)));
                         }
                     }
-                    Err(error) => failed = Err(error),
+                    Err(error) => (is_more, failed) = (false, Err(error)),
                 },
                 Some((id, done)) = running.next() => {
                     claimed.remove(&id);
                     match done {
                         Ok(is_acked) => reaped += u64::from(is_acked),
+                        // Its partition is away: others are not.
                         Err(error) => failed = Err(error),
                     }
                 }
@@ -77,18 +80,18 @@ impl Sessions {
         effect: impl Future<Output = std::result::Result<(), E>>,
     ) -> (SessionId, Result<bool>) {
         if let Err(error) = effect.await {
-            tracing::warn!(session = %id, %error, "a side effect failed");
+            log::warn!(session = %id, %error, "a side effect failed");
             return (id, Ok(false));
         }
-        (id, self.ack(id, generation).await.map(|answer| answer.is_ok()))
+        (id, self.ack(id, generation).await.map(|answer| answer.is_done()))
     }
 
     /// Renews a claim; whether it is still ours, as far as is known.
     async fn renewed(&self, id: SessionId, generation: Generation, attempt: u64) -> (SessionId, bool) {
         match self.renew(id, generation, attempt).await {
-            Ok(answer) => (id, answer.is_ok()),
+            Ok(answer) => (id, answer.is_done()),
             Err(error) => {
-                tracing::warn!(session = %id, %error, "a claim could not be renewed");
+                log::warn!(session = %id, %error, "a claim could not be renewed");
                 (id, true)
             }
         }

@@ -5,15 +5,16 @@
 //! that the store, or all who use it, were away, and that holders could not renew. They get
 //! the length of a lease to do so: until then no lease ends, and nothing is reaped.
 //!
-//! [`Hold`] is how leases are read then, in this process; `session.lua` has the same for
+//! [`Hold`] is how leases are read then, in this process; `space.lua` has the same for
 //! Redis. [`HoldLog`] tells people what each partition's [`HoldWatch`] sees.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 
+use super::metrics::SessionMetrics;
+use crate::log;
+use crate::metrics::{Counter, Gauge};
 use crate::outage::OutageReason;
 
 /// The hold of a partition: the one that runs, or the last that did.
@@ -149,7 +150,8 @@ struct Logged {
 }
 
 impl HoldLog {
-    pub(super) fn new(space: &str, begun: Counter, running: Gauge) -> Self {
+    pub(super) fn new(space: &str, metrics: &SessionMetrics) -> Self {
+        let (begun, running) = (metrics.holds.clone(), metrics.held_partitions.clone());
         Self { space: space.to_owned(), begun, running, logged: Mutex::default() }
     }
 
@@ -175,7 +177,7 @@ impl HoldLog {
         logged.is_unseen_logged &= logged.unseen > 0;
         logged.is_no_stamp_logged &= logged.no_stamp > 0;
         if logged.unseen + logged.no_stamp == 0 && std::mem::take(&mut logged.is_logged) {
-            tracing::info!(space = self.space, "the hold is over: sessions are reaped again");
+            log::info!(space = self.space, "the hold is over: sessions are reaped again");
         }
     }
 
@@ -186,7 +188,7 @@ impl HoldLog {
             return;
         }
         (logged.is_unseen_logged, logged.is_logged) = (true, true);
-        tracing::warn!(
+        log::warn!(
             space = self.space,
             partition,
             lasts_ms,
@@ -204,7 +206,7 @@ impl HoldLog {
             return;
         }
         (logged.is_no_stamp_logged, logged.is_logged, logged.no_stamp_ms) = (true, true, Some(at_ms));
-        tracing::warn!(
+        log::warn!(
             space = self.space,
             partition,
             reason = no_stamp.reason.map_or("unknown", OutageReason::as_str),

@@ -1,7 +1,7 @@
 -- list: sessions by time, the first first.
 --
 -- Keys  none
--- Own   which (0 active, 1 disconnected, 2 claimed, 3 dead), left for at least how long
+-- Own   which (LIST_ACTIVE and so on), left for at least how long
 --       (ms), how many at most, 1 to write nothing; then of each of the two sets that may
 --       be in it where to go on: behind a score and an entry, in hexadecimal; an empty score
 --       for the beginning, `-` for not at all
@@ -73,13 +73,13 @@ local replies = plain_each(function(_, at)
   end
 
   local one, one_entry, other, other_entry = '-', '', '-', ''
-  if which == 0 then
+  if which == LIST_ACTIVE then
     one, one_entry = add(ACTIVE, call('ZCOUNT', ACTIVE, '-inf', int(ended_by(now_ms))), '+inf', 1, 1)
-  elseif which == 1 then
+  elseif which == LIST_DISCONNECTED then
     one, one_entry = add(DISCONNECTED, 0, (now_ms - age_ms) / 1000, 1000, 1)
     other, other_entry = add(ACTIVE, 0, int(ended_by(now_ms - age_ms)), 1, 2)
   else
-    one, one_entry = add(which == 2 and CLAIMED or DEAD, 0, '+inf', 1, 1)
+    one, one_entry = add(which == LIST_CLAIMED and CLAIMED or DEAD, 0, '+inf', 1, 1)
   end
   local answer = { invalid, one, one_entry, other, other_entry }
   for _, field in ipairs(found) do answer[#answer + 1] = field end

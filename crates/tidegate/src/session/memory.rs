@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::time::Duration;
 
 use compact_str::CompactString;
 
 use super::hold::Hold;
-use super::options::{Bounds, STAMP_MS};
+use super::options::{Bounds, STAMP_MS, SessionOptions};
 use super::types::{
-    Activated, Answer, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Refusal, Session,
+    Activated, Counts, Disconnect, Found, Generation, Granted, HeldBy, Lease, List, Listed, Refusal, Session,
     SessionId, State,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, deciding};
 
 mod reap;
 #[cfg(test)]
@@ -32,6 +33,30 @@ pub(super) enum Set {
     Claimed,
     /// By when they were put aside.
     Dead,
+}
+
+impl Set {
+    /// Where sessions in `state` are, and how long ago they were left at least.
+    pub(super) fn listing(state: State, options: &SessionOptions) -> (Self, Duration) {
+        match state {
+            State::Active => (Self::Active, Duration::ZERO),
+            State::Disconnected => (Self::Disconnected, Duration::ZERO),
+            State::Orphan => (Self::Disconnected, options.grace),
+            State::Claimed => (Self::Claimed, Duration::ZERO),
+            State::Dead => (Self::Dead, Duration::ZERO),
+        }
+    }
+}
+
+/// What a sweep looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sweep {
+    /// Who has fallen silent.
+    Lapsed,
+    /// Orphans besides, that nobody has claimed.
+    Unclaimed,
+    /// And those whose claim has ended.
+    All,
 }
 
 /// How a session is being reaped.
@@ -108,16 +133,14 @@ impl Partition {
         }
     }
 
-    /// The time that decides: the clock's, or the latest that was, if the clock is
-    /// behind it and not by an absurd amount. If nobody has asked for long, a hold begins:
+    /// The time that decides. If nobody has asked for long, a hold begins:
     /// this process was stopped, or its machine.
     fn advance(&mut self, clock_ms: u64) -> u64 {
         let Some(stamp_ms) = self.stamp_ms else {
             self.stamp_ms = Some(clock_ms);
             return clock_ms;
         };
-        let is_absurd = stamp_ms > clock_ms + self.bounds.retention_ms.min(STAMP_MS);
-        let now_ms = if is_absurd { clock_ms } else { stamp_ms.max(clock_ms) };
+        let (now_ms, is_absurd) = deciding(clock_ms, stamp_ms, self.bounds.retention_ms.min(STAMP_MS));
         if is_absurd || 2 * clock_ms.saturating_sub(stamp_ms) > self.bounds.lease_ms {
             self.hold.begin(stamp_ms, now_ms, self.bounds.lease_ms);
         }
@@ -125,10 +148,10 @@ impl Partition {
         now_ms
     }
 
-    /// Somebody is there; until when a hold runs.
-    pub(super) fn stamp(&mut self, clock_ms: u64) -> Option<u64> {
+    /// Somebody is there; until when a hold runs. Here that is said however lately it was.
+    pub(super) fn stamp(&mut self, clock_ms: u64, _: Duration) -> Option<Timestamp> {
         self.advance(clock_ms);
-        self.held_until()
+        self.held_until().map(Timestamp::from_millis)
     }
 
     /// Until when no lease ends and nothing is reaped.
@@ -157,7 +180,7 @@ impl Partition {
     }
 
     /// A session that can still be held, or why it cannot.
-    fn living(&mut self, id: SessionId, now_ms: u64, generation: Option<Generation>) -> Answer<&mut Entry> {
+    fn living(&mut self, id: SessionId, now_ms: u64, generation: Option<Generation>) -> Granted<&mut Entry> {
         self.settle(id, now_ms);
         let Bounds { ttl_ms, lease_ms, .. } = self.bounds;
         let hold_ms = self.hold.until_ms;
@@ -175,7 +198,7 @@ impl Partition {
 
     /// Gives a holder its lease. Without a name it is that of whoever is about to
     /// connect, and ends when somebody does.
-    fn hold(&mut self, id: SessionId, now_ms: u64, holder: &str) -> Answer<Lease> {
+    fn hold(&mut self, id: SessionId, now_ms: u64, holder: &str) -> Granted<Lease> {
         let (bounds, hold) = (self.bounds, self.hold);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
         let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
@@ -217,7 +240,7 @@ impl Partition {
         broadcaster: &str,
         config: &str,
         holder: &str,
-    ) -> Answer<Activated> {
+    ) -> Granted<Activated> {
         let now_ms = self.advance(clock_ms);
         if let Some(id) = self.broadcasters.get(broadcaster).copied()
             && let Ok(entry) = self.living(id, now_ms, None)
@@ -258,7 +281,7 @@ impl Partition {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Answer<Lease> {
+    ) -> Granted<Lease> {
         let now_ms = self.advance(clock_ms);
         if self.living(id, now_ms, generation)?.left_ms.is_some() {
             return Err(Refusal::Disconnected);
@@ -272,7 +295,7 @@ impl Partition {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Answer<Lease> {
+    ) -> Granted<Lease> {
         let now_ms = self.advance(clock_ms);
         self.living(id, now_ms, generation)?;
         self.hold(id, now_ms, holder)
@@ -284,7 +307,7 @@ impl Partition {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Answer<Lease> {
+    ) -> Granted<Lease> {
         let now_ms = self.advance(clock_ms);
         let (lease_ms, hold) = (self.bounds.lease_ms, self.hold);
         let entry = self.living(id, now_ms, generation)?;
@@ -307,7 +330,7 @@ impl Partition {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Answer<Disconnect> {
+    ) -> Granted<Disconnect> {
         let now_ms = self.advance(clock_ms);
         let hold = self.hold;
         let is_over = |until_ms: &u64| hold.ends_ms(*until_ms) <= now_ms;
@@ -377,7 +400,7 @@ impl Partition {
         id: SessionId,
         value: &str,
         generation: Option<Generation>,
-    ) -> Answer<Generation> {
+    ) -> Granted<Generation> {
         let now_ms = self.advance(clock_ms);
         let entry = self.living(id, now_ms, generation)?;
         entry.value = value.into();
@@ -385,7 +408,7 @@ impl Partition {
         Ok(Generation(entry.generation))
     }
 
-    pub(super) fn delete(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {
+    pub(super) fn delete(&mut self, clock_ms: u64, id: SessionId) -> Granted<()> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get(&id).ok_or(Refusal::Gone)?;

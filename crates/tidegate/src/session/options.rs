@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::key::Name;
 use crate::ranges::{self, Ranged};
-use crate::store::{Part, PartKind, duration_text};
+use crate::setters::setters;
 
 /// Who deletes orphans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,6 +74,23 @@ impl Default for SessionOptions {
         }
     }
 }
+
+setters!(SessionOptions {
+    grace: Duration,
+    holder_lease: Duration,
+    session_ttl: Duration,
+    retention: Duration,
+    batch: usize,
+    cleanup_interval: Duration,
+    reap: Reap,
+    claim_lease: Duration,
+    effects_at_once: usize,
+    max_attempts: u32,
+    max_holders: usize,
+    max_sessions: usize,
+    migration_lease: Duration,
+    reconcile_interval: Duration,
+});
 
 /// The longest time that anything of a session is kept.
 const MAX_RETENTION: Duration = Duration::from_secs(60 * 24 * 3600);
@@ -150,29 +166,6 @@ const LASTING: [Ranged<SessionOptions, Duration>; 8] = [
 pub(super) const MAX_BATCH: usize = 1000;
 
 impl SessionOptions {
-    /// The space `name` with these options, as it is declared in the store: what all who
-    /// share it must agree about. How often and how many at a time orphans are looked for is
-    /// everybody's own.
-    pub fn declared(&self, name: &Name) -> Part {
-        let reap = match self.reap {
-            Reap::Cleanup => "cleanup",
-            Reap::Claims => "claims",
-        };
-        let settings = [
-            ("grace", duration_text(self.grace)),
-            ("holder_lease", duration_text(self.holder_lease)),
-            ("session_ttl", duration_text(self.session_ttl)),
-            ("retention", duration_text(self.retention)),
-            ("reap", reap.to_owned()),
-            ("claim_lease", duration_text(self.claim_lease)),
-            ("max_attempts", self.max_attempts.to_string()),
-            ("max_holders", self.max_holders.to_string()),
-            ("max_sessions", self.max_sessions.to_string()),
-            ("migration_lease", duration_text(self.migration_lease)),
-        ];
-        Part::new(PartKind::Sessions, name, settings)
-    }
-
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
         ranges::check(self, &LASTING, |[least, most]| format!("{least:?} to {most:?} are"))?;

@@ -4,96 +4,63 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::memory::DryRunPlace;
-use super::options::MAX_BATCH;
+use super::handle::{Backend, Sessions};
+use super::memory::Sweep;
+use super::options::{MAX_BATCH, Reap};
+use super::reaped::{Claiming, Cleanup};
 use super::redis::{MAX_ACKS, OnRedis};
-use super::{Answer, Backend, Claims, Generation, Reap, Refusal, SessionId, Sessions, Swept};
+use super::types::{Answer, Claims, Generation, SessionId, Swept};
 use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::reaper::Progress;
 use crate::store::partitions;
-
-/// Steps of a cleanup in a row that find only sessions of a clock that was wrong.
-const MAX_FRUITLESS: usize = 1000;
-
-/// How often a claim goes on to those that have more.
-const MAX_ROUNDS: usize = 8;
 
 /// How long the background loop waits for a store that was away for a moment before it tries
 /// once more: a short stop does not cost a whole interval.
 const RETRY: Duration = Duration::from_millis(500);
-
-/// What a sweep looks after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sweep {
-    /// Who has fallen silent.
-    Lapsed,
-    /// Orphans besides, that nobody has claimed.
-    Unclaimed,
-    /// And those whose claim has ended.
-    All,
-}
 
 impl Sessions {
     /// Claims up to `limit` orphans for the length of a claim. Side effects run at least
     /// once for each, with its id and generation as their token; then
     /// [`ack`](Self::ack). What is not acknowledged in time can be claimed again.
     pub async fn claim(&self, limit: usize) -> Result<Claims> {
-        let limit = limit.min(MAX_BATCH);
-        let (all, failed) = match &self.core.backend {
-            Backend::Memory { .. } => (self.in_memory(|it, now_ms| it.claim(now_ms, limit))?, Ok(())),
-            Backend::Redis(partitions) => self.claim_from(partitions, limit).await?,
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok(space.claim(limit)),
+            Backend::Redis(partitions) => partitions,
         };
-        self.note_swept(&all.swept);
+        let (all, failed) = self.claim_from(partitions, limit.min(MAX_BATCH)).await?;
+        self.core.metrics.swept(&all.swept);
+        self.core.metrics.lagged(&all.swept);
         match failed {
             // What is claimed is not lost for another partition's sake.
             Err(error) if !all.claims.is_empty() => {
-                tracing::warn!(%error, "some partitions could not be claimed from");
+                log::warn!(%error, "some partitions could not be claimed from");
                 Ok(all)
             }
             failed => failed.map(|()| all),
         }
     }
 
-    /// Claims from all partitions at once, from each its part of `limit`; then what some did
-    /// not have from those that have more.
+    /// Claims from all partitions that can be reached.
     async fn claim_from(&self, of: &[OnRedis], limit: usize) -> Result<(Claims, Result<()>)> {
         let first = self.core.hand.fetch_add(1, Ordering::Relaxed);
-        let mut asked: Vec<_> = (0..of.len()).map(|number| (first + number) % of.len()).collect();
-        let (mut all, mut is_more, mut failed) = (Claims::default(), false, Ok(()));
-        for _ in 0..MAX_ROUNDS {
-            let left = limit - all.claims.len();
-            let part = |place: usize| left / asked.len() + usize::from(place < left % asked.len());
-            let question = |(place, number): (usize, &usize)| {
-                let (number, part) = (*number, part(place));
-                async move { Ok((part, number, of[number].claim(part, limit).await?)) }
+        let mut claiming = Claiming::new(limit, of.len(), first);
+        let claim = async |(part, number): (usize, usize)| {
+            of[number].claim(part, limit).await.map(|claims| (part, number, claims))
+        };
+        let mut failed = Ok(());
+        loop {
+            let (answers, away) = match partitions::reached(claiming.next().into_iter().map(&claim)).await {
+                Ok(reached) => reached,
+                Err(error) if claiming.is_empty() => return Err(error),
+                Err(error) => (Vec::new(), Err(error)),
             };
-            let (answers, away) =
-                match partitions::reached(asked.iter().enumerate().map(question).collect()).await {
-                    Ok(reached) => reached,
-                    Err(error) if all.claims.is_empty() => return Err(error),
-                    Err(error) => (Vec::new(), Err(error)),
-                };
-            let mut more = Vec::new();
-            for (part, number, claims) in answers {
-                // Only its part keeps it from giving more, or it has to look at others first.
-                match claims.swept.is_more && claims.claims.len() == part && part < limit {
-                    true => more.push((part, number)),
-                    false => is_more |= claims.swept.is_more,
-                }
-                all.claims.extend(claims.claims);
-                all.swept += claims.swept;
-            }
             failed = failed.and(away);
-            all.swept.is_more = is_more || !more.is_empty();
-            if all.claims.len() >= limit || more.is_empty() {
-                break;
+            if !claiming.goes_on_after(answers) {
+                return Ok((claiming.claims(), failed));
             }
-            // Those that were asked for the least come first.
-            more.sort_unstable();
-            asked = more.into_iter().map(|(_, number)| number).collect();
         }
-        Ok((all, failed))
     }
 
     /// A claim whose side effects are not done yet holds for longer, unless somebody has
@@ -105,10 +72,11 @@ impl Sessions {
         attempt: u64,
     ) -> Result<Answer<Timestamp>> {
         match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                Ok(partition.lock().renew(clock.now().as_millis(), id, generation, attempt))
+            Backend::Memory(space) => Ok(space.renew(id, generation, attempt)),
+            Backend::Redis(partitions) => {
+                let renewed = partitions[self.partition(id)].renew(id, generation, attempt).await;
+                renewed.map(Answer::from)
             }
-            Backend::Redis(partitions) => partitions[self.partition(id)].renew(id, generation, attempt).await,
         }
     }
 
@@ -121,121 +89,94 @@ impl Sessions {
     /// Acknowledges many, in one round trip per hundred and partition; what became of
     /// each, in order.
     pub async fn ack_many(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
-        let mut all = vec![Err(Refusal::Gone); claims.len()];
-        let mut away = Ok(());
-        match &self.core.backend {
-            Backend::Memory { clock, partition, .. } => {
-                for (answer, (id, generation)) in all.iter_mut().zip(claims) {
-                    *answer = partition.lock().ack(clock.now().as_millis(), *id, *generation);
-                }
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => {
+                return Ok(claims.iter().map(|(id, generation)| space.ack(*id, *generation)).collect());
             }
-            Backend::Redis(partitions) => {
-                let mut by_partition = vec![Vec::new(); partitions.len()];
-                for (index, (id, generation)) in claims.iter().enumerate() {
-                    by_partition[self.partition(*id)].push((index, (*id, *generation)));
-                }
-                let mut questions = Vec::new();
-                for (partition, claims) in partitions.iter().zip(&by_partition) {
-                    for claims in claims.chunks(MAX_ACKS) {
-                        let (indices, claims): (Vec<_>, Vec<_>) = claims.iter().copied().unzip();
-                        questions.push(async move { Ok((indices, partition.ack(&claims).await?)) });
-                    }
-                }
-                let (acked, failed) = partitions::reached(questions).await?;
-                for (index, answer) in
-                    acked.into_iter().flat_map(|(indices, acked)| indices.into_iter().zip(acked))
-                {
-                    all[index] = answer;
-                }
-                away = failed;
-            }
-        }
-        self.core.metrics.deleted.inc_by(all.iter().filter(|it| it.is_ok()).count() as u64);
-        away.map(|()| all)
+            Backend::Redis(partitions) => partitions,
+        };
+        let ack = async |number: usize, claims: Vec<_>| {
+            let chunk = async |claims: &[_]| match partitions[number].ack(claims).await {
+                Ok(acked) => acked.into_iter().map(|it| Ok(Answer::from(it))).collect(),
+                Err(error) => vec![Err(error); claims.len()],
+            };
+            partitions::each(claims.chunks(MAX_ACKS).map(chunk)).await.concat()
+        };
+        let acked = partitions::split(claims, partitions.len(), |(id, _)| self.partition(*id), ack).await;
+        let deleted = acked.iter().filter(|it| matches!(it, Ok(Answer::Done(())))).count();
+        self.core.metrics.deleted.inc_by(deleted as u64);
+        let (answers, failed) = partitions::apart(acked);
+        failed.map(|()| answers)
     }
 
-    /// Deletes all orphans, without side effects.
+    /// Deletes all orphans, without side effects. A partition that is away keeps no other from
+    /// being cleaned up: it is an error when they are.
     pub async fn cleanup(&self) -> Result<Swept> {
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok(space.cleanup()),
+            Backend::Redis(partitions) => partitions,
+        };
         let started = clock::monotonic();
-        let (mut all, mut fruitless) = (Swept::default(), 0);
-        loop {
-            let (swept, failed) = self.sweep(self.core.options.batch, Sweep::All).await?;
-            failed?;
-            all += swept;
-            all.is_more = false;
-            // One that changes nothing would go on for ever.
-            fruitless = if swept.items() == 0 { fruitless + 1 } else { 0 };
-            if !swept.is_more || fruitless == MAX_FRUITLESS {
-                self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
-                return Ok(all);
-            }
-        }
+        let clean = |partition| self.clean_one(partition);
+        let (all, failed) = self.sum_up(partitions::reached(partitions.iter().map(clean)).await?);
+        failed?;
+        self.core.metrics.seconds.observe(started.elapsed().as_secs_f64());
+        Ok(all)
+    }
+
+    /// Deletes all orphans of a partition.
+    async fn clean_one(&self, partition: &OnRedis) -> Result<Swept> {
+        let mut cleanup = Cleanup::default();
+        while cleanup.goes_on_after(self.sweep_one(partition, self.core.options.batch, Sweep::All).await?) {}
+        Ok(cleanup.swept())
     }
 
     /// What a [`cleanup`](Self::cleanup) would do, by the same judgement, in steps of as many
     /// sessions. Nothing is changed; what happens meanwhile may be seen or not. While a hold runs
     /// it is what is due already: a cleanup waits for the end of it.
     pub async fn cleanup_dry_run(&self) -> Result<Swept> {
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok(space.cleanup_dry_run()),
+            Backend::Redis(partitions) => partitions,
+        };
         let (mut all, limit) = (Swept::default(), self.core.options.batch);
-        match &self.core.backend {
-            Backend::Memory { .. } => {
-                let mut from = Some(DryRunPlace::default());
-                while let Some(place) = from {
-                    let (swept, next) =
-                        self.in_memory(|it, now_ms| it.cleanup_dry_run(now_ms, place, limit))?;
-                    all += swept;
-                    from = next;
-                }
-            }
-            Backend::Redis(partitions) => {
-                let questions = partitions.iter().map(|it| it.cleanup_dry_run(limit)).collect();
-                partitions::all(questions).await?.into_iter().for_each(|swept| all += swept);
-            }
-        }
-        all.is_more = false;
-        Ok(all)
+        let looked_at = partitions::all(partitions.iter().map(|it| it.cleanup_dry_run(limit))).await?;
+        looked_at.into_iter().for_each(|swept| all += swept);
+        Ok(Swept { is_more: false, ..all })
     }
 
     /// Looks after up to `limit` sessions of each partition.
     /// What became of them, and of the partitions that could not be reached; if none could,
     /// an error.
     async fn sweep(&self, limit: usize, sweep: Sweep) -> Result<(Swept, Result<()>)> {
-        let mut all = Swept::default();
-        let mut failed = Ok(());
-        let is_claiming = sweep == Sweep::All;
-        match &self.core.backend {
-            Backend::Memory { .. } => {
-                all = self.in_memory(|it, now_ms| match sweep {
-                    Sweep::Lapsed => it.lapse(now_ms, limit),
-                    _ => it.cleanup(now_ms, limit, is_claiming),
-                })?;
-            }
-            Backend::Redis(partitions) => {
-                let question = async |partition: &OnRedis| match sweep {
-                    Sweep::Lapsed => partition.lapse(limit).await,
-                    _ => partition.cleanup(limit, is_claiming).await,
-                };
-                let (answers, away) = partitions::reached(partitions.iter().map(question).collect()).await?;
-                answers.into_iter().for_each(|swept| all += swept);
-                failed = away;
-            }
-        }
-        self.note_swept(&all);
-        Ok((all, failed))
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok((space.sweep(limit, sweep), Ok(()))),
+            Backend::Redis(partitions) => partitions,
+        };
+        let sweep = |partition| self.sweep_one(partition, limit, sweep);
+        Ok(self.sum_up(partitions::reached(partitions.iter().map(sweep)).await?))
     }
 
-    fn note_swept(&self, swept: &Swept) {
-        let metrics = &self.core.metrics;
-        metrics.deleted.inc_by(swept.deleted);
-        metrics.lapsed.inc_by(swept.lapsed);
-        metrics.buried.inc_by(swept.buried);
-        metrics.missing.inc_by(swept.missing);
-        metrics.invalid.inc_by(swept.invalid);
-        metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
+    async fn sweep_one(&self, partition: &OnRedis, limit: usize, sweep: Sweep) -> Result<Swept> {
+        let swept = match sweep {
+            Sweep::Lapsed => partition.lapse(limit).await?,
+            Sweep::Unclaimed => partition.cleanup(limit, false).await?,
+            Sweep::All => partition.cleanup(limit, true).await?,
+        };
+        self.core.metrics.swept(&swept);
+        Ok(swept)
+    }
+
+    /// What became of sessions in all partitions that could be reached.
+    fn sum_up(&self, (swept, failed): (Vec<Swept>, Result<()>)) -> (Swept, Result<()>) {
+        let mut all = Swept::default();
+        swept.into_iter().for_each(|swept| all += swept);
+        self.core.metrics.lagged(&all);
+        (all, failed)
     }
 
     /// One run of the background loop.
-    pub(crate) async fn run(&self, batch: usize) -> Result<Progress> {
+    pub(super) async fn run(&self, batch: usize) -> Result<Progress> {
         let sweep = match self.core.options.reap {
             Reap::Cleanup => Sweep::Unclaimed,
             Reap::Claims => Sweep::Lapsed,
@@ -261,7 +202,7 @@ impl Sessions {
             failed?;
             self.counts().await?;
             // Not how late they are now, but how late they were.
-            self.core.metrics.lag_seconds.set(swept.lag_ms as f64 / 1000.0);
+            self.core.metrics.lagged(&swept);
         }
         Ok(Progress { items: swept.items() as usize, is_more })
     }

@@ -5,8 +5,8 @@
 //! is lost. Sessions of an older program, hashes with `last_disconnect` and nothing else
 //! of ours, are taken over on the way.
 
+use super::handle::{Backend, Sessions};
 use super::types::Listed;
-use super::{Backend, Sessions};
 use crate::error::Result;
 
 /// What a step is to do.
@@ -52,6 +52,34 @@ pub struct Reconciled {
 }
 
 impl Reconciled {
+    /// In the order in which the script counts.
+    pub(super) fn numbered(numbers: [u64; 10]) -> Self {
+        let [
+            looked_at,
+            sessions,
+            adopted_active,
+            adopted_disconnected,
+            indexed,
+            unindexed,
+            ended,
+            invalid,
+            ..,
+        ] = numbers;
+        let [.., unrecognised, replaced] = numbers;
+        Self {
+            looked_at,
+            sessions,
+            adopted_active,
+            adopted_disconnected,
+            indexed,
+            unindexed,
+            ended,
+            invalid,
+            unrecognised,
+            replaced,
+        }
+    }
+
     /// Whatever was not as it should be, what is left alone excepted.
     pub fn faults(&self) -> u64 {
         self.adopted_active
@@ -94,31 +122,6 @@ pub struct Step {
     pub scanned: u64,
     /// Where to go on; empty at the end.
     pub(super) next: String,
-}
-
-impl Step {
-    pub(super) fn new(
-        next: String,
-        [keys, scanned]: [u64; 2],
-        counts: &[u64],
-        findings: Vec<(String, String)>,
-        orphans: Vec<Listed>,
-    ) -> Self {
-        let count = |number: usize| counts.get(number).copied().unwrap_or(0);
-        let reconciled = Reconciled {
-            looked_at: count(0),
-            sessions: count(1),
-            adopted_active: count(2),
-            adopted_disconnected: count(3),
-            indexed: count(4),
-            unindexed: count(5),
-            ended: count(6),
-            invalid: count(7),
-            unrecognised: count(8),
-            replaced: count(9),
-        };
-        Self { reconciled, findings, orphans, keys, scanned, next }
-    }
 }
 
 /// Goes through everything that a space has written, step by step.

@@ -1,7 +1,8 @@
 //! Sessions on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
+mod codes;
 mod place;
-mod replies;
+mod reply;
 mod scripts;
 
 use std::sync::Arc;
@@ -10,10 +11,9 @@ use std::time::Duration;
 use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
 
+use self::codes::{A_DISCONNECTED, AN_ACTIVE, FOREIGN, NOBODY, NOTHING, OTHERS, listed, refusal};
 use self::place::Place;
-use self::replies::{
-    items, lease, no_stamp, number, session, session_id, session_id_of, string, time, unexpected,
-};
+use self::reply::{REPLIES, lease, no_stamp, session, session_id};
 use self::scripts::{
     ACK, ACTIVATE, CLAIM, CLEANUP, CLEANUP_DRY_RUN, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT,
     LAPSE, LIST, RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
@@ -21,20 +21,18 @@ use self::scripts::{
 use super::hold::HoldWatch;
 use super::memory::Set;
 use super::options::Bounds;
-use super::reconcile::{Step, StepRequest};
+use super::reconcile::{Reconciled, Step, StepRequest};
 use super::store_time::{StoreTime, reading_ms};
 use super::types::{
-    Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, Lease, List, Listed, Refusal,
-    Session, SessionId, Swept,
+    Activated, Claims, Counts, Disconnect, Found, Generation, Granted, Lease, List, Listed, Refusal, Session,
+    SessionId, Swept,
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
+use crate::log;
 use crate::store::PartKind;
-use crate::store::redis::{Call, RedisStore, Script, server_failure};
-
-/// What scripts answer of a key that is no session: whoever wrote it, it is left alone.
-const FOREIGN: i64 = 10;
+use crate::store::redis::{Call, Fields, RedisStore, Script, server_failure};
 
 /// Sessions acknowledged in one call, at most.
 pub(super) const MAX_ACKS: usize = 100;
@@ -100,29 +98,22 @@ impl OnRedis {
         }
     }
 
-    /// The partition of a session or a broadcaster.
-    pub(super) fn partition_of(&self, subject: &str) -> usize {
-        self.store.partition(subject) as usize
+    /// A call whose items are yet to be said.
+    fn call(&self, script: &'static Script) -> Call {
+        Call::new(script).shared_keys(self.shared_keys.clone()).shared_args(self.shared_args.clone())
     }
 
-    async fn call(
-        &self,
-        script: &'static Script,
-        items: usize,
-        mut keys: Vec<String>,
-        own: Vec<CompactString>,
-    ) -> Result<Value> {
-        let key = keys.remove(0);
-        let call = Call {
-            script,
-            shared_args: self.shared_args.clone(),
-            shared_keys: self.shared_keys.clone(),
-            items,
-            key,
-            more_keys: keys,
-            item_args: own,
-            now_ms: self.store.set_time_ms(),
-        };
+    /// A call on one session.
+    fn on(&self, script: &'static Script, id: SessionId) -> Call {
+        self.call(script).key(self.key(id)).arg(id)
+    }
+
+    /// A call on the whole partition. Each has one key, so that it is sent to its slot.
+    fn on_all(&self, script: &'static Script) -> Call {
+        self.call(script).key(self.sessions.clone())
+    }
+
+    async fn send(&self, call: Call) -> Result<Value> {
         self.store.call(self.partition, call).await.map_err(|error| match error.kind() {
             ErrorKind::Corrupt => {
                 Error::corrupt(format!("{error}, in the space of sessions {:?}", self.space.as_str()))
@@ -136,20 +127,18 @@ impl OnRedis {
         &self,
         key: &str,
         value: &Value,
-        read: impl FnOnce(&[Value]) -> Result<T>,
-    ) -> Result<Answer<T>> {
+        read: impl FnOnce(&mut Fields<'_>) -> Result<T>,
+    ) -> Result<Granted<T>> {
         match value {
             Value::Int(FOREIGN) => {
                 let space = self.space.as_str();
-                tracing::warn!(space, key, "what is under the name of a session is none, and is left alone");
+                log::warn!(space, key, "what is under the name of a session is none, and is left alone");
                 Ok(Err(Refusal::Gone))
             }
-            Value::Int(refusal) => {
-                Refusal::numbered(*refusal).map(|it| Ok(Err(it))).unwrap_or_else(|| Err(unexpected(value)))
-            }
+            Value::Int(code) => refusal(*code).map(Err).ok_or_else(|| REPLIES.unexpected(value)),
             // One of several that failed.
             Value::BulkString(text) => Err(server_failure(&String::from_utf8_lossy(text))),
-            value => Ok(Ok(read(items(value)?)?)),
+            value => read(&mut REPLIES.list(value)?).map(Ok),
         }
     }
 
@@ -158,8 +147,8 @@ impl OnRedis {
         &self,
         id: SessionId,
         value: &Value,
-        read: impl FnOnce(&[Value]) -> Result<T>,
-    ) -> Result<Answer<T>> {
+        read: impl FnOnce(&mut Fields<'_>) -> Result<T>,
+    ) -> Result<Granted<T>> {
         self.answer(&self.key(id), value, read)
     }
 
@@ -168,8 +157,12 @@ impl OnRedis {
         match self.answer(key, value, session)? {
             Ok(session) => Ok(Some(session)),
             Err(Refusal::Gone) => Ok(None),
-            Err(_) => Err(unexpected(value)),
+            Err(_) => Err(REPLIES.unexpected(value)),
         }
+    }
+
+    fn broadcaster_key(&self, broadcaster: Key<'_>) -> String {
+        format!("{}{}", self.broadcasters, broadcaster.as_str())
     }
 
     fn key(&self, id: SessionId) -> String {
@@ -181,42 +174,27 @@ impl OnRedis {
         u8::from(self.store.is_read_only()).to_compact_string()
     }
 
-    /// A call on one session.
-    async fn on(&self, script: &'static Script, id: SessionId, more: Vec<CompactString>) -> Result<Value> {
-        let own = [id.to_compact_string()].into_iter().chain(more).collect();
-        self.call(script, 1, vec![self.key(id)], own).await
-    }
-
-    /// A call on the whole partition. Each has one key, so that it is sent to its slot.
-    async fn on_all(&self, script: &'static Script, own: Vec<CompactString>) -> Result<Value> {
-        self.call(script, 1, vec![self.sessions.clone()], own).await
-    }
-
     /// A call that reaps: only good for as long as it is waited for. One that comes too late
     /// does nothing and tells the store's time, and is made once more.
-    async fn reap(&self, script: &'static Script, own: &[CompactString]) -> Result<(Value, u64)> {
+    async fn reap(&self, call: Call) -> Result<(Value, u64)> {
         for _ in 0..2 {
             let requested_ms = reading_ms();
             let valid_until = self.time.valid_until(self.store.clock(), requested_ms, self.store.deadline());
-            let own = own.iter().cloned().chain([valid_until.to_compact_string()]).collect();
-            match self.on_all(script, own).await? {
-                Value::Int(store_ms) => self.time.note(number(&Value::Int(store_ms))?, requested_ms),
+            match self.send(call.clone().arg(valid_until)).await? {
+                late @ Value::Int(_) => self.time.note(REPLIES.number(&late)?, requested_ms),
                 value => return Ok((value, requested_ms)),
             }
         }
         Err(Error::unavailable("the store came to a call only after its deadline"))
     }
 
-    /// What a call that was made at `requested_ms` was told of the time and of a hold.
-    fn note_hold(
-        &self,
-        [held, store, refusal]: [&Value; 3],
-        requested_ms: u64,
-    ) -> Result<(Option<u64>, u64)> {
-        let (held_ms, store_ms) = (number(held)?, number(store)?);
+    /// Reads until when a hold runs, the store's time, and why it took no stamp, as a call that was
+    /// made at `requested_ms` was answered.
+    fn note_hold(&self, fields: &mut Fields<'_>, requested_ms: u64) -> Result<(Option<u64>, u64)> {
+        let (held_ms, store_ms) = (fields.number()?, fields.number()?);
         let held_until_ms = (held_ms > 0).then_some(held_ms);
         self.time.note(store_ms, requested_ms);
-        self.holds.note(store_ms, held_until_ms, no_stamp(refusal)?);
+        self.holds.note(store_ms, held_until_ms, no_stamp(fields)?);
         Ok((held_until_ms, store_ms))
     }
 
@@ -226,9 +204,9 @@ impl OnRedis {
         if self.time.is_recent(requested_ms, lately) {
             return Ok(None);
         }
-        let value = self.on_all(&STAMP, Vec::new()).await?;
-        let [held, store, refusal] = items(&value)? else { return Err(unexpected(&value)) };
-        Ok(self.note_hold([held, store, refusal], requested_ms)?.0.map(Timestamp::from_millis))
+        let value = self.send(self.on_all(&STAMP)).await?;
+        let (held_until_ms, _) = self.note_hold(&mut REPLIES.list(&value)?, requested_ms)?;
+        Ok(held_until_ms.map(Timestamp::from_millis))
     }
 
     pub(super) async fn activate(
@@ -237,19 +215,18 @@ impl OnRedis {
         broadcaster: Key<'_>,
         config: &str,
         holder: &str,
-    ) -> Result<Answer<Activated>> {
-        let keys = vec![format!("{}{}", self.broadcasters, broadcaster.as_str()), self.key(new)];
-        let own = vec![new.to_compact_string(), broadcaster.as_str().into(), config.into(), holder.into()];
-        let value = self.call(&ACTIVATE, 1, keys, own).await?;
-        self.answer_of(new, &value, |items| {
-            let [found, id, generation, until] = items else { return Err(unexpected(&value)) };
-            let found = match number(found)? {
-                1 => Found::Nothing,
-                2 => Found::Disconnected,
-                3 => Found::Active,
-                _ => return Err(unexpected(&value)),
+    ) -> Result<Granted<Activated>> {
+        let call = self.call(&ACTIVATE).key(self.broadcaster_key(broadcaster)).key(self.key(new));
+        let call = call.arg(new).arg(broadcaster.as_str()).arg(config).arg(holder);
+        let value = self.send(call).await?;
+        self.answer_of(new, &value, |fields| {
+            let found = match fields.integer()? {
+                NOTHING => Found::Nothing,
+                A_DISCONNECTED => Found::Disconnected,
+                AN_ACTIVE => Found::Active,
+                _ => return Err(fields.unexpected()),
             };
-            Ok(Activated { id: session_id(id)?, lease: lease(generation, until)?, found })
+            Ok(Activated { id: session_id(fields)?, lease: lease(fields)?, found })
         })
     }
 
@@ -259,12 +236,9 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
-        let value = self.on(script, id, vec![holder.into(), text(generation)]).await?;
-        self.answer_of(id, &value, |items| match items {
-            [generation, until] => lease(generation, until),
-            _ => Err(unexpected(&value)),
-        })
+    ) -> Result<Granted<Lease>> {
+        let value = self.send(self.on(script, id).arg(holder).arg(text(generation))).await?;
+        self.answer_of(id, &value, lease)
     }
 
     pub(super) async fn connect(
@@ -272,7 +246,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&CONNECT, id, holder, generation).await
     }
 
@@ -281,7 +255,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&RESUME, id, holder, generation).await
     }
 
@@ -290,7 +264,7 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Lease>> {
+    ) -> Result<Granted<Lease>> {
         self.hold(&HEARTBEAT, id, holder, generation).await
     }
 
@@ -299,24 +273,23 @@ impl OnRedis {
         id: SessionId,
         holder: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Disconnect>> {
-        let value = self.on(&DISCONNECT, id, vec![holder.into(), text(generation)]).await?;
-        self.answer_of(id, &value, |items| match items {
-            [Value::Int(0)] => Ok(Disconnect::Disconnected),
-            [Value::Int(1)] => Ok(Disconnect::Held),
-            _ => Err(unexpected(&value)),
+    ) -> Result<Granted<Disconnect>> {
+        let value = self.send(self.on(&DISCONNECT, id).arg(holder).arg(text(generation))).await?;
+        self.answer_of(id, &value, |fields| match fields.integer()? {
+            NOBODY => Ok(Disconnect::Disconnected),
+            OTHERS => Ok(Disconnect::Held),
+            _ => Err(fields.unexpected()),
         })
     }
 
     pub(super) async fn get(&self, id: SessionId) -> Result<Option<Session>> {
-        let value = self.on(&GET, id, vec![CompactString::default()]).await?;
+        let value = self.send(self.on(&GET, id).arg("")).await?;
         self.session(&self.key(id), &value)
     }
 
     pub(super) async fn find(&self, broadcaster: Key<'_>) -> Result<Option<Session>> {
-        let key = format!("{}{}", self.broadcasters, broadcaster.as_str());
-        let own = vec![CompactString::default(), broadcaster.as_str().into()];
-        let value = self.call(&GET, 1, vec![key.clone()], own).await?;
+        let key = self.broadcaster_key(broadcaster);
+        let value = self.send(self.call(&GET).key(key.clone()).arg("").arg(broadcaster.as_str())).await?;
         self.session(&key, &value)
     }
 
@@ -325,16 +298,13 @@ impl OnRedis {
         id: SessionId,
         new: &str,
         generation: Option<Generation>,
-    ) -> Result<Answer<Generation>> {
-        let value = self.on(&UPDATE, id, vec![new.into(), text(generation)]).await?;
-        self.answer_of(id, &value, |items| match items {
-            [generation] => Ok(Generation(number(generation)?)),
-            _ => Err(unexpected(&value)),
-        })
+    ) -> Result<Granted<Generation>> {
+        let value = self.send(self.on(&UPDATE, id).arg(new).arg(text(generation))).await?;
+        self.answer_of(id, &value, reply::generation)
     }
 
-    pub(super) async fn delete(&self, id: SessionId) -> Result<Answer<()>> {
-        self.answer_of(id, &self.on(&DELETE, id, Vec::new()).await?, |_| Ok(()))
+    pub(super) async fn delete(&self, id: SessionId) -> Result<Granted<()>> {
+        self.answer_of(id, &self.send(self.on(&DELETE, id)).await?, |_| Ok(()))
     }
 
     pub(super) async fn list(
@@ -348,22 +318,13 @@ impl OnRedis {
         let mut all = List::default();
         // What is no session is skipped, some at a time: no call takes long for it.
         loop {
-            let [which, age, most] = [set as u64, age_ms, limit as u64].map(|n| n.to_compact_string());
-            let mut own = vec![which, age, most, self.only_read()];
-            own.extend(places.into_iter().flat_map(|it| [it.score, it.entry]));
-            let value = self.on_all(&LIST, own).await?;
-            let [invalid, one, one_entry, other, other_entry, entries @ ..] = items(&value)? else {
-                return Err(unexpected(&value));
-            };
-            let listed = |entry: &[Value]| match entry {
-                [id, at] => Ok(Listed { at: time(at)?, id: session_id(id)? }),
-                _ => Err(unexpected(&value)),
-            };
-            for entry in entries.chunks(2) {
-                all.sessions.push(listed(entry)?);
-            }
-            all.invalid += number(invalid)?;
-            places = [Place::read(one, one_entry)?, Place::read(other, other_entry)?];
+            let call = self.on_all(&LIST).arg(listed(set)).arg(age_ms).arg(limit).arg(self.only_read());
+            let call = call.args(places.into_iter().flat_map(|it| [it.score, it.entry]));
+            let value = self.send(call).await?;
+            let mut fields = REPLIES.list(&value)?;
+            all.invalid += fields.number()?;
+            places = [Place::read(&mut fields)?, Place::read(&mut fields)?];
+            all.sessions.extend(fields.each(|it| Ok(Listed { id: session_id(it)?, at: it.time()? }))?);
             if places.iter().all(Place::is_end) {
                 return Ok(all);
             }
@@ -372,55 +333,28 @@ impl OnRedis {
 
     pub(super) async fn counts(&self) -> Result<Counts> {
         let requested_ms = reading_ms();
-        let value = self.on_all(&COUNTS, vec![self.only_read()]).await?;
-        let [active, disconnected, orphans, claimed, dead, lag_ms, held, store, refusal] = items(&value)?
-        else {
-            return Err(unexpected(&value));
-        };
-        let (held_until_ms, _) = self.note_hold([held, store, refusal], requested_ms)?;
-        Ok(Counts {
-            active: number(active)?,
-            disconnected: number(disconnected)?,
-            orphans: number(orphans)?,
-            claimed: number(claimed)?,
-            dead: number(dead)?,
-            lag_ms: number(lag_ms)?,
-            held_until: held_until_ms.map(Timestamp::from_millis),
-        })
+        let value = self.send(self.on_all(&COUNTS).arg(self.only_read())).await?;
+        let mut fields = REPLIES.list(&value)?;
+        let [active, disconnected, orphans, claimed, dead, lag_ms] = fields.numbers()?;
+        let (held_until_ms, _) = self.note_hold(&mut fields, requested_ms)?;
+        let held_until = held_until_ms.map(Timestamp::from_millis);
+        Ok(Counts { active, disconnected, orphans, claimed, dead, lag_ms, held_until })
     }
 
     /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
     pub(super) async fn claim(&self, limit: usize, silent: usize) -> Result<Claims> {
-        let (value, requested_ms) =
-            self.reap(&CLAIM, &[limit, silent].map(|it| it.to_compact_string())).await?;
-        let Some((head, claims)) = items(&value)?.split_at_checked(11) else {
-            return Err(unexpected(&value));
-        };
-        let claim = |fields: &[Value]| match fields {
-            [id, generation, broadcaster, since, attempt, until, config, value] => Ok(Claim {
-                id: session_id(id)?,
-                generation: Generation(number(generation)?),
-                broadcaster: string(broadcaster)?,
-                config: string(config)?,
-                value: string(value)?,
-                since: time(since)?,
-                attempt: number(attempt)?,
-                until: time(until)?,
-            }),
-            _ => Err(unexpected(&value)),
-        };
-        Ok(Claims {
-            claims: claims.chunks(8).map(claim).collect::<Result<_>>()?,
-            swept: self.swept(head, requested_ms)?,
-        })
+        let (value, requested_ms) = self.reap(self.on_all(&CLAIM).arg(limit).arg(silent)).await?;
+        let mut fields = REPLIES.list(&value)?;
+        let swept = self.swept(&mut fields, requested_ms)?;
+        Ok(Claims { claims: fields.each(reply::claim)?, swept })
     }
 
     /// Acknowledges up to [`MAX_ACKS`] in one round trip.
-    pub(super) async fn ack(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Answer<()>>> {
-        let keys = claims.iter().map(|(id, _)| self.key(*id)).collect();
-        let own = claims.iter().flat_map(|(id, it)| [id.to_compact_string(), it.0.to_compact_string()]);
-        let value = self.call(&ACK, claims.len(), keys, own.collect()).await?;
-        let answers = if claims.len() == 1 { std::slice::from_ref(&value) } else { items(&value)? };
+    pub(super) async fn ack(&self, claims: &[(SessionId, Generation)]) -> Result<Vec<Granted<()>>> {
+        let call = self.call(&ACK).items(claims.len()).keys(claims.iter().map(|(id, _)| self.key(*id)));
+        let args = claims.iter().flat_map(|(id, it)| [id.to_compact_string(), it.0.to_compact_string()]);
+        let value = self.send(call.args(args)).await?;
+        let answers = REPLIES.items(&value, claims.len())?;
         claims.iter().zip(answers).map(|((id, _), item)| self.answer_of(*id, item, |_| Ok(()))).collect()
     }
 
@@ -429,19 +363,15 @@ impl OnRedis {
         id: SessionId,
         generation: Generation,
         attempt: u64,
-    ) -> Result<Answer<Timestamp>> {
-        let own = vec![generation.0.to_compact_string(), attempt.to_compact_string()];
-        let value = self.on(&RENEW, id, own).await?;
-        self.answer_of(id, &value, |items| match items {
-            [until] => time(until),
-            _ => Err(unexpected(&value)),
-        })
+    ) -> Result<Granted<Timestamp>> {
+        let value = self.send(self.on(&RENEW, id).arg(generation.0).arg(attempt)).await?;
+        self.answer_of(id, &value, |fields| fields.time())
     }
 
     pub(super) async fn cleanup(&self, limit: usize, is_claiming: bool) -> Result<Swept> {
-        let own = [limit.to_compact_string(), u8::from(is_claiming).to_compact_string()];
-        let (value, requested_ms) = self.reap(&CLEANUP, &own).await?;
-        self.swept(items(&value)?, requested_ms)
+        let call = self.on_all(&CLEANUP).arg(limit).arg(u8::from(is_claiming));
+        let (value, requested_ms) = self.reap(call).await?;
+        self.swept(&mut REPLIES.list(&value)?, requested_ms)
     }
 
     /// What a cleanup would do, looked at in steps of up to `limit` entries.
@@ -449,76 +379,67 @@ impl OnRedis {
         let (mut all, mut from) = (Swept::default(), "1 0".to_owned());
         while !from.is_empty() {
             let requested_ms = reading_ms();
-            let value = self.on_all(&CLEANUP_DRY_RUN, vec![limit.to_compact_string(), from.into()]).await?;
-            let Some((next, head)) = items(&value)?.split_last() else { return Err(unexpected(&value)) };
-            all += self.swept(head, requested_ms)?;
-            from = string(next)?;
+            let value = self.send(self.on_all(&CLEANUP_DRY_RUN).arg(limit).arg(from)).await?;
+            let mut fields = REPLIES.list(&value)?;
+            all += self.swept(&mut fields, requested_ms)?;
+            from = fields.text()?;
         }
         Ok(all)
     }
 
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
-        let (value, requested_ms) = self.reap(&LAPSE, &[limit.to_compact_string()]).await?;
-        self.swept(items(&value)?, requested_ms)
+        let (value, requested_ms) = self.reap(self.on_all(&LAPSE).arg(limit)).await?;
+        self.swept(&mut REPLIES.list(&value)?, requested_ms)
     }
 
     /// What a call that reaps has done.
-    fn swept(&self, head: &[Value], requested_ms: u64) -> Result<Swept> {
-        let [lapsed, deleted, buried, missing, invalid, lag_ms, is_more, held, store, refusal, named] = head
-        else {
-            return Err(unexpected(head));
-        };
-        let entries: Vec<_> = items(named)?.iter().map(string).collect::<Result<_>>()?;
+    fn swept(&self, fields: &mut Fields<'_>, requested_ms: u64) -> Result<Swept> {
+        let [lapsed, deleted, buried, missing, invalid, lag_ms] = fields.numbers()?;
+        let is_more = fields.flag()?;
+        let (held_until_ms, store_ms) = self.note_hold(fields, requested_ms)?;
+        let entries = fields.list()?.each(Fields::text)?;
         if !entries.is_empty() {
-            let (space, count) = (self.space.as_str(), number(invalid)?);
-            tracing::warn!(space, count, ?entries, "entries of the index that are no sessions were removed");
+            let space = self.space.as_str();
+            log::warn!(
+                space,
+                count = invalid,
+                ?entries,
+                "entries of the index that are no sessions were removed"
+            );
         }
-        let (held_until_ms, store_ms) = self.note_hold([held, store, refusal], requested_ms)?;
         Ok(Swept {
-            lapsed: number(lapsed)?,
-            deleted: number(deleted)?,
-            buried: number(buried)?,
-            missing: number(missing)?,
-            invalid: number(invalid)?,
-            lag_ms: number(lag_ms)?,
-            is_more: number(is_more)? == 1,
+            lapsed,
+            deleted,
+            buried,
+            missing,
+            invalid,
+            lag_ms,
+            is_more,
             held_until: held_until_ms.map(Timestamp::from_millis),
             retry_after_ms: held_until_ms.map(|until_ms| until_ms.saturating_sub(store_ms)),
         })
     }
 
-    pub(super) async fn retry(&self, id: SessionId) -> Result<Answer<()>> {
-        self.answer_of(id, &self.on(&RETRY, id, Vec::new()).await?, |_| Ok(()))
+    pub(super) async fn retry(&self, id: SessionId) -> Result<Granted<()>> {
+        self.answer_of(id, &self.send(self.on(&RETRY, id)).await?, |_| Ok(()))
     }
 
     pub(super) async fn reconcile(&self, request: &StepRequest<'_>) -> Result<Step> {
-        let own = vec![
-            u8::from(request.is_dry_run).to_compact_string(),
-            request.from.into(),
-            request.count.to_compact_string(),
-            request.pause_ms.to_compact_string(),
-            request.age_ms.to_compact_string(),
-        ];
-        let value = self.on_all(&RECONCILE, own).await?;
-        let Some((head, findings)) = items(&value)?.split_at_checked(13) else {
-            return Err(unexpected(&value));
-        };
-        let [next, keys, scanned, counts @ ..] = head else { return Err(unexpected(&value)) };
-        let counts: Vec<u64> = counts.iter().map(number).collect::<Result<_>>()?;
-        let mut findings = findings.iter();
-        let mut words = Vec::new();
-        let mut orphans = Vec::new();
-        while let (Some(word), Some(id)) = (findings.next(), findings.next()) {
-            let (word, id) = (string(word)?, string(id)?);
-            match (&*word, findings.as_slice()) {
-                ("orphan", [at, ..]) => {
-                    orphans.push(Listed { at: time(at)?, id: session_id_of(&id)? });
-                    findings.next();
-                }
-                _ => words.push((word, id)),
+        let call = self.on_all(&RECONCILE).arg(u8::from(request.is_dry_run)).arg(request.from);
+        let call = call.arg(request.count).arg(request.pause_ms).arg(request.age_ms);
+        let value = self.send(call).await?;
+        let mut fields = REPLIES.list(&value)?;
+        let mut step = Step { next: fields.text()?, ..Step::default() };
+        [step.keys, step.scanned] = fields.numbers()?;
+        step.reconciled = Reconciled::numbered(fields.numbers()?);
+        while !fields.is_empty() {
+            let word = fields.text()?;
+            match &*word {
+                "orphan" => step.orphans.push(Listed { id: session_id(&mut fields)?, at: fields.time()? }),
+                _ => step.findings.push((word, fields.text()?)),
             }
         }
-        Ok(Step::new(string(next)?, [number(keys)?, number(scanned)?], &counts, words, orphans))
+        Ok(step)
     }
 }
 

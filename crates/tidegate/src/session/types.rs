@@ -22,6 +22,12 @@ impl SessionId {
         Self(Uuid::new_v4())
     }
 
+    /// The same, of those that are `there`: a session is found by its id, and must be where its
+    /// broadcaster is.
+    pub(super) fn random_where(there: impl Fn(Self) -> bool) -> Self {
+        std::iter::repeat_with(Self::random).find(|id| there(*id)).unwrap_or(Self::LAST)
+    }
+
     /// The id that an index has. Other ways to write a UUID name other keys.
     pub(super) fn listed(text: &str) -> Option<Self> {
         let id = Uuid::try_parse(text).ok()?;
@@ -108,23 +114,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, by the number that scripts have for them, from 1 on.
-    const NUMBERED: [Self; 9] = [
-        Self::Gone,
-        Self::Reaping,
-        Self::Active,
-        Self::Disconnected,
-        Self::Lapsed,
-        Self::Stale,
-        Self::TooManyHolders,
-        Self::Full,
-        Self::NotClaimed,
-    ];
-
-    pub(super) fn numbered(number: i64) -> Option<Self> {
-        Self::NUMBERED.get(usize::try_from(number - 1).ok()?).copied()
-    }
-
     /// A word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -161,7 +150,72 @@ impl std::error::Error for Refusal {}
 
 /// What was asked for, or why not. A refusal is an answer; an [`Error`] says that there
 /// is none.
-pub type Answer<T> = std::result::Result<T, Refusal>;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "it may be a refusal"]
+pub enum Answer<T> {
+    /// It was done.
+    Done(T),
+    /// Nothing was changed.
+    Refused(Refusal),
+}
+
+impl<T> Answer<T> {
+    /// Whether it was done.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done(_))
+    }
+
+    /// What was asked for, if it was done.
+    pub fn done(self) -> Option<T> {
+        self.into_result().ok()
+    }
+
+    /// Why it was not done, if it was not.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Done(_) => None,
+            Self::Refused(refusal) => Some(*refusal),
+        }
+    }
+
+    /// The same with another value, if it was done.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Answer<U> {
+        self.into_result().map(to).into()
+    }
+
+    /// The same for callers to whom a refusal is an error.
+    pub fn into_result(self) -> std::result::Result<T, Refusal> {
+        match self {
+            Self::Done(done) => Ok(done),
+            Self::Refused(refusal) => Err(refusal),
+        }
+    }
+}
+
+impl<T> From<Granted<T>> for Answer<T> {
+    fn from(granted: Granted<T>) -> Self {
+        match granted {
+            Ok(done) => Self::Done(done),
+            Err(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+/// The same on the way to it, where a refusal ends a step.
+pub(super) type Granted<T> = std::result::Result<T, Refusal>;
+
+/// The largest config or value, in bytes.
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
+
+pub(super) fn check_text(what: &str, text: &str) -> Result<()> {
+    if text.len() <= MAX_TEXT_BYTES {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "a {what} of {} bytes is not allowed: up to {MAX_TEXT_BYTES} are",
+        text.len()
+    )))
+}
 
 /// A holder's hold on a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,6 +357,22 @@ pub struct List {
     pub sessions: Vec<Listed>,
     /// Entries of the index that are no session ids, skipped.
     pub invalid: u64,
+}
+
+impl List {
+    /// The first `limit` of those of several partitions.
+    pub(super) fn merged(lists: Vec<Self>, limit: usize) -> Self {
+        let mut all = Self::default();
+        for list in lists {
+            all.sessions.extend(list.sessions);
+            all.invalid += list.invalid;
+        }
+        all.sessions.sort();
+        // One that was found silent between two steps has been in both sets.
+        all.sessions.dedup();
+        all.sessions.truncate(limit);
+        all
+    }
 }
 
 /// A session to reap. Run its side effects, then [acknowledge](super::Sessions::ack).

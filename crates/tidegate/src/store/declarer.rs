@@ -16,10 +16,11 @@ use tokio::sync::Notify;
 use super::declaration::{
     self, Declaration, Declarations, DeclaredSettings, Differences, FIELDS, Part, Step, UNUSED,
 };
-use super::redis::{Call, RedisStore, Script};
+use super::redis::{Call, RedisStore, Replies, Script};
 use crate::clock::{self, Timestamp};
 use crate::error::{Error, Result};
-use crate::metrics::DeclarationMetrics;
+use crate::log;
+use crate::metrics::Metrics;
 
 static DECLARE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("declare.lua")]));
 static DECLARATIONS: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("declarations.lua")]));
@@ -37,6 +38,8 @@ const AT_A_TIME: usize = 100;
 /// Whoever loses so many races in a row looks again later.
 const MAX_ATTEMPTS: usize = 10;
 
+const REPLIES: Replies = Replies("declarations");
+
 /// The first partition: its marker has the declarations.
 const FIRST: u32 = 0;
 
@@ -52,7 +55,7 @@ pub(crate) struct Declarer {
     /// Two at a time would race with each other.
     turn: tokio::sync::Mutex<()>,
     opened: Notify,
-    metrics: DeclarationMetrics,
+    metrics: Metrics,
 }
 
 /// A part that is open here.
@@ -97,7 +100,7 @@ struct Stored {
 }
 
 impl Declarer {
-    pub(crate) fn new(store: RedisStore, policy: Declarations, metrics: DeclarationMetrics) -> Self {
+    pub(crate) fn new(store: RedisStore, policy: Declarations, metrics: Metrics) -> Self {
         Self {
             store,
             policy,
@@ -207,7 +210,7 @@ impl Declarer {
             if text != stored.text {
                 let was = std::mem::take(&mut stored.text);
                 let now = self.compare_and_set(vec![(part.field(), was.clone(), text)]).await?;
-                stored = now.into_iter().next().ok_or_else(|| unexpected(&"nothing"))?;
+                stored = now.into_iter().next().ok_or_else(|| REPLIES.unexpected("nothing"))?;
                 if !stored.is_changed {
                     // Somebody was faster: what they said counts first.
                     continue;
@@ -233,7 +236,10 @@ impl Declarer {
         let beside = declared.map(|it| it.beside(&part.settings, now)).unwrap_or_default();
         respect(&beside);
         let differing = declared.filter(|it| it.settings != part.settings);
-        self.metrics.differs(part.kind.as_str(), part.name.as_str(), differing.is_some());
+        let labels = [("part", part.kind.as_str()), ("name", part.name.as_str())];
+        let help = "1 if the store declares other settings than those in use here";
+        let differs = self.metrics.gauge("tidegate_declarations_differing", help, &labels);
+        differs.set(differing.is_some().into());
         let mut seen = seen.lock();
         seen.is_declared = true;
         let settings = differing.map(|it| it.settings.clone());
@@ -242,7 +248,7 @@ impl Declarer {
             && self.policy != Declarations::ReadOnly
         {
             let differences = Differences { declared: &declared.settings, own: &part.settings };
-            tracing::warn!(
+            log::warn!(
                 part = part.kind.as_str(),
                 name = part.name.as_str(),
                 %differences,
@@ -254,11 +260,13 @@ impl Declarer {
     }
 
     fn say_replaced(&self, part: &Part, was: Option<&Declaration>) {
-        self.metrics.replaced(part.kind.as_str(), part.name.as_str());
+        let labels = [("part", part.kind.as_str()), ("name", part.name.as_str())];
+        let help = "Declarations in the store that were replaced because they had other settings";
+        self.metrics.counter("tidegate_declarations_replaced", help, &labels).inc();
         let none = DeclaredSettings::new();
         let declared = was.map_or(&none, |it| &it.settings);
         let differences = Differences { declared, own: &part.settings };
-        tracing::warn!(
+        log::warn!(
             part = part.kind.as_str(),
             name = part.name.as_str(),
             %differences,
@@ -293,17 +301,13 @@ impl Declarer {
         let unused = unused.map(|it| it.as_millis().to_compact_string()).unwrap_or_default();
         let own = vec![FIELDS.to_compact_string(), unused];
         let value = self.call(&DECLARATIONS, 1, own).await?;
-        let Value::Array(items) = &value else { return Err(unexpected(&value)) };
-        let [Value::Int(_), fields @ ..] = &items[..] else { return Err(unexpected(&value)) };
+        let mut fields = REPLIES.list(&value)?;
+        fields.time()?;
         let mut all = Vec::with_capacity(fields.len() / 2);
-        for field in fields.chunks(2) {
-            let [Value::BulkString(field), Value::BulkString(text)] = field else {
-                return Err(unexpected(&value));
-            };
-            let (field, text) = (String::from_utf8_lossy(field), String::from_utf8_lossy(text));
+        for (field, text) in fields.each(|it| Ok((it.text()?, it.text()?)))? {
             if Part::is_former_main(&field) {
-                tracing::warn!(
-                    field = &*field,
+                log::warn!(
+                    field,
                     "a space that an older version called main is on this store, under spaces:main: it is not the \
                      default space, which is called so now"
                 );
@@ -321,7 +325,7 @@ impl Declarer {
 
     async fn compare_and_set_one(&self, field: String, expected: String, wanted: String) -> Result<Stored> {
         let stored = self.compare_and_set(vec![(field, expected, wanted)]).await?;
-        stored.into_iter().next().ok_or_else(|| unexpected(&"nothing"))
+        stored.into_iter().next().ok_or_else(|| REPLIES.unexpected("nothing"))
     }
 
     /// Of each field what it is, made what is wanted if it is what was expected; nothing wanted only reads.
@@ -329,45 +333,22 @@ impl Declarer {
         let items = fields.len();
         let texts = fields.into_iter().flat_map(|(field, expected, wanted)| [field, expected, wanted]);
         let value = self.call(&DECLARE, items, texts.map(CompactString::from).collect()).await?;
-        match (&value, items) {
-            (value, 1) => Ok(vec![stored(value)?]),
-            (Value::Array(values), _) if values.len() == items => values.iter().map(stored).collect(),
-            (value, _) => Err(unexpected(value)),
-        }
+        REPLIES.items(&value, items)?.iter().map(stored).collect()
     }
 
-    async fn call(&self, script: &'static Script, items: usize, own: Vec<CompactString>) -> Result<Value> {
-        let marker = self.store.marker(FIRST);
-        let call = Call {
-            script,
-            shared_args: Arc::new([]),
-            shared_keys: Arc::new([]),
-            items,
-            more_keys: vec![marker.clone(); items.saturating_sub(1)],
-            key: marker,
-            item_args: own,
-            now_ms: self.store.set_time_ms(),
-        };
-        self.store.call_uncounted(FIRST, call).await
+    async fn call(&self, script: &'static Script, items: usize, args: Vec<CompactString>) -> Result<Value> {
+        let keys = vec![self.store.marker(FIRST); items];
+        self.store.call_uncounted(FIRST, Call::new(script).items(items).keys(keys).args(args)).await
     }
 }
 
 fn stored(value: &Value) -> Result<Stored> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let [Value::Int(now_ms), Value::Int(has_marker), Value::Int(is_changed), Value::BulkString(text)] =
-        &items[..]
-    else {
-        return Err(unexpected(value));
-    };
-    if *is_changed == 2 {
+    let mut fields = REPLIES.list(value)?;
+    let (now, has_marker, is_changed) = (fields.time()?, fields.flag()?, fields.flag()?);
+    if fields.flag()? {
         return Err(Error::unavailable("the store takes no declarations now: its memory may be full"));
     }
-    Ok(Stored {
-        now: Timestamp::from_millis(*now_ms as u64),
-        has_marker: *has_marker == 1,
-        is_changed: *is_changed == 1,
-        text: String::from_utf8_lossy(text).into_owned(),
-    })
+    Ok(Stored { now, has_marker, is_changed, text: fields.text()? })
 }
 
 /// What this machine is called, if it says so.
@@ -378,8 +359,4 @@ fn host() -> String {
         "" => "unknown".to_owned(),
         host => host.to_owned(),
     }
-}
-
-fn unexpected(reply: &(impl fmt::Debug + ?Sized)) -> Error {
-    Error::internal(format!("a script of declarations answered {reply:?}"))
 }

@@ -4,11 +4,8 @@
 //! be in one slot: they carry the hash tag of the subject's partition. One
 //! partition on a single server needs no tag and writes none.
 
-use std::hash::Hasher as _;
-
-use siphasher::sip::SipHasher24;
-
-use crate::error::{Error, Result};
+use super::spread::Spread;
+use crate::error::Result;
 use crate::key::{Name, check_namespace};
 
 /// Partitions and how to find them. The same on every node that shares the
@@ -17,9 +14,8 @@ use crate::key::{Name, check_namespace};
 pub(crate) struct Keyspace {
     /// The namespace with its colon, or nothing.
     namespace: String,
-    partitions: u32,
+    spread: Spread,
     tagged: bool,
-    hash_key: [u8; 16],
 }
 
 /// A slot of a cluster.
@@ -37,9 +33,6 @@ impl Slot {
     }
 }
 
-/// The most partitions a keyspace may have.
-const MAX_PARTITIONS: u32 = 1024;
-
 /// Partitions of a cluster unless something else is asked for: enough to be
 /// spread evenly, few enough to be asked in parallel.
 const CLUSTER_PARTITIONS: u32 = 64;
@@ -53,29 +46,25 @@ impl Keyspace {
     ) -> Result<Self> {
         namespace.map_or(Ok(()), check_namespace)?;
         let partitions = partitions.unwrap_or(if is_cluster { CLUSTER_PARTITIONS } else { 1 });
-        if !(1..=MAX_PARTITIONS).contains(&partitions) {
-            return Err(Error::config(format!(
-                "{partitions} partitions are not allowed: 1 to {MAX_PARTITIONS} are"
-            )));
-        }
         Ok(Self {
             namespace: namespace.map(|name| format!("{}:", name.as_str())).unwrap_or_default(),
-            partitions,
+            spread: Spread::new(partitions, hash_key)?,
             tagged: is_cluster || partitions > 1,
-            hash_key,
         })
     }
 
     pub(crate) fn partitions(&self) -> u32 {
-        self.partitions
+        self.spread.partitions()
+    }
+
+    /// How subjects are spread over them.
+    pub(crate) fn spread(&self) -> Spread {
+        self.spread
     }
 
     /// The partition of a subject.
     pub(crate) fn partition(&self, subject: &str) -> u32 {
-        if self.partitions == 1 {
-            return 0;
-        }
-        (self.hash(subject) % u64::from(self.partitions)) as u32
+        self.spread.partition(subject)
     }
 
     /// What every key of a partition starts with.
@@ -98,13 +87,7 @@ impl Keyspace {
 
     /// Tells one way of spreading from another without telling the hash key.
     pub(crate) fn hash_id(&self) -> String {
-        format!("sip24-{:016x}", self.hash("tidegate"))
-    }
-
-    fn hash(&self, text: &str) -> u64 {
-        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
-        hasher.write(text.as_bytes());
-        hasher.finish()
+        format!("sip24-{:016x}", self.spread.hash("tidegate"))
     }
 }
 

@@ -25,10 +25,11 @@ const CHUNK: usize = 1024;
 /// Below this many slots a shard is not worth rebuilding.
 const SMALL: usize = 256;
 
-/// A table of `T` by key, in shards, never above `max_keys` in all.
+/// A table of `T` by key, in shards, never above `max_keys` in all. Each shard has an `S` beside
+/// its entries, under the same lock: what counts there needs no atomics.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
-    shards: Box<[Shard<T>]>,
+pub(crate) struct Table<T, S = ()> {
+    shards: Box<[Shard<T, S>]>,
     hasher: foldhash::fast::RandomState,
     keys: AtomicUsize,
     max_keys: usize,
@@ -41,22 +42,20 @@ pub(crate) struct Table<T> {
 // Two cache lines: neighbours are fetched in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard<T> {
-    slots: Mutex<Slots<T>>,
+struct Shard<T, S> {
+    slots: Mutex<Slots<T, S>>,
     /// When the first entry may be over; read without the lock.
     next_due_ms: AtomicU64,
 }
 
 /// What the lock of a shard guards.
 #[derive(Debug)]
-struct Slots<T> {
+struct Slots<T, S> {
     table: HashTable<u32>,
     chunks: Vec<Vec<Slot<T>>>,
     free: Vec<u32>,
     due: TimeIndex,
-    /// Counters of the shard, so that counting needs no atomics.
-    admitted: u64,
-    rejected: u64,
+    beside: S,
 }
 
 #[derive(Debug)]
@@ -91,18 +90,18 @@ const SWEPT_BY_INSERT: usize = 2;
 const SWEPT_AT_THE_CAP: usize = 1024;
 
 /// What a table has of a key, locked.
-pub(crate) struct Held<'a, T> {
-    slots: MutexGuard<'a, Slots<T>>,
+pub(crate) struct Held<'a, T, S> {
+    slots: MutexGuard<'a, Slots<T, S>>,
     slot: Option<u32>,
     pub(crate) hash: u64,
 }
 
-impl<T: Entry> Held<'_, T> {
-    /// The entry, its [`subject`](Table::subject) and the shard's counters.
+impl<T: Entry, S: Default> Held<'_, T, S> {
+    /// The entry, its [`subject`](Table::subject) and what the shard has beside it.
     #[inline(always)]
-    pub(crate) fn entry(&mut self) -> Option<(&mut T, u32, Tally<'_>)> {
-        let (entry, tally) = self.slots.entry_and_tally(self.slot?);
-        Some((entry, self.hash as u32, tally))
+    pub(crate) fn entry(&mut self) -> Option<(&mut T, u32, &mut S)> {
+        let (entry, beside) = self.slots.entry(self.slot?);
+        Some((entry, self.hash as u32, beside))
     }
 }
 
@@ -113,7 +112,7 @@ pub(crate) enum Lookup<R> {
     Full,
 }
 
-impl<T: Entry> Table<T> {
+impl<T: Entry, S: Default> Table<T, S> {
     pub(crate) fn new(max_keys: usize, slack_ms: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         // Enough to keep cores apart, and slots within what the index can name.
@@ -146,19 +145,19 @@ impl<T: Entry> Table<T> {
 
     /// Runs `change` on the entry of `key`, made if it is absent and dropped
     /// again if `change` says it need not be kept. `change` is told the key's
-    /// [`subject`](Self::subject).
+    /// [`subject`](Self::subject), and has what the shard has beside it.
     #[inline]
     pub(crate) fn upsert<R>(
         &self,
         key: &str,
         now: Timestamp,
         context: &T::Context,
-        change: impl FnOnce(&mut T, u32, &mut Tally<'_>) -> (R, bool),
+        change: impl FnOnce(&mut T, u32, &mut S) -> (R, bool),
     ) -> Lookup<R> {
         let mut held = self.hold(key);
         let Held { hash, .. } = held;
-        if let Some((entry, subject, mut tally)) = held.entry() {
-            return Lookup::Found(change(entry, subject, &mut tally).0);
+        if let Some((entry, subject, beside)) = held.entry() {
+            return Lookup::Found(change(entry, subject, beside).0);
         }
         drop(held);
         self.insert(hash, key, now, context, change)
@@ -167,7 +166,7 @@ impl<T: Entry> Table<T> {
     /// The entry of `key`, if there is one, while nobody else has it. Nothing else of the
     /// table may be asked meanwhile.
     #[inline(always)]
-    pub(crate) fn hold(&self, key: &str) -> Held<'_, T> {
+    pub(crate) fn hold(&self, key: &str) -> Held<'_, T, S> {
         let hash = self.hasher.hash_one(key);
         let slots = self.shard(hash).slots.lock();
         let slot = slots.find(hash, key);
@@ -182,7 +181,7 @@ impl<T: Entry> Table<T> {
         key: &str,
         now: Timestamp,
         context: &T::Context,
-        change: impl FnOnce(&mut T, u32, &mut Tally<'_>) -> (R, bool),
+        change: impl FnOnce(&mut T, u32, &mut S) -> (R, bool),
     ) -> Lookup<R> {
         let has_room = self.reserve() || (self.make_room(now, context) && self.reserve());
         let shard = self.shard(hash);
@@ -193,14 +192,14 @@ impl<T: Entry> Table<T> {
             if has_room {
                 self.keys.fetch_sub(1, Ordering::Relaxed);
             }
-            let (entry, mut tally) = slots.entry_and_tally(slot);
-            return Lookup::Found(change(entry, hash as u32, &mut tally).0);
+            let (entry, beside) = slots.entry(slot);
+            return Lookup::Found(change(entry, hash as u32, beside).0);
         }
         if !has_room {
             return Lookup::Full;
         }
         let mut entry = T::default();
-        let (result, keep) = change(&mut entry, hash as u32, &mut slots.tally());
+        let (result, keep) = change(&mut entry, hash as u32, &mut slots.beside);
         // Whoever adds also clears away, so that a table is bounded by its use
         // even if nobody else sweeps it.
         let mut left = SWEPT_BY_INSERT;
@@ -259,12 +258,12 @@ impl<T: Entry> Table<T> {
         Timestamp::from_millis(due.min().unwrap_or(u64::MAX))
     }
 
-    /// The counters of all shards: admitted and rejected.
-    pub(crate) fn tallies(&self) -> (u64, u64) {
-        self.shards
-            .iter()
-            .map(|shard| shard.slots.lock())
-            .fold((0, 0), |sum, slots: MutexGuard<'_, _>| (sum.0 + slots.admitted, sum.1 + slots.rejected))
+    /// What the shards have beside their entries, added up.
+    pub(crate) fn beside(&self) -> S
+    where
+        S: Copy + std::ops::Add<Output = S>,
+    {
+        self.shards.iter().fold(S::default(), |sum, shard| sum + shard.slots.lock().beside)
     }
 
     /// Takes one of `max_keys` places.
@@ -279,45 +278,38 @@ impl<T: Entry> Table<T> {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Shard<T> {
+    fn shard(&self, hash: u64) -> &Shard<T, S> {
         // The top bits choose within hashbrown, the next ones here.
         &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
     }
 }
 
-impl<T: Entry> Shard<T> {
-    fn publish(&self, slots: &Slots<T>) {
+impl<T: Entry, S> Shard<T, S> {
+    fn publish(&self, slots: &Slots<T, S>) {
         let next = slots.due.next_due().map_or(u64::MAX, Timestamp::as_millis);
         self.next_due_ms.store(next, Ordering::Relaxed);
     }
 }
 
-impl<T> Default for Shard<T> {
+impl<T, S: Default> Default for Shard<T, S> {
     fn default() -> Self {
         Self { slots: Mutex::default(), next_due_ms: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl<T> Default for Slots<T> {
+impl<T, S: Default> Default for Slots<T, S> {
     fn default() -> Self {
         Self {
             table: HashTable::new(),
             chunks: Vec::new(),
             free: Vec::new(),
             due: TimeIndex::default(),
-            admitted: 0,
-            rejected: 0,
+            beside: S::default(),
         }
     }
 }
 
-/// The counters of a shard, in the hands of whoever holds its lock.
-pub(crate) struct Tally<'a> {
-    pub(crate) admitted: &'a mut u64,
-    pub(crate) rejected: &'a mut u64,
-}
-
-impl<T: Entry> Slots<T> {
+impl<T: Entry, S: Default> Slots<T, S> {
     /// A loop of our own, since a closure is not always inlined into the table's.
     #[inline(always)]
     fn find(&self, hash: u64, key: &str) -> Option<u32> {
@@ -340,13 +332,8 @@ impl<T: Entry> Slots<T> {
     }
 
     #[inline]
-    fn entry_and_tally(&mut self, slot: u32) -> (&mut T, Tally<'_>) {
-        let entry = &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK].entry;
-        (entry, Tally { admitted: &mut self.admitted, rejected: &mut self.rejected })
-    }
-
-    fn tally(&mut self) -> Tally<'_> {
-        Tally { admitted: &mut self.admitted, rejected: &mut self.rejected }
+    fn entry(&mut self, slot: u32) -> (&mut T, &mut S) {
+        (&mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK].entry, &mut self.beside)
     }
 
     fn insert(&mut self, hasher: &foldhash::fast::RandomState, hash: u64, new: Slot<T>, due: Timestamp) {
@@ -439,7 +426,7 @@ impl<T: Entry> Slots<T> {
             return;
         }
         let old = std::mem::take(self);
-        (self.admitted, self.rejected) = (old.admitted, old.rejected);
+        self.beside = old.beside;
         let mut is_free = vec![false; slots];
         for slot in &old.free {
             is_free[*slot as usize] = true;

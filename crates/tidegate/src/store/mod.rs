@@ -1,157 +1,41 @@
 //! Where state is kept: in this process, or on Redis, Valkey or their Cluster.
-//!
-//! A closed enum, so that nothing is boxed on the way and no type parameter
-//! leaks into a user's types. Rooms implement each operation once per variant.
 
+#[cfg(feature = "redis")]
 mod declaration;
+#[cfg(feature = "redis")]
 pub(crate) mod declarer;
+#[cfg(feature = "redis")]
 mod default_space;
+#[cfg(feature = "redis")]
 mod keyspace;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod metrics;
+#[cfg(feature = "redis")]
+mod open;
+#[cfg(feature = "redis")]
 pub(crate) mod partitions;
+#[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod secret;
+mod spread;
+#[cfg(feature = "redis")]
 mod status;
 mod time_index;
 
-use std::time::Duration;
-
+#[cfg(feature = "redis")]
 pub use self::declaration::{Declaration, Declarations, DeclaredSettings, Differences, Other, Part};
+#[cfg(feature = "redis")]
 pub(crate) use self::declaration::{duration_of, duration_text};
+#[cfg(feature = "redis")]
 pub use self::default_space::DEFAULT_SPACE;
-pub use self::redis::RedisStore;
+#[cfg(feature = "redis")]
+pub(crate) use self::open::{Backend, MemoryStore};
+#[cfg(feature = "redis")]
+pub use self::open::{Store, StoreOptions};
 pub(crate) use self::secret::Secret;
+pub(crate) use self::spread::Spread;
+#[cfg(feature = "redis")]
 pub use self::status::{Away, StoreStatus};
 pub use self::time_index::TimeIndex;
 pub use crate::PartKind;
-use crate::clock::Clock;
-use crate::error::{Error, Result};
-use crate::key::Name;
-use crate::metrics::StoreMetrics;
-use crate::random::Random;
-
-/// An open store. Clones share it.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Store {
-    /// In this process: nothing to install, and gone with it.
-    Memory(Clock, Random),
-    /// Redis, Valkey or a Cluster of either.
-    Redis(RedisStore),
-}
-
-/// How to open a store.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct StoreOptions {
-    /// The clock; on Redis, the system's clock means the server's.
-    pub clock: Clock,
-    /// What this process takes for the time where the store's clock decides: its own
-    /// clock, which a test may set wrong.
-    #[doc(hidden)]
-    pub client_clock: Option<Clock>,
-    /// Where limits that decide by chance take it from.
-    pub random: Random,
-    /// A prefix of every Redis key, so that several can share a server.
-    pub namespace: Option<Name>,
-    /// How many partitions subjects are spread over: 1 on a single server, 64 in
-    /// a cluster unless set. Fixed by the first use of a namespace.
-    pub partitions: Option<u32>,
-    /// The key of the hash that spreads them. Fixed likewise.
-    pub hash_key: [u8; 16],
-    /// How long a call may take, waiting included.
-    pub deadline: Duration,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// Write nothing by itself: no marker, and nothing in the background. For those who
-    /// only look at what is there.
-    pub read_only: bool,
-    /// Send small packets at once. Calls are batched before they are sent, so
-    /// this costs nothing.
-    pub nodelay: bool,
-    /// How long the markers of a namespace outlive their last renewal, which is hourly. Less
-    /// than the 90 days that it is by default is for a namespace that ends as a whole soon.
-    pub marker_ttl: Duration,
-    /// How long a connection is idle before the system asks whether the other side is
-    /// still there; none to leave that out.
-    pub keepalive: Option<Duration>,
-    /// How often each partition's server is asked whether it is still there, whether or
-    /// not anybody else does.
-    pub check_interval: Duration,
-    /// The certificate authority to trust for `rediss://`, in PEM form; the
-    /// system's unless set.
-    pub tls_ca: Option<Vec<u8>>,
-    /// What to do when a limit or a space is declared in the store with other settings.
-    pub declarations: Declarations,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            clock: Clock::system(),
-            client_clock: None,
-            random: Random::default(),
-            namespace: None,
-            partitions: None,
-            hash_key: *b"tidegate-spread1",
-            deadline: Duration::from_millis(100),
-            connect_timeout: Duration::from_millis(500),
-            read_only: false,
-            nodelay: true,
-            marker_ttl: redis::MARKER_TTL,
-            keepalive: Some(Duration::from_secs(30)),
-            check_interval: Duration::from_secs(5),
-            tls_ca: None,
-            declarations: Declarations::default(),
-        }
-    }
-}
-
-impl Store {
-    /// Opens the store at `url`: `memory:`, `redis://host:port/db`, `rediss://…`,
-    /// `redis-cluster://host:port,host:port` or `rediss-cluster://…`. Needs a
-    /// tokio runtime.
-    ///
-    /// A server that cannot be reached now is no error: calls follow their
-    /// outage policy until it can. One that can be reached and not used is.
-    pub async fn open(url: &str) -> Result<Self> {
-        Self::open_with(url, &StoreOptions::default()).await
-    }
-
-    /// The same, with options.
-    pub async fn open_with(url: &str, options: &StoreOptions) -> Result<Self> {
-        let (scheme, _) = url.split_once(':').unwrap_or((url, ""));
-        match scheme {
-            "memory" => Ok(Self::Memory(options.clock.clone(), options.random.clone())),
-            "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
-                Ok(Self::Redis(RedisStore::open(url, options, StoreMetrics::default()).await?))
-            }
-            // Only the scheme is repeated: the rest may hold a password.
-            _ => Err(Error::config(format!(
-                "the store's URL starts with {scheme:?}: memory:, redis://, rediss://, redis-cluster:// and \
-                 rediss-cluster:// are allowed"
-            ))),
-        }
-    }
-
-    /// Whether it was opened to look only.
-    pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Redis(store) if store.is_read_only())
-    }
-
-    /// What of it is away right now, since when and why.
-    pub fn status(&self) -> StoreStatus {
-        match self {
-            Self::Memory(..) => StoreStatus::of_memory(),
-            Self::Redis(store) => store.status(),
-        }
-    }
-
-    /// Whether all of it can be used right now.
-    pub fn check(&self) -> Result<()> {
-        match self {
-            Self::Memory(..) => Ok(()),
-            Self::Redis(store) => store.check(),
-        }
-    }
-}

@@ -18,6 +18,14 @@ local function now()
   return math.floor(now_micros() / 1000)
 end
 
+-- The moment that decides: the clock's, or that of the latest stamp if the clock is behind it; and
+-- whether the stamp is absurd, more than `absurd` ahead: then it was left by a clock that was wrong.
+-- In ms, or in whatever all three are. `clock.rs` has the same.
+local function deciding(clock, stamp, absurd)
+  local is_absurd = stamp > clock + absurd
+  return is_absurd and clock or math.max(clock, stamp), is_absurd
+end
+
 -- An integer as text: `..` would write 16 digits as 1.79e+15.
 local function int(n)
   return string.format('%.0f', n)

@@ -1,14 +1,17 @@
 //! What tests talk to: real servers, a proxy that breaks things, cases that
 //! every store must pass, and models that say what is right.
 //!
+//! Each room has a `Face`: what can be asked of it, be it of the library or over HTTP. Cases and
+//! random histories are written once, against it; tests only make faces.
+//!
 //! A missing server is a failed test that says how to get it, never a skipped
 //! one. Nothing here sleeps: everything waits for an event, with a deadline.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+pub mod history;
 pub mod hot;
 pub mod limit;
-pub mod model;
 mod proxy;
 mod server;
 pub mod session;
@@ -17,6 +20,13 @@ pub use self::proxy::{Fault, FaultProxy};
 pub use self::server::{RedisCluster, RedisServer, TlsServer};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, ErrorKind};
+
+/// An error of this kind, for a face that reads it from an answer.
+pub fn error(kind: ErrorKind, text: String) -> Error {
+    Error::new(kind, text)
+}
 
 /// A word that no other test uses, in this process or another.
 pub fn unique(what: &str) -> String {

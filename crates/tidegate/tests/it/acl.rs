@@ -6,12 +6,10 @@ use std::time::Duration;
 use tidegate::limit::LimitOptions;
 use tidegate::session::{Reconciliation, SessionOptions};
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::sliding;
-use tidegate::testkit::{RedisCluster, RedisServer};
+use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, session};
 use tidegate::{Cost, Key, Rate, Tidegate};
 
 use crate::kit::On;
-use crate::{differential, hot_differential, session_differential};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 
@@ -69,24 +67,23 @@ fn as_user(url: &str) -> String {
 fn the_documented_commands_are_enough() {
     let server = RedisServer::start();
     // Namespaces of tests start with a letter of their own.
-    let patterns = ["t-*", "s-*"].map(str::to_owned);
-    restrict(&server, &patterns);
-    let url = as_user(&server.url());
-    differential::check(&On::url(&*url), 3000);
-    hot_differential::check(&On::url(&*url), 60);
-    session_differential::check(session_differential::On { name: "redis", url: &url, servers: &[] }, 60);
+    restrict(&server, &["t-*".to_owned()]);
+    let on = On::url(as_user(&server.url()));
+    limit::history::check(&on, 3000);
+    hot::history::check(&on, 3600);
+    session::history::check(&on, 3600);
 }
 
 #[test]
 fn the_documented_commands_are_enough_in_a_cluster() {
     let cluster = RedisCluster::start();
     for node in cluster.nodes() {
-        restrict(node, &["t-*", "s-*"].map(str::to_owned));
+        restrict(node, &["t-*".to_owned()]);
     }
-    let url = as_user(&cluster.url());
-    differential::check(&On::url(&*url), 500);
-    hot_differential::check(&On { url: url.clone(), options: |options| options.partitions = Some(3) }, 10);
-    session_differential::check(session_differential::On { name: "cluster", url: &url, servers: &[] }, 10);
+    let on = On { url: as_user(&cluster.url()), options: |options| options.partitions = Some(3) };
+    limit::history::check(&on, 500);
+    hot::history::check(&on, 600);
+    session::history::check(&on, 600);
 }
 
 /// Without a namespace: whatever has keys of its own, in each room.
@@ -106,7 +103,7 @@ async fn the_documented_keys_are_enough() {
             limit.take(key, Cost::ONE).await.unwrap();
             limit.reset(key).await.unwrap();
         }
-        let held = gate.limit("held", sliding(10, 60, 600), LimitOptions::default()).unwrap();
+        let held = gate.limit("held", limit::sliding(10, 60, 600), LimitOptions::default()).unwrap();
         held.reserve(key, "id", Cost::ONE, Duration::from_secs(5)).await.unwrap();
         held.commit(key, "id").await.unwrap();
         for space in ["pages", "links"] {
@@ -120,8 +117,8 @@ async fn the_documented_keys_are_enough() {
         }
         for space in ["sessions", "rooms"] {
             let sessions = gate.sessions(space, SessionOptions::default()).unwrap();
-            let active = sessions.activate(key, "{}", Some(key)).await.unwrap().unwrap();
-            sessions.disconnect(active.id, key).await.unwrap().unwrap();
+            let active = sessions.activate(key, "{}", Some(key)).await.unwrap().done().unwrap();
+            sessions.disconnect(active.id, key).await.unwrap().done().unwrap();
             sessions.counts().await.unwrap();
             sessions.cleanup().await.unwrap();
             let mut reconciliation: Reconciliation = sessions.reconcile();

@@ -2,10 +2,10 @@
 
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, Decision, InProcess, LimitOptions, Suppressed};
+use tidegate::testkit::history::operations;
 use tidegate::testkit::limit::sliding;
 use tidegate::{Cost, Key};
 
-use crate::differential::budget;
 use crate::kit::On;
 
 const CAPACITY: u32 = 10_000;
@@ -84,7 +84,7 @@ async fn suppressed_admits_the_share_that_the_formula_says() {
 /// in the mean from the very first call.
 async fn smooth_stays_near_the_capacity(window_s: u64) {
     // A long run takes permits one by one.
-    let is_long = budget() >= 1_000_000;
+    let is_long = operations() >= 1_000_000;
     for (load, cost) in [(1.2, 2), (2.0, 4), (5.0, 10), (20.0, 20)] {
         let limit = Suppressed::smooth(sliding(CAPACITY, window_s, window_s * 10));
         let mut steady = Steady::new(limit, window_s, load, if is_long { 1 } else { cost }).await;

@@ -48,8 +48,12 @@ async fn takes_are_answered_by_policy_and_reads_by_the_store() {
     assert!(metrics.contains("tidegate_store_partitions_away 1\n"), "{metrics}");
     assert!(metrics.contains("tidegate_store_failed_calls_total{reason=\"oom\"} 100\n"), "{metrics}");
     // Whoever comes now can look as well.
-    let (_other, late) = limit_on(&server.url(), patient()).await;
+    let (other, late) = limit_on(&server.url(), patient()).await;
     assert_eq!(late.peek(Key::new("k").unwrap()).await.unwrap().source(), Source::Store);
+    let late = other.hot("pages", HotOptions::default()).unwrap();
+    assert_eq!(late.list(3).await.unwrap().len(), 1);
+    let unused = other.hot("unused", HotOptions::default()).unwrap();
+    assert_eq!(unused.list(3).await.unwrap().len(), 0);
     free(&server);
     until("it is over", async || {
         tokio::task::yield_now().await;
@@ -96,7 +100,7 @@ async fn holders_that_could_not_renew_are_not_reaped() {
         let orphan = space.left("orphan").await;
         space.pass(LEASE / 2).await;
         for id in alive.iter().chain(&leaving) {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         fill(&server);
         let until_ms = space.clock.now().as_millis() + 3 * (LEASE + GRACE);
@@ -106,7 +110,7 @@ async fn holders_that_could_not_renew_are_not_reaped() {
                 assert!(sessions.heartbeat(*id, key("h")).await.unwrap_err().is_transient());
             }
             if let Some(id) = leaving.pop() {
-                sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+                sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
             }
             assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
             assert_eq!(sessions.claim(9).await.unwrap().claims, []);
@@ -120,17 +124,17 @@ async fn holders_that_could_not_renew_are_not_reaped() {
         assert_eq!(swept.deleted, 0);
         assert!(swept.held_until.is_some());
         for id in &alive {
-            let lease = sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            let lease = sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
             assert_eq!(lease.generation.get(), 1);
         }
         // Whoever did not come back is reaped after all.
         space.pass(LEASE / 2).await;
         for id in &alive {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         space.pass(LEASE / 2 + GRACE / 2).await;
         for id in &alive {
-            sessions.heartbeat(*id, key("h")).await.unwrap().unwrap();
+            sessions.heartbeat(*id, key("h")).await.unwrap().done().unwrap();
         }
         space.pass(GRACE / 2).await;
         assert!(sessions.cleanup().await.unwrap().deleted > 0);

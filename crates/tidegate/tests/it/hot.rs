@@ -1,6 +1,5 @@
-//! What hot pages promise beside what the flaws of the seed are about: the edges of
-//! the window and of the bounds, clocks that are wrong, input that is wrong, spaces
-//! that do not share. And what all tests of hot pages are made of.
+//! What hot pages promise beside the cases of [`tidegate::testkit::hot`]: keys, options,
+//! spaces that do not share. And what all tests of hot pages are made of.
 
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::{Edit, EventKind, Hot, HotOptions, HotPage, Recorded, Stats, WhenFull};
 use tidegate::store::StoreOptions;
+pub(crate) use tidegate::testkit::hot::options;
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{ErrorKind, Key, Name, Tidegate};
 
@@ -28,15 +28,6 @@ pub(crate) struct Space {
     pub(crate) clock: ManualClock,
     pub(crate) gate: Tidegate,
     pub(crate) hot: Hot,
-}
-
-pub(crate) fn options(set: impl FnOnce(&mut HotOptions)) -> HotOptions {
-    let mut options = HotOptions::default();
-    set(&mut options);
-    if options.max_members_per_page >= options.hot_threshold as usize {
-        options.promotion_threshold = options.promotion_threshold.min(options.max_members_per_page as u32);
-    }
-    options
 }
 
 /// A gate with everything that tests share: time to answer, and few partitions.
@@ -168,109 +159,6 @@ pub(crate) async fn events(watch: &mut tidegate::hot::Watch, count: usize) -> Ve
     seen
 }
 
-#[tokio::test]
-async fn an_edit_counts_until_the_last_millisecond_of_its_window() {
-    for space in Space::everywhere(|it| it.window_duration = Duration::from_secs(900)).await {
-        let (on, window) = (space.on, 900_000);
-        space.record("p", "a").await;
-        space.clock.advance_ms(1000);
-        assert_eq!(space.record("p", "b").await, PROMOTED);
-        space.set(START_MS + window - 1);
-        assert_eq!(space.stats("p").await.edits_last_hour, 2, "{on}");
-        assert_eq!(space.window("p").await, ["a@0", "b@1000"], "{on}");
-        assert_eq!(space.list(9).await, [("p".to_owned(), 2)], "{on}");
-        space.clock.advance_ms(1);
-        assert_eq!(space.window("p").await, ["b@1000"], "{on}");
-        assert_eq!(space.list(9).await, [("p".to_owned(), 1)], "{on}");
-        assert_eq!(space.stats("p").await.edits_last_hour, 1, "{on}");
-        space.set(START_MS + 1000 + window - 1);
-        assert_eq!((space.hot.count().await.unwrap(), space.stats("p").await.is_hot), (1, true), "{on}");
-        space.clock.advance_ms(1);
-        assert_eq!(space.window("p").await, Vec::<String>::new(), "{on}");
-        assert!(!space.hot.is_hot(key("p")).await.unwrap(), "{on}");
-        assert_eq!(space.hot.count().await.unwrap(), 0, "{on}");
-    }
-}
-
-#[tokio::test]
-async fn activity_is_remembered_until_the_last_millisecond_of_ten_minutes() {
-    for space in Space::everywhere(|_| {}).await {
-        let on = space.on;
-        for page in ["in time", "too late"] {
-            assert_eq!(space.record(page, "a").await, Recorded::Remembered, "{on}");
-        }
-        space.set(START_MS + 10 * MINUTE - 1);
-        assert_eq!(space.record("in time", "b").await, PROMOTED, "{on}");
-        space.clock.advance_ms(1);
-        assert_eq!(space.record("too late", "b").await, Recorded::Remembered, "{on}");
-        assert_eq!(space.record("too late", "c").await, PROMOTED, "{on}: the ten minutes began anew");
-        assert_eq!(space.window("too late").await, ["b@600000", "c@600000"], "{on}");
-    }
-}
-
-#[tokio::test]
-async fn an_edit_that_comes_late_counts_for_what_is_left_of_its_window() {
-    for space in Space::everywhere(|_| {}).await {
-        let on = space.on;
-        space.set(START_MS + HOUR);
-        assert_eq!(space.record_at("p", "gone", START_MS).await, Recorded::TooLate, "{on}");
-        assert_eq!(space.record_at("p", "oldest", START_MS + 1).await, Recorded::Remembered, "{on}");
-        assert_eq!(space.record("p", "now").await, PROMOTED, "{on}");
-        assert_eq!(space.record_at("p", "between", START_MS + 5).await, Recorded::Added, "{on}");
-        assert_eq!(space.window("p").await, ["oldest@1", "between@5", "now@3600000"], "{on}");
-        assert_eq!(space.stats("p").await.last_seen.as_millis(), START_MS + HOUR, "{on}");
-        space.clock.advance_ms(1);
-        assert_eq!(space.window("p").await, ["between@5", "now@3600000"], "{on}");
-        assert_eq!(space.list(9).await, [("p".to_owned(), 2)], "{on}");
-        // An id that has left counts again, with what it says now.
-        assert_eq!(space.record("p", "oldest").await, Recorded::Added, "{on}");
-    }
-}
-
-#[tokio::test]
-async fn a_full_window_keeps_the_newest_whatever_order_they_come_in() {
-    for space in Space::everywhere(|it| it.max_members_per_page = 3).await {
-        let on = space.on;
-        space.set(START_MS + MINUTE);
-        for at in [30, 10, 20] {
-            space.record_at("p", &format!("e{at}"), START_MS + at).await;
-        }
-        assert_eq!(space.record_at("p", "e5", START_MS + 5).await, Recorded::TooLate, "{on}");
-        assert_eq!(space.record_at("p", "e10", START_MS + 5).await, Recorded::Duplicate, "{on}");
-        assert_eq!(space.record_at("p", "e15", START_MS + 15).await, Recorded::Added, "{on}");
-        assert_eq!(space.window("p").await, ["e15@15", "e20@20", "e30@30"], "{on}");
-        // Of two at once the greater id is the newer.
-        assert_eq!(space.record_at("p", "a", START_MS + 15).await, Recorded::TooLate, "{on}");
-        assert_eq!(space.record_at("p", "f", START_MS + 15).await, Recorded::Added, "{on}");
-        // By its bytes, in whatever language the server is set to.
-        assert_eq!(space.record_at("p", "Z", START_MS + 15).await, Recorded::TooLate, "{on}");
-        assert_eq!(space.window("p").await, ["f@15", "e20@20", "e30@30"], "{on}");
-        let stats = space.stats("p").await;
-        assert_eq!((stats.edits_last_hour, stats.total_edits, stats.covered_ms), (3, 5, MINUTE - 15), "{on}");
-    }
-}
-
-/// A server whose clock is set back, or its successor's is: what has ended stays
-/// ended, and what counts is not lost.
-#[tokio::test]
-async fn a_clock_that_steps_back_changes_nothing() {
-    for space in Space::everywhere(|_| {}).await {
-        let on = space.on;
-        space.fill(&["p".to_owned()], 2).await;
-        space.set(START_MS + HOUR);
-        assert_eq!(space.hot.count().await.unwrap(), 0, "{on}");
-        space.fill(&["q".to_owned()], 2).await;
-        space.set(START_MS + HOUR / 2);
-        assert!(!space.hot.is_hot(key("p")).await.unwrap(), "{on}: it does not come back");
-        assert_eq!(space.record("q", "later").await, Recorded::Added, "{on}");
-        assert_eq!(space.window("q").await, ["fill0@3600000", "fill1@3600000", "later@3600000"], "{on}");
-        space.set(START_MS + 2 * HOUR - 1);
-        assert_eq!(space.stats("q").await.edits_last_hour, 3, "{on}");
-        space.clock.advance_ms(1);
-        assert!(!space.stats("q").await.is_hot, "{on}");
-    }
-}
-
 /// However far behind the data the clock is, no key ends before what is in it.
 #[tokio::test]
 async fn keys_outlive_their_data_though_the_clock_steps_back() {
@@ -289,121 +177,6 @@ async fn keys_outlive_their_data_though_the_clock_steps_back() {
         assert!(ttl(name) >= 2 * window, "{name} ends in {} ms, its data in {}", ttl(name), 2 * window);
     }
     assert!(ttl("activity:r") >= window + 10 * MINUTE, "{}", ttl("activity:r"));
-}
-
-/// A clock that was years ahead for a moment leaves nothing behind that lasts for
-/// years: what it dated is dropped, and its places are free.
-#[tokio::test]
-async fn an_absurd_leap_of_the_clock_is_forgotten() {
-    for space in Space::everywhere(|it| {
-        it.max_tracked = 3;
-        it.max_activity = 3;
-    })
-    .await
-    {
-        let on = space.on;
-        space.fill(&["before".to_owned()], 2).await;
-        space.set(START_MS + 24 * 365 * 30 * HOUR);
-        let future: Vec<_> = (0..3).map(|i| format!("future{i}")).collect();
-        space.fill(&future, 2).await;
-        space.record("half", "a").await;
-        space.set(START_MS + 1000);
-        assert_eq!(space.record("future0", "a").await, Recorded::Remembered, "{on}: it starts over");
-        let pages: Vec<_> = (0..3).map(|i| format!("after{i}")).collect();
-        let recorded = space.fill(&pages, 2).await;
-        assert_eq!(recorded.iter().filter(|it| **it == PROMOTED).count(), 3, "{on}: {recorded:?}");
-        assert_eq!(space.record("half", "b").await, Recorded::Remembered, "{on}");
-        let listed: Vec<_> = space.list(9).await.into_iter().map(|it| it.0).collect();
-        assert_eq!(listed, ["after2", "after1", "after0"], "{on}");
-        space.set(START_MS + 1000 + HOUR);
-        assert_eq!(space.hot.count().await.unwrap(), 0, "{on}");
-        space.hot.cleanup().await.unwrap();
-        assert_eq!(space.metric("tidegate_hot_activities"), 0, "{on}");
-    }
-}
-
-/// The smallest of everything.
-#[tokio::test]
-async fn bounds_of_one_are_bounds_of_one() {
-    for space in Space::everywhere(|it| {
-        (it.hot_threshold, it.promotion_threshold) = (1, 1);
-        (it.max_tracked, it.max_members_per_page, it.max_activity) = (1, 1, 1);
-    })
-    .await
-    {
-        let on = space.on;
-        let mut watch = space.hot.watch(Some("0-0")).await.unwrap();
-        assert_eq!(space.record("p", "a").await, PROMOTED, "{on}");
-        space.clock.advance_ms(1);
-        assert_eq!(space.record("p", "b").await, Recorded::Added, "{on}");
-        assert_eq!(space.record_at("p", "a", START_MS).await, Recorded::TooLate, "{on}");
-        assert_eq!(space.record("p", "b").await, Recorded::Duplicate, "{on}");
-        assert_eq!(space.window("p").await, ["b@1"], "{on}");
-        for (page, id) in [("q", "a"), ("q", "b"), ("r", "a"), ("q", "b")] {
-            assert_eq!(space.record(page, id).await, Recorded::Rejected, "{on}");
-        }
-        assert_eq!(space.record("q", "b").await, Recorded::Duplicate, "{on}");
-        let stats = space.stats("p").await;
-        assert_eq!((stats.edits_last_hour, stats.unique_editors, stats.total_edits), (1, 1, 2), "{on}");
-        let kinds: Vec<_> = events(&mut watch, 2).await.into_iter().map(|it| it.kind).collect();
-        assert_eq!(kinds, [EventKind::Promoted, EventKind::Trending], "{on}");
-        assert_eq!(space.metric("promotion_rejected_total"), 4, "{on}");
-    }
-}
-
-/// Hundreds of pages that are equally hot, whose names only tell them apart, over partitions.
-#[tokio::test]
-async fn all_hot_pages_are_listed_page_by_page_each_once() {
-    for space in Space::everywhere(|options| {
-        options.partitions = 3;
-        options.max_tracked = 1000;
-    })
-    .await
-    {
-        let on = space.on;
-        let names: Vec<_> = (0..250).map(|i| format!("{}:{i}", ["en", "ä", "", "Z"][i % 4])).collect();
-        space.fill(&names, 2).await;
-        space.clock.advance_ms(5);
-        space.fill(&names[..40], 3).await;
-        let all = space.hot.list(1000).await.unwrap();
-        assert_eq!(all.len(), 250, "{on}");
-        for size in [1, 7, 100, 250, 251] {
-            let mut paged = Vec::new();
-            loop {
-                let page = space.hot.list_after(paged.last(), size).await.unwrap();
-                let is_last = page.len() < size;
-                paged.extend(page);
-                if is_last || paged.len() > all.len() {
-                    break;
-                }
-            }
-            assert_eq!(paged, all, "{on} by {size}");
-        }
-        // A place stays one when its page has gone elsewhere, or never was.
-        let at = all[100].clone();
-        space.record(&at.page, "another").await;
-        assert_eq!(space.hot.list_after(Some(&at), 5).await.unwrap(), all[101..106], "{on}");
-        let nobody = HotPage::new("m", at.edits, at.last_seen);
-        let behind = all
-            .iter()
-            .filter(|it| (it.edits, it.last_seen, &it.page) < (at.edits, at.last_seen, &nobody.page));
-        let behind: Vec<_> = behind.filter(|it| it.page != at.page).take(5).cloned().collect();
-        assert_eq!(space.hot.list_after(Some(&nobody), 5).await.unwrap(), behind, "{on}");
-        let (first, last) = (HotPage::new("", u64::MAX, at.last_seen), HotPage::new("", 0, at.last_seen));
-        assert_eq!(space.hot.list_after(Some(&first), 1000).await.unwrap().len(), 250, "{on}");
-        assert_eq!(space.hot.list_after(Some(&last), 1000).await.unwrap(), [], "{on}");
-    }
-}
-
-#[tokio::test]
-async fn as_many_as_there_are_can_be_listed() {
-    for space in Space::everywhere(|_| {}).await {
-        space.fill(&["p".to_owned(), "q".to_owned()], 2).await;
-        for limit in [2, 3, 1_000_000, 1 << 53, usize::MAX] {
-            assert_eq!(space.list(limit).await.len(), 2, "{} by {limit}", space.on);
-        }
-        assert_eq!(space.list(0).await, [], "{}", space.on);
-    }
 }
 
 #[tokio::test]
@@ -431,7 +204,7 @@ async fn spaces_and_namespaces_do_not_share() {
 }
 
 #[tokio::test]
-async fn wrong_input_is_an_error_and_changes_nothing() {
+async fn of_a_batch_with_a_wrong_edit_nothing_is_recorded() {
     let long = "x".repeat(256);
     assert!(Key::new("").is_err() && Key::new(&long).is_err());
     for space in Space::everywhere(|_| {}).await {
@@ -449,17 +222,22 @@ async fn wrong_input_is_an_error_and_changes_nothing() {
             Edit { byte_change: (1 << 52) + 1, ..good },
         ];
         for edit in wrong {
-            let error = space.hot.record(&edit).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{on}: {edit:?}: {error}");
             let error = space.hot.record_many(&[good, edit]).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{on}: {edit:?}: {error}");
         }
-        assert!(!space.stats("p").await.is_hot, "{on}: of a batch with a wrong one nothing is recorded");
-        let widest = "\u{10ffff}".repeat(63);
-        let edge = Edit { id: &widest, editor: "", byte_change: -(1 << 52), ..good };
-        assert_eq!(space.hot.record(&edge).await.unwrap(), PROMOTED, "{on}");
-        assert_eq!(space.stats("p").await.last_byte_change, -(1 << 52), "{on}");
-        assert_eq!(space.hot.record_many(&[]).await.unwrap(), [], "{on}");
+        assert!(!space.stats("p").await.is_hot, "{on}");
+    }
+}
+
+#[tokio::test]
+async fn any_place_can_be_gone_on_from() {
+    for space in Space::everywhere(|it| it.max_tracked = 1000).await {
+        let on = space.on;
+        space.fill(&["p".to_owned(), "q".to_owned()], 2).await;
+        let now = space.clock.now();
+        let (first, last) = (HotPage::new("", u64::MAX, now), HotPage::new("", 0, now));
+        assert_eq!(space.hot.list_after(Some(&first), 1000).await.unwrap().len(), 2, "{on}");
+        assert_eq!(space.hot.list_after(Some(&last), 1000).await.unwrap(), [], "{on}");
     }
 }
 

@@ -115,7 +115,7 @@ async fn flood(url: &str, nodes: &[&RedisServer], partitions: u32, when_full: Wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h4_sixteen_writers_never_exceed_the_bound_on_redis() {
     let server = RedisServer::start();
-    for when_full in [WhenFull::Reject, WhenFull::ReplaceColdest] {
+    for when_full in [WhenFull::Refuse, WhenFull::ReplaceColdest] {
         flood(&server.url(), &[&server], 1, when_full).await;
     }
 }
@@ -123,7 +123,7 @@ async fn h4_sixteen_writers_never_exceed_the_bound_on_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h4_sixteen_writers_never_exceed_the_bound_in_a_cluster() {
     let nodes: Vec<_> = CLUSTER.nodes().iter().collect();
-    for when_full in [WhenFull::Reject, WhenFull::ReplaceColdest] {
+    for when_full in [WhenFull::Refuse, WhenFull::ReplaceColdest] {
         flood(&CLUSTER.url(), &nodes, 1, when_full).await;
     }
 }
@@ -131,7 +131,7 @@ async fn h4_sixteen_writers_never_exceed_the_bound_in_a_cluster() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h4_sixteen_writers_never_exceed_the_bounds_of_eight_partitions() {
     let nodes: Vec<_> = CLUSTER.nodes().iter().collect();
-    for when_full in [WhenFull::Reject, WhenFull::ReplaceColdest] {
+    for when_full in [WhenFull::Refuse, WhenFull::ReplaceColdest] {
         flood(&CLUSTER.url(), &nodes, 8, when_full).await;
     }
 }

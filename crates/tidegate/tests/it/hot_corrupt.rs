@@ -8,9 +8,9 @@ use tidegate::hot::{Edit, EventKind, Recorded};
 use tidegate::testkit::RedisServer;
 use tidegate::{Error, ErrorKind};
 
-use crate::hot::{HOUR, MINUTE, PROMOTED, Space, key};
+use crate::hot::{HOUR, MINUTE, PROMOTED, Space, key, options};
 use crate::hot_audit::audit;
-use crate::kit::{CLUSTER, REDIS};
+use crate::kit::{FEW_KEYS, FEW_KEYS_CLUSTER};
 
 /// A space whose keys a test can reach.
 struct Planted {
@@ -22,11 +22,9 @@ struct Planted {
 
 impl Planted {
     /// `bad` and `good` are hot, `new` is remembered.
-    async fn on(name: &str) -> Self {
-        let space = match name {
-            "redis" => Space::redis(|it| it.max_members_per_page = 5).await,
-            _ => Space::cluster(|it| it.max_members_per_page = 5).await,
-        };
+    async fn on(name: &'static str) -> Self {
+        let url = if name == "redis" { FEW_KEYS.url() } else { FEW_KEYS_CLUSTER.url() };
+        let space = Space::on(name, &url, options(|it| it.max_members_per_page = 5)).await;
         for page in ["good", "bad"] {
             for id in ["1", "2", "3"] {
                 space.clock.advance_ms(1000);
@@ -79,7 +77,7 @@ impl Planted {
 }
 
 fn servers(name: &str) -> &'static [RedisServer] {
-    if name == "redis" { std::slice::from_ref(&*REDIS) } else { CLUSTER.nodes() }
+    if name == "redis" { std::slice::from_ref(&*FEW_KEYS) } else { FEW_KEYS_CLUSTER.nodes() }
 }
 
 /// A command without its key, which comes second.
@@ -198,7 +196,7 @@ fn check<T>(answer: Result<T, Error>, what: &str) -> Option<T> {
     }
 }
 
-async fn goes_well(name: &str) {
+async fn goes_well(name: &'static str) {
     for (family, plant) in all() {
         let is_page = family.ends_with(":bad") || family.ends_with(":new");
         let page = if family.ends_with(":new") { "new" } else { "bad" };
@@ -305,7 +303,7 @@ async fn a_cleanup_ends_and_drops_what_it_cannot_read() {
             space.hot.cleanup().await.expect(&what);
             assert_eq!(space.hot.count().await.unwrap(), 0, "{what}");
             assert_eq!(space.hot.list(9).await.unwrap(), [], "{what}");
-            assert_eq!(audit(vec![REDIS.connection()], &space.namespace, HOUR), 0, "{what}");
+            assert_eq!(audit(vec![FEW_KEYS.connection()], &space.namespace, HOUR), 0, "{what}");
         }
     }
 }
@@ -316,9 +314,9 @@ async fn a_pin_that_cannot_be_read_is_written_anew() {
     for value in ["", "x", "nan", "0", "1e9"] {
         let planted = Planted::on("redis").await;
         let marker = format!("{}tidegate:marker", planted.prefix);
-        let mut connection = REDIS.connection();
+        let mut connection = FEW_KEYS.connection();
         redis::cmd("HSET").arg(&marker).arg("hot:pages").arg(value).exec(&mut connection).unwrap();
-        let (_gate, hot) = planted.space.another(crate::hot::options(|it| it.max_members_per_page = 5)).await;
+        let (_gate, hot) = planted.space.another(options(|it| it.max_members_per_page = 5)).await;
         assert_eq!(hot.list(9).await.expect(value).len(), 2);
         let pinned: String = redis::cmd("HGET").arg(&marker).arg("hot:pages").query(&mut connection).unwrap();
         assert_eq!(pinned, "1", "{value:?}");

@@ -15,7 +15,7 @@ fn refused_by(log: &LogLines) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_full_space_warns_once_a_minute_with_how_many_were_refused() {
-    for when_full in [WhenFull::Reject, WhenFull::ReplaceColdest] {
+    for when_full in [WhenFull::Refuse, WhenFull::ReplaceColdest] {
         let set = |it: &mut tidegate::hot::HotOptions| {
             (it.max_tracked, it.hot_threshold, it.when_full) = (1, 1, when_full);
         };

@@ -125,7 +125,7 @@ async fn a_cleanup_finds_that_the_counter_of_activity_is_too_low() {
 
 #[tokio::test]
 async fn no_more_pages_are_hot_than_may_be_after_an_index_was_lost() {
-    for when_full in [WhenFull::Reject, WhenFull::ReplaceColdest] {
+    for when_full in [WhenFull::Refuse, WhenFull::ReplaceColdest] {
         for index in ["hot:rank", "hot:due"] {
             let set = |it: &mut HotOptions| (it.max_tracked, it.when_full) = (10, when_full);
             for mut it in Reached::both(10, set).await {

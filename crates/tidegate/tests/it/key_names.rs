@@ -148,7 +148,7 @@ async fn make(gate: &Tidegate, room: &Room, text: &str) -> bool {
         }
         Room::Session { space } => {
             let sessions = gate.sessions(space, SessionOptions::default()).unwrap();
-            let active = sessions.activate(key, "{}", None).await.unwrap().unwrap();
+            let active = sessions.activate(key, "{}", None).await.unwrap().done().unwrap();
             assert_eq!(active.found, Found::Nothing, "{room:?} {text}");
         }
     }

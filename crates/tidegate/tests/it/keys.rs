@@ -8,11 +8,10 @@ use proptest::test_runner::{Config, TestRunner};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::limit::{Algorithm, InProcess, Limit, LimitOptions, Period, Source, Suppressed, WhenFull};
 use tidegate::store::StoreOptions;
-use tidegate::testkit::limit::{calendar, sliding, token};
+use tidegate::testkit::limit::{calendar, history, sliding, token};
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, ErrorKind, Key, Name, Tidegate};
 
-use crate::differential;
 use crate::kit::{CLUSTER, On, REDIS};
 
 #[tokio::test]
@@ -66,7 +65,7 @@ pub(crate) fn one_of_each(gate: &Tidegate) -> Vec<Limit> {
 #[test]
 fn random_histories_leave_no_key_without_an_end() {
     let server = RedisServer::start();
-    differential::check(&On::url(server.url()), 3000);
+    history::check(&On::url(server.url()), 3000);
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     for family in ["absolute:h", "suppressed:h", "token", "override", "beside", "2023-11-14", "marker"] {
@@ -77,7 +76,7 @@ fn random_histories_leave_no_key_without_an_end() {
 
 #[test]
 fn random_histories_in_a_cluster_leave_no_key_without_an_end() {
-    differential::check(&On::url(CLUSTER.url()), 1000);
+    history::check(&On::url(CLUSTER.url()), 1000);
     assert_eq!(CLUSTER.keys_without_ttl(), Vec::<String>::new());
 }
 
@@ -218,8 +217,12 @@ fn no_key_a_user_can_choose_leaves_its_slot() {
 fn calendar_windows_of_the_past_make_room() {
     for max_keys in [1, 50] {
         let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
-        let limit =
-            InProcess::with(calendar(5, Period::Minute), clock.clone().into(), max_keys, WhenFull::Refuse);
+        let limit = InProcess::with(
+            calendar(5, Period::Minute),
+            &LimitOptions::new().max_keys(max_keys),
+            clock.clone().into(),
+        )
+        .unwrap();
         let take = |i: usize| limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap();
         for minute in 0..10 {
             for i in 0..max_keys {
@@ -239,7 +242,12 @@ fn calendar_windows_of_the_past_make_room() {
 #[test]
 fn keys_beyond_the_cap_share_one_calendar_window_at_a_time() {
     let clock = ManualClock::at(Timestamp::from_millis(AFTERNOON_MS));
-    let limit = InProcess::with(calendar(5, Period::Minute), clock.clone().into(), 1, WhenFull::Share);
+    let limit = InProcess::with(
+        calendar(5, Period::Minute),
+        &LimitOptions::new().max_keys(1).when_full(WhenFull::Share),
+        clock.clone().into(),
+    )
+    .unwrap();
     let admitted = |from: u64| {
         let keys = (from..from + 20).map(|i| format!("k{i}"));
         keys.filter(|key| limit.take(Key::new(key).unwrap(), Cost::ONE).unwrap().is_admitted()).count()
@@ -297,7 +305,9 @@ async fn namespaces_and_limits_do_not_share() {
 #[test]
 fn a_flood_of_keys_stops_at_the_cap() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let limit = InProcess::with(sliding(5, 60, 600), clock.clone().into(), 1000, WhenFull::Refuse);
+    let limit =
+        InProcess::with(sliding(5, 60, 600), &LimitOptions::new().max_keys(1000), clock.clone().into())
+            .unwrap();
     let take = |key: &str| limit.take(Key::new(key).unwrap(), Cost::ONE).unwrap();
     for _ in 0..5 {
         assert!(take("regular").is_admitted());
@@ -318,7 +328,12 @@ fn a_flood_of_keys_stops_at_the_cap() {
 #[test]
 fn keys_beyond_the_cap_can_share_one_window() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let limit = InProcess::with(sliding(5, 60, 600), clock.into(), 10, WhenFull::Share);
+    let limit = InProcess::with(
+        sliding(5, 60, 600),
+        &LimitOptions::new().max_keys(10).when_full(WhenFull::Share),
+        clock.into(),
+    )
+    .unwrap();
     let admitted = (0..100)
         .filter(|i| limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap().is_admitted());
     assert_eq!(admitted.count(), 10 + 5);
@@ -328,7 +343,9 @@ fn keys_beyond_the_cap_can_share_one_window() {
 #[test]
 fn idle_keys_leave() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let limit = InProcess::with(sliding(5, 60, 600), clock.clone().into(), 10_000, WhenFull::Refuse);
+    let limit =
+        InProcess::with(sliding(5, 60, 600), &LimitOptions::new().max_keys(10_000), clock.clone().into())
+            .unwrap();
     for i in 0..5000 {
         limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap();
     }
@@ -346,7 +363,8 @@ fn idle_keys_leave() {
 fn what_everyone_shares_outlives_a_sweep() {
     for algorithm in [sliding(5, 60, 600).into(), Algorithm::from(token("5/m", 5))] {
         let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-        let limit = InProcess::with(algorithm, clock.clone().into(), 100_000, WhenFull::Refuse);
+        let limit =
+            InProcess::with(algorithm, &LimitOptions::new().max_keys(100_000), clock.clone().into()).unwrap();
         for i in 0..50_000 {
             limit.take(Key::new(&format!("k{i}")).unwrap(), Cost::ONE).unwrap();
         }
@@ -366,7 +384,8 @@ fn what_everyone_shares_outlives_a_sweep() {
 fn threads_together_get_exactly_the_capacity() {
     for _ in 0..20 {
         let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-        let limit = InProcess::with(sliding(1000, 60, 600), clock.into(), 10, WhenFull::Refuse);
+        let limit =
+            InProcess::with(sliding(1000, 60, 600), &LimitOptions::new().max_keys(10), clock.into()).unwrap();
         let admitted: u64 = std::thread::scope(|scope| {
             let takers: Vec<_> = (0..4)
                 .map(|_| {
@@ -417,7 +436,8 @@ fn threads_take_from_several_in_any_order() {
 #[test]
 fn a_peek_at_the_cap_says_what_a_take_would() {
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_040_000));
-    let limit = InProcess::with(sliding(5, 60, 600), clock.clone().into(), 1, WhenFull::Refuse);
+    let limit =
+        InProcess::with(sliding(5, 60, 600), &LimitOptions::new().max_keys(1), clock.clone().into()).unwrap();
     let (known, new) = (Key::new("known").unwrap(), Key::new("new").unwrap());
     assert!(limit.peek(new).unwrap().is_admitted());
     assert!(limit.take(known, Cost::ONE).unwrap().is_admitted());

@@ -12,8 +12,8 @@ use tidegate::limit::{
 };
 use tidegate::random::Random;
 use tidegate::store::{Declarations, StoreOptions};
+use tidegate::testkit::limit::model::RawEvents;
 use tidegate::testkit::limit::sliding;
-use tidegate::testkit::model::RawEvents;
 
 use tidegate::testkit::{Fault, FaultProxy, RedisServer, unique};
 use tidegate::{AfterLoss, Cost, Key, Name, Outage, Tidegate};

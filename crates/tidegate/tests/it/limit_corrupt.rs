@@ -12,7 +12,7 @@ use tidegate::testkit::limit::{calendar, rate, sliding, token};
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{AfterLoss, Cost, Error, ErrorKind, Key, Name, Outage, Tidegate};
 
-use crate::kit::{CLUSTER, REDIS};
+use crate::kit::{FEW_KEYS, FEW_KEYS_CLUSTER};
 
 /// Early in an hour: no window ends while a test runs.
 const START_MS: u64 = 1_700_002_800_000;
@@ -29,8 +29,11 @@ struct On {
 
 impl On {
     fn all() -> [Self; 2] {
-        let cluster = CLUSTER.nodes().iter().collect();
-        [Self { url: REDIS.url(), servers: vec![&REDIS] }, Self { url: CLUSTER.url(), servers: cluster }]
+        let cluster = FEW_KEYS_CLUSTER.nodes().iter().collect();
+        [
+            Self { url: FEW_KEYS.url(), servers: vec![&FEW_KEYS] },
+            Self { url: FEW_KEYS_CLUSTER.url(), servers: cluster },
+        ]
     }
 
     /// Runs a command where its key is.

@@ -301,7 +301,7 @@ fn windowed() -> impl Strategy<Value = Windowed> {
 #[test]
 fn whatever_a_limit_becomes_its_overrides_are_exact() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cases = (crate::differential::budget() / 2000).max(30) as u32;
+    let cases = (tidegate::testkit::history::operations() / 2000).max(30) as u32;
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let lives = prop::collection::vec(windowed(), 2..5);
     runner

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate::clock::{Clock, ManualClock, monotonic};
-use tidegate::session::{Claim, Reap, Refusal, SessionId, Sessions};
+use tidegate::session::{Answer, Claim, Reap, Refusal, SessionId, Sessions};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{Fault, FaultProxy, RedisServer, unique};
 use tidegate::{Name, Tidegate};
@@ -25,7 +25,7 @@ type Ran = Arc<Mutex<BTreeMap<SessionId, usize>>>;
 async fn reap_at_once(sessions: &Sessions, ran: &Ran) {
     for claim in sessions.claim(1000).await.unwrap().claims {
         *ran.lock().entry(claim.id).or_default() += 1;
-        sessions.ack(claim.id, claim.generation).await.unwrap().unwrap();
+        sessions.ack(claim.id, claim.generation).await.unwrap().done().unwrap();
     }
 }
 
@@ -103,8 +103,8 @@ async fn an_effect_that_takes_long_keeps_its_claim() {
         let gate = crate::session::open(&url, &unique("s"), Some(&clock)).await;
         let set = options(|it| (it.reap, it.claim_lease) = (Reap::Claims, lease));
         let sessions = gate.sessions("sessions", set).unwrap();
-        let id = sessions.activate(key("b"), "{}", Some(key("h"))).await.unwrap().unwrap().id;
-        sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+        let id = sessions.activate(key("b"), "{}", Some(key("h"))).await.unwrap().done().unwrap().id;
+        sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
         crate::session::pass(&clock, &sessions, GRACE).await;
         let (done, running) = (Notify::new(), Notify::new());
         let reaping = sessions.reap(async |_: Claim| {
@@ -136,24 +136,28 @@ async fn a_claim_is_renewed_by_whoever_has_it() {
     for space in Space::everywhere(|it| it.reap = Reap::Claims).await {
         let on = space.on;
         let id = space.left("b").await;
-        space.sessions.update(id, "v", None).await.unwrap().unwrap();
+        space.sessions.update(id, "v", None).await.unwrap().done().unwrap();
         space.pass(GRACE).await;
         let claim = space.sessions.claim(1).await.unwrap().claims.remove(0);
         assert_eq!((&*claim.config, &*claim.value), ("{}", "v"), "{on}");
         assert_eq!(claim.until, ms(START_MS + GRACE + CLAIM), "{on}");
         let renew = async |attempt| space.sessions.renew(id, claim.generation, attempt).await.unwrap();
         space.pass(CLAIM - 1).await;
-        assert_eq!(renew(1).await, Ok(ms(START_MS + GRACE + 2 * CLAIM - 1)), "{on}");
-        assert_eq!(renew(2).await, Err(Refusal::NotClaimed), "{on}");
+        assert_eq!(renew(1).await, Answer::Done(ms(START_MS + GRACE + 2 * CLAIM - 1)), "{on}");
+        assert_eq!(renew(2).await, Answer::Refused(Refusal::NotClaimed), "{on}");
         space.pass(CLAIM - 1).await;
         assert_eq!(space.sessions.claim(1).await.unwrap().claims, [], "{on}");
         space.pass(1).await;
         assert_eq!(space.sessions.claim(1).await.unwrap().claims[0].attempt, 2, "{on}");
-        assert_eq!(renew(1).await, Err(Refusal::NotClaimed), "{on}");
+        assert_eq!(renew(1).await, Answer::Refused(Refusal::NotClaimed), "{on}");
         let stale = tidegate::session::Generation::new(7);
-        assert_eq!(space.sessions.renew(id, stale, 2).await.unwrap(), Err(Refusal::Stale), "{on}");
-        space.sessions.ack(id, claim.generation).await.unwrap().unwrap();
-        assert_eq!(renew(2).await, Err(Refusal::Gone), "{on}");
+        assert_eq!(
+            space.sessions.renew(id, stale, 2).await.unwrap(),
+            Answer::Refused(Refusal::Stale),
+            "{on}"
+        );
+        space.sessions.ack(id, claim.generation).await.unwrap().done().unwrap();
+        assert_eq!(renew(2).await, Answer::Refused(Refusal::Gone), "{on}");
     }
 }
 

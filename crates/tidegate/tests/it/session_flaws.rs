@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate::clock::ManualClock;
-use tidegate::session::{Refusal, SessionId, State};
+use tidegate::session::{Answer, Refusal, SessionId, State};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::RedisServer;
 use tidegate::{ErrorKind, Tidegate};
@@ -57,12 +57,12 @@ async fn s1_a_session_that_is_resumed_is_never_deleted() {
         space.pass(GRACE).await;
         let resuming = ids.iter().map(|id| {
             let (sessions, id) = (space.sessions.clone(), *id);
-            tokio::spawn(async move { (id, sessions.resume(id, key("c")).await.unwrap().is_ok()) })
+            tokio::spawn(async move { (id, sessions.resume(id, key("c")).await.unwrap().is_done()) })
         });
         let resuming: Vec<_> = resuming.collect();
         let deleting = ids.iter().map(|id| {
             let (sessions, id) = (space.sessions.clone(), *id);
-            tokio::spawn(async move { u64::from(sessions.delete(id).await.unwrap().is_ok()) })
+            tokio::spawn(async move { u64::from(sessions.delete(id).await.unwrap().is_done()) })
         });
         let deleting: Vec<_> = deleting.collect();
         let sessions = space.sessions.clone();
@@ -95,14 +95,14 @@ async fn s2_what_comes_after_the_deletion_changes_nothing() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.left("b").await;
-        assert_eq!(sessions.delete(id).await.unwrap(), Ok(()), "{on}");
-        assert_eq!(sessions.connect(id, key("c")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.resume(id, key("c")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.heartbeat(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.update(id, "v", None).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.retry(id).await.unwrap(), Err(Refusal::Gone), "{on}");
-        assert_eq!(sessions.delete(id).await.unwrap(), Err(Refusal::Gone), "{on}");
+        assert_eq!(sessions.delete(id).await.unwrap(), Answer::Done(()), "{on}");
+        assert_eq!(sessions.connect(id, key("c")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.resume(id, key("c")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.heartbeat(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.update(id, "v", None).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.retry(id).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
+        assert_eq!(sessions.delete(id).await.unwrap(), Answer::Refused(Refusal::Gone), "{on}");
         assert_eq!(sessions.get(id).await.unwrap(), None, "{on}");
         assert_eq!(sessions.counts().await.unwrap(), Default::default(), "{on}");
         if on == "redis" {
@@ -124,7 +124,7 @@ async fn s3_the_end_of_a_session_leaves_a_newer_one_its_broadcaster() {
         let claim = sessions.claim(1).await.unwrap().claims.remove(0);
         let new = space.held("b", "h").await;
         assert_ne!(old, new, "{on}");
-        assert_eq!(sessions.ack(old, claim.generation).await.unwrap(), Ok(()), "{on}");
+        assert_eq!(sessions.ack(old, claim.generation).await.unwrap(), Answer::Done(()), "{on}");
         assert_eq!(sessions.find(key("b")).await.unwrap().unwrap().id, new, "{on}: after ack");
         // The same by cleanup and by delete.
         for by_cleanup in [true, false] {
@@ -137,11 +137,11 @@ async fn s3_the_end_of_a_session_leaves_a_newer_one_its_broadcaster() {
             assert_eq!(sessions.claim(1).await.unwrap().swept.buried, 1, "{on}");
             let new = if by_cleanup { new } else { space.held("b", "h").await };
             if by_cleanup {
-                assert_eq!(sessions.retry(old).await.unwrap(), Ok(()), "{on}");
-                sessions.resume(new, key("h")).await.unwrap().unwrap();
+                assert_eq!(sessions.retry(old).await.unwrap(), Answer::Done(()), "{on}");
+                sessions.resume(new, key("h")).await.unwrap().done().unwrap();
                 assert_eq!(sessions.cleanup().await.unwrap().deleted, 1, "{on}");
             } else {
-                assert_eq!(sessions.delete(old).await.unwrap(), Ok(()), "{on}");
+                assert_eq!(sessions.delete(old).await.unwrap(), Answer::Done(()), "{on}");
             }
             assert_eq!(sessions.get(old).await.unwrap(), None, "{on}");
             assert_eq!(sessions.find(key("b")).await.unwrap().unwrap().id, new, "{on}");
@@ -159,14 +159,14 @@ async fn s4_a_holder_that_crashes_holds_for_no_longer_than_its_lease() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "lives").await;
-        sessions.connect(id, key("crashes")).await.unwrap().unwrap();
+        sessions.connect(id, key("crashes")).await.unwrap().done().unwrap();
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
         space.pass(LEASE - 1).await;
-        sessions.heartbeat(id, key("lives")).await.unwrap().unwrap();
+        sessions.heartbeat(id, key("lives")).await.unwrap().done().unwrap();
         assert_eq!(space.get(id).await.ref_count, 2, "{on}");
         space.pass(1).await;
         assert_eq!(space.get(id).await.ref_count, 1, "{on}");
-        sessions.disconnect(id, key("lives")).await.unwrap().unwrap();
+        sessions.disconnect(id, key("lives")).await.unwrap().done().unwrap();
         let session = space.get(id).await;
         assert_eq!((session.state, session.ref_count), (State::Disconnected, 0), "{on}");
         assert_eq!(session.last_disconnect, Some(ms(START_MS + LEASE)), "{on}");
@@ -186,19 +186,19 @@ async fn s5_a_session_ends_before_its_entry_and_never_without_its_broadcaster() 
     let retention = space.sessions.options().retention.as_millis() as i64;
     assert!(session > retention && broadcaster > retention, "{session} {broadcaster}");
     assert!(ttl(&mut connection, "active_sessions") > session.max(broadcaster));
-    space.sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+    space.sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     assert!(ttl(&mut connection, "disconnected_sessions") > session.max(broadcaster));
     // Signs of life put it off, once an hour.
     let short = |name: &str| format!("PEXPIRE {}:{name} 99999", space.namespace);
     does(&mut connection, &[&short(&format!("session:{id}")), &short("broadcaster:b")]);
     space.pass(3_600_000 - 1).await;
-    space.sessions.resume(id, key("h")).await.unwrap().unwrap();
+    space.sessions.resume(id, key("h")).await.unwrap().done().unwrap();
     assert!(ttl(&mut connection, &format!("session:{id}")) <= 99_999);
     space.pass(1000).await;
-    space.sessions.heartbeat(id, key("h")).await.unwrap().unwrap();
+    space.sessions.heartbeat(id, key("h")).await.unwrap().done().unwrap();
     assert!(ttl(&mut connection, &format!("session:{id}")) > retention);
     assert!(ttl(&mut connection, "broadcaster:b") > retention);
-    space.sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+    space.sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     // Should it happen nevertheless, the entry goes, and keeps nothing else.
     let other = space.left("other").await;
     does(&mut connection, &[&format!("DEL {}:session:{id}", space.namespace)]);
@@ -223,13 +223,13 @@ async fn s6_leaving_twice_or_without_having_come_takes_nobody_elses_hold() {
     for space in Space::everywhere(|_| {}).await {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "a").await;
-        sessions.connect(id, key("b")).await.unwrap().unwrap();
+        sessions.connect(id, key("b")).await.unwrap().done().unwrap();
         for holder in ["a", "a", "nobody", "a"] {
-            sessions.disconnect(id, key(holder)).await.unwrap().unwrap();
+            sessions.disconnect(id, key(holder)).await.unwrap().done().unwrap();
             let session = space.get(id).await;
             assert_eq!((session.state, session.ref_count), (State::Active, 1), "{on}: {holder}");
         }
-        sessions.connect(id, key("b")).await.unwrap().unwrap();
+        sessions.connect(id, key("b")).await.unwrap().done().unwrap();
         assert_eq!(space.get(id).await.ref_count, 1, "{on}: coming twice is coming once");
     }
 }
@@ -279,8 +279,8 @@ async fn s8_the_store_says_when_and_in_seconds() {
         seconds + micros / 1e6
     };
     let before = time(&mut connection);
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
-    sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
+    sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     let after = time(&mut connection);
     let score: f64 = raw(&mut connection, &format!("ZSCORE disconnected_sessions {id}"));
     let field: f64 = raw(&mut connection, &format!("HGET session:{id} last_disconnect"));
@@ -305,7 +305,7 @@ async fn s9_many_orphans_are_reaped_in_bounded_batches() {
     assert_eq!((claims.claims.len(), claims.swept.is_more), (50, true));
     assert_eq!(space.sessions.claim(5000).await.unwrap().claims.len(), 1000, "never more");
     let tokens: Vec<_> = claims.claims.iter().map(|it| (it.id, it.generation)).collect();
-    assert!(space.sessions.ack_many(&tokens).await.unwrap().iter().all(Result::is_ok));
+    assert!(space.sessions.ack_many(&tokens).await.unwrap().iter().all(Answer::is_done));
     let calls = |connection: &mut redis::Connection| {
         let stats: String = raw(connection, "INFO commandstats");
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -329,13 +329,17 @@ async fn s10_side_effects_that_were_not_acknowledged_are_due_again_with_the_same
         assert_eq!((first.id, first.attempt, &*first.broadcaster), (id, 1, "b"), "{on}");
         // The reaper crashes here.
         assert_eq!(sessions.claim(9).await.unwrap().claims, [], "{on}");
-        assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Err(Refusal::Reaping), "{on}");
+        assert_eq!(sessions.resume(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Reaping), "{on}");
         space.pass(CLAIM).await;
         let second = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((second.id, second.generation, second.attempt), (id, first.generation, 2), "{on}");
         // Whoever is first to acknowledge deletes it, once.
         let both = [(id, second.generation), (id, first.generation)];
-        assert_eq!(sessions.ack_many(&both).await.unwrap(), [Ok(()), Err(Refusal::Gone)], "{on}");
+        assert_eq!(
+            sessions.ack_many(&both).await.unwrap(),
+            [Answer::Done(()), Answer::Refused(Refusal::Gone)],
+            "{on}"
+        );
         assert_eq!(space.metric("orphan_sessions_deleted_total"), 1, "{on}");
     }
 }

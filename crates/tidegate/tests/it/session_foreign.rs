@@ -199,7 +199,7 @@ async fn a_wrong_mapping_finds_nothing() {
     assert_eq!(sessions.find(key("nobody")).await.unwrap(), None);
     assert_eq!(sessions.find(key("old2")).await.unwrap().unwrap().id, id(2));
     // It has its own session from now on, and the other one is left alone.
-    let made = sessions.activate(key("old1"), "{}", None).await.unwrap().unwrap();
+    let made = sessions.activate(key("old1"), "{}", None).await.unwrap().done().unwrap();
     assert!(made.id != id(1) && made.id != id(2));
     assert_eq!(old.space.get(id(2)).await.broadcaster, "old2");
 }
@@ -283,7 +283,7 @@ async fn a_mapping_that_is_empty_or_in_upper_case_is_replaced() {
             Some(*id),
             "whoever looks changes nothing"
         );
-        let made = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+        let made = sessions.activate(key(&name), "{}", None).await.unwrap().done().unwrap();
         assert_eq!(
             (made.found, space.get(made.id).await.broadcaster),
             (Found::Nothing, name.clone()),
@@ -291,7 +291,7 @@ async fn a_mapping_that_is_empty_or_in_upper_case_is_replaced() {
         );
         assert_eq!(get(&format!("broadcaster:{name}")), Some(made.id.to_string()), "{id:?}");
         assert_eq!(sessions.find(key(&name)).await.unwrap().unwrap().id, made.id, "{id:?}");
-        let again = sessions.activate(key(&name), "{}", None).await.unwrap().unwrap();
+        let again = sessions.activate(key(&name), "{}", None).await.unwrap().done().unwrap();
         assert_eq!((again.found, again.id), (Found::Active, made.id), "{id:?}");
         if !id.is_empty() {
             let theirs = format!("HGETALL {}:session:{id}", space.namespace);

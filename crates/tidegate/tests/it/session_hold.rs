@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate::Tidegate;
-use tidegate::session::{Refusal, SessionOptions, State};
+use tidegate::session::{Answer, Refusal, SessionOptions, State};
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::session::SessionModel;
 
@@ -20,8 +20,8 @@ async fn a_call_that_comes_too_late_reaps_nothing() {
     let server = RedisServer::start();
     let gate = Tidegate::open(&server.url()).await.unwrap();
     let sessions = gate.sessions("sessions", options(|it| it.grace = Duration::ZERO)).unwrap();
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
-    sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
+    sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     for is_claim in [true, false] {
         server.freeze();
         let answer = match is_claim {
@@ -44,8 +44,8 @@ async fn a_process_that_has_asked_nothing_yet_can_claim() {
     let server = RedisServer::start();
     let first = Tidegate::open(&server.url()).await.unwrap();
     let sessions = first.sessions("sessions", options(|it| it.grace = Duration::ZERO)).unwrap();
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
-    sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
+    sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     let second = Tidegate::open(&server.url()).await.unwrap();
     let sessions = second.sessions("sessions", options(|it| it.grace = Duration::ZERO)).unwrap();
     assert_eq!(sessions.claim(9).await.unwrap().claims.len(), 1);
@@ -71,7 +71,7 @@ async fn whoever_comes_first_finds_out() {
             let held_until = START_MS + LEASE + GRACE + 1 + LEASE;
             space.pass(LEASE - 1).await;
             assert_eq!(sessions.counts().await.unwrap().held_until, Some(ms(held_until)), "{on}, {first}");
-            assert_eq!(sessions.delete(id).await.unwrap(), Err(Refusal::Active), "{on}, {first}");
+            assert_eq!(sessions.delete(id).await.unwrap(), Answer::Refused(Refusal::Active), "{on}, {first}");
             assert_eq!(sessions.list(State::Disconnected, 9).await.unwrap().sessions, [], "{on}, {first}");
             space.pass(1).await;
             assert_eq!(space.get(id).await.last_disconnect, Some(ms(held_until)), "{on}, {first}");
@@ -90,12 +90,20 @@ async fn a_lease_that_had_ended_before_is_over_in_a_hold_too() {
         let (on, sessions) = (space.on, &space.sessions);
         let id = space.held("b", "gone").await;
         space.pass(LEASE - 1).await;
-        sessions.connect(id, key("there")).await.unwrap().unwrap();
+        sessions.connect(id, key("there")).await.unwrap().done().unwrap();
         space.pass(1).await;
         space.clock.advance_ms(LEASE);
-        assert_eq!(sessions.heartbeat(id, key("gone")).await.unwrap(), Err(Refusal::Lapsed), "{on}");
+        assert_eq!(
+            sessions.heartbeat(id, key("gone")).await.unwrap(),
+            Answer::Refused(Refusal::Lapsed),
+            "{on}"
+        );
         assert_eq!(space.get(id).await.ref_count, 1, "{on}");
-        assert_eq!(sessions.heartbeat(id, key("there")).await.unwrap().unwrap().generation.get(), 1, "{on}");
+        assert_eq!(
+            sessions.heartbeat(id, key("there")).await.unwrap().done().unwrap().generation.get(),
+            1,
+            "{on}"
+        );
     }
 }
 
@@ -112,9 +120,9 @@ async fn what_a_hold_keeps_can_be_renewed_and_resumed_however_long_the_stop_was(
         let (renewed, resumed) = (space.held("renewed", "h").await, space.held("resumed", "h").await);
         sessions.stamp().await.unwrap();
         space.clock.advance_ms(2 * (LEASE + GRACE));
-        assert!(sessions.heartbeat(renewed, key("h")).await.unwrap().is_ok(), "{on}");
+        assert!(sessions.heartbeat(renewed, key("h")).await.unwrap().is_done(), "{on}");
         space.pass(LEASE + GRACE - 1).await;
-        assert!(sessions.resume(resumed, key("h")).await.unwrap().is_ok(), "{on}: within its grace");
+        assert!(sessions.resume(resumed, key("h")).await.unwrap().is_done(), "{on}: within its grace");
     }
 }
 
@@ -222,7 +230,7 @@ async fn who_has_a_shorter_lease_does_not_end_a_hold() {
         space.clock.advance_ms(2000);
         assert_eq!(others.cleanup().await.unwrap().deleted, 0, "{on}");
         assert_eq!(space.sessions.counts().await.unwrap().held_until, held_until, "{on}");
-        assert!(space.sessions.heartbeat(id, key("h")).await.unwrap().is_ok(), "{on}");
+        assert!(space.sessions.heartbeat(id, key("h")).await.unwrap().is_done(), "{on}");
     }
 }
 
@@ -251,10 +259,10 @@ async fn leases_that_count_again_are_the_same_everywhere_and_never_too_many() {
                 space.reach(at_ms).await;
                 model.stamp(at_ms - 1000);
                 let lease = sessions.connect(id, key(name)).await.unwrap();
-                assert_eq!(lease, model.connect(at_ms, id, name, None), "{}", space.on);
+                assert_eq!(lease.into_result(), model.connect(at_ms, id, name, None), "{}", space.on);
             }
             if leaves {
-                sessions.disconnect(id, key("c")).await.unwrap().unwrap();
+                sessions.disconnect(id, key("c")).await.unwrap().done().unwrap();
                 model.disconnect(START_MS + 3000, id, "c", None).unwrap();
             }
             space.set(START_MS - 64_000);

@@ -29,7 +29,7 @@ async fn spread(server: &RedisServer) -> (Tidegate, Sessions, ManualClock) {
     let sessions = gate.sessions("sessions", options(|_| {})).unwrap();
     for number in 0..40 {
         let name = format!("b{number}");
-        sessions.activate(key(&name), "", Some(key("h"))).await.unwrap().unwrap();
+        sessions.activate(key(&name), "", Some(key("h"))).await.unwrap().done().unwrap();
     }
     sessions.stamp().await.unwrap();
     (gate, sessions, clock)

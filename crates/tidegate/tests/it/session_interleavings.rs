@@ -3,8 +3,8 @@
 //! Every order of all twenty-one steps to a depth of four, and every one of the nine that
 //! races are made of to a depth of six, is tried on memory: each prefix checked by the
 //! oracle of [`crate::session_world`] after its last step and brought to its end. Then
-//! 1,000,000 random orders of eight steps on memory and 20,000 on Redis
-//! (`TIDEGATE_ORDERS` divides both): what is answered is checked after each step, all that
+//! 1,000,000 random orders of eight steps on memory and 20,000 on Redis, or as much less as
+//! [`orders`] says: what is answered is checked after each step, all that
 //! can be seen after a random one of every second order, and that nothing is left at the
 //! end of each; every fourth is called upon once more when all is deleted.
 
@@ -16,7 +16,7 @@ use tidegate::testkit::RedisServer;
 
 use crate::session::{Space, options};
 use crate::session_audit::audit;
-use crate::session_world::{ALL, Checked, Step, World};
+use crate::session_world::{ALL, Checked, Step, World, orders};
 
 /// What races are made of.
 const RACE: [Step; 9] = [
@@ -104,12 +104,8 @@ fn random_orders(seed: u64, count: u64) -> impl Iterator<Item = (Vec<Step>, usiz
     })
 }
 
-fn orders(count: u64) -> u64 {
-    count / std::env::var("TIDEGATE_ORDERS").map_or(1, |by| by.parse::<u64>().expect("a number"))
-}
-
 #[tokio::test]
-async fn a_million_random_orders() {
+async fn random_orders_in_memory() {
     let space = space().await;
     for (number, (order, checked)) in random_orders(1, orders(1_000_000)).enumerate() {
         run_now(&space, number as u64, &order, checked);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate::ErrorKind;
-use tidegate::session::{Disconnect, Found, Reconciled, Refusal, SessionId, State};
+use tidegate::session::{Answer, Disconnect, Found, Reconciled, Refusal, SessionId, State};
 use tidegate::testkit::RedisServer;
 
 use crate::hot::from_env;
@@ -131,14 +131,14 @@ async fn all_sessions_are_taken_over_beside_live_traffic() {
                 // One that its old client still has, from the far end of those that are.
                 let id = id(count - 3 - count % 3 - 3 * (turn % 200));
                 met += usize::from(space.get(id).await.generation.get() == 1);
-                sessions.connect(id, key("back")).await.unwrap().unwrap();
+                sessions.connect(id, key("back")).await.unwrap().done().unwrap();
             }
             _ => {
                 let number = turn * 97 % count;
                 let was_left = left_ms(number).filter(|at| at + 24 * HOUR > START_MS);
                 let answer = sessions.resume(id(number), key("back")).await.unwrap();
-                resumed += usize::from(was_left.is_some() && answer.is_ok() && number >= turn % 4);
-                assert!(answer.is_ok() || was_left.is_none(), "{number}: {answer:?}");
+                resumed += usize::from(was_left.is_some() && answer.is_done() && number >= turn % 4);
+                assert!(answer.is_done() || was_left.is_none(), "{number}: {answer:?}");
             }
         }
         held += usize::from(turn % 4 == 1);
@@ -228,15 +228,15 @@ async fn active_ones_that_never_come_back_are_reaped_and_those_that_do_are_not()
     assert_eq!((counts.active, counts.disconnected), (30, 60));
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 60);
     // Some come back: by their session, or by their broadcaster.
-    sessions.connect(id(0), key("c")).await.unwrap().unwrap();
-    let found = sessions.activate(key("old3"), "{}", Some(key("c"))).await.unwrap().unwrap();
+    sessions.connect(id(0), key("c")).await.unwrap().done().unwrap();
+    let found = sessions.activate(key("old3"), "{}", Some(key("c"))).await.unwrap().done().unwrap();
     assert_eq!((found.id, found.found), (id(3), Found::Active));
     // One that leaves may not have been the only one: the others have their time.
-    assert_eq!(sessions.disconnect(id(0), key("c")).await.unwrap(), Ok(Disconnect::Held));
+    assert_eq!(sessions.disconnect(id(0), key("c")).await.unwrap(), Answer::Done(Disconnect::Held));
     space.reach(START_MS + MIGRATION - 1).await;
     assert_eq!(sessions.counts().await.unwrap().active, 30);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
-    sessions.resume(id(3), key("c")).await.unwrap().unwrap();
+    sessions.resume(id(3), key("c")).await.unwrap().done().unwrap();
     space.pass(1).await;
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active, counts.disconnected), (1, 29));
@@ -323,20 +323,20 @@ async fn a_session_is_taken_over_by_whoever_asks_for_it() {
     let sessions = &old.space.sessions;
     let recent = |number: usize| left_ms(number).unwrap() + 24 * HOUR > START_MS;
     assert!(recent(1) && recent(2) && recent(4) && recent(5) && recent(7));
-    assert_eq!(sessions.resume(id(1), key("c")).await.unwrap().unwrap().generation.get(), 2);
-    assert_eq!(sessions.connect(id(2), key("c")).await.unwrap(), Err(Refusal::Disconnected));
-    assert_eq!(sessions.connect(id(3), key("c")).await.unwrap().unwrap().generation.get(), 1);
-    assert_eq!(sessions.delete(id(0)).await.unwrap(), Err(Refusal::Active));
-    assert_eq!(sessions.delete(id(4)).await.unwrap(), Ok(()));
-    assert_eq!(sessions.heartbeat(id(6), key("c")).await.unwrap(), Err(Refusal::Lapsed));
-    assert_eq!(sessions.disconnect(id(9), key("c")).await.unwrap(), Ok(Disconnect::Held));
-    assert_eq!(sessions.update(id(5), "new", None).await.unwrap().unwrap().get(), 1);
-    let activated = sessions.activate(key("old7"), "{}", None).await.unwrap().unwrap();
+    assert_eq!(sessions.resume(id(1), key("c")).await.unwrap().done().unwrap().generation.get(), 2);
+    assert_eq!(sessions.connect(id(2), key("c")).await.unwrap(), Answer::Refused(Refusal::Disconnected));
+    assert_eq!(sessions.connect(id(3), key("c")).await.unwrap().done().unwrap().generation.get(), 1);
+    assert_eq!(sessions.delete(id(0)).await.unwrap(), Answer::Refused(Refusal::Active));
+    assert_eq!(sessions.delete(id(4)).await.unwrap(), Answer::Done(()));
+    assert_eq!(sessions.heartbeat(id(6), key("c")).await.unwrap(), Answer::Refused(Refusal::Lapsed));
+    assert_eq!(sessions.disconnect(id(9), key("c")).await.unwrap(), Answer::Done(Disconnect::Held));
+    assert_eq!(sessions.update(id(5), "new", None).await.unwrap().done().unwrap().get(), 1);
+    let activated = sessions.activate(key("old7"), "{}", None).await.unwrap().done().unwrap();
     assert_eq!((activated.id, activated.found), (id(7), Found::Disconnected));
     let session = sessions.find(key("old8")).await.unwrap().unwrap();
     assert_eq!((session.id, session.last_disconnect), (id(8), left_ms(8).map(ms)));
-    assert_eq!(sessions.ack(id(10), session.generation).await.unwrap(), Err(Refusal::NotClaimed));
-    assert_eq!(sessions.retry(id(11)).await.unwrap(), Err(Refusal::NotClaimed));
+    assert_eq!(sessions.ack(id(10), session.generation).await.unwrap(), Answer::Refused(Refusal::NotClaimed));
+    assert_eq!(sessions.retry(id(11)).await.unwrap(), Answer::Refused(Refusal::NotClaimed));
     let counts = sessions.counts().await.unwrap();
     assert_eq!((counts.active, counts.disconnected), (6, 5), "only those that were asked for");
     old.reconcile().await;
@@ -365,10 +365,17 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     for number in 0..2 {
         // The others are kept from being claimed.
         assert_eq!(
-            sessions.resume([resumed, deleted][number], key("h")).await.unwrap().unwrap().generation.get(),
+            sessions
+                .resume([resumed, deleted][number], key("h"))
+                .await
+                .unwrap()
+                .done()
+                .unwrap()
+                .generation
+                .get(),
             2
         );
-        sessions.disconnect([resumed, deleted][number], key("h")).await.unwrap().unwrap();
+        sessions.disconnect([resumed, deleted][number], key("h")).await.unwrap().done().unwrap();
     }
     let claim = sessions.claim(9).await.unwrap().claims.remove(0);
     assert_eq!(claim.id, claimed);
@@ -396,7 +403,7 @@ async fn what_an_older_program_does_after_a_rollback_is_respected() {
     assert_eq!(space.get(again).await.generation.get(), 1, "nothing came of it");
     assert_eq!(sessions.get(deleted).await.unwrap(), None);
     assert_eq!(space.get(claimed).await.state, State::Active, "it is held there");
-    assert_eq!(sessions.ack(claimed, claim.generation).await.unwrap(), Err(Refusal::Stale));
+    assert_eq!(sessions.ack(claimed, claim.generation).await.unwrap(), Answer::Refused(Refusal::Stale));
     // The one that it has deleted has left us its broadcaster, as the older program does.
     assert_eq!(sessions.find(key("d")).await.unwrap(), None);
     assert_eq!(old.dry_run().await.faults(), 0);
@@ -477,6 +484,6 @@ async fn a_mapping_to_something_else_is_left_alone() {
     }
     old.old_program(&[format!("SET broadcaster:b {}", id(7))]);
     assert_eq!(sessions.find(key("b")).await.unwrap(), None);
-    let made = sessions.activate(key("b"), "{}", None).await.unwrap().unwrap();
+    let made = sessions.activate(key("b"), "{}", None).await.unwrap().done().unwrap();
     assert_eq!(space.get(made.id).await.broadcaster, "b");
 }

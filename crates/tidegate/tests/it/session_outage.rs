@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::clock::{ManualClock, monotonic};
-use tidegate::session::{Generation, Refusal, SessionId, SessionOptions, Sessions, State};
+use tidegate::session::{Answer, Generation, Refusal, SessionId, SessionOptions, Sessions, State};
 use tidegate::store::StoreOptions;
 use tidegate::testkit::{Fault, FaultProxy, RedisCluster, RedisServer};
 use tidegate::{ErrorKind, Key, Result, Tidegate};
@@ -49,7 +49,7 @@ async fn while_the_store_is_away_every_call_says_so_in_time_and_nothing_is_guess
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.port()).await;
     let (_gate, sessions) = sessions_on(&proxy.url()).await;
-    let id = sessions.activate(key("b"), "config", Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), "config", Some(key("h"))).await.unwrap().done().unwrap().id;
     for fault in [Fault::Cut, Fault::HalfOpen, Fault::Freeze] {
         proxy.set(fault);
         until("the fault is noticed", async || sessions.get(id).await.err()).await;
@@ -79,18 +79,18 @@ async fn flushed_scripts_lose_nothing() {
     let server = RedisServer::start();
     let (_gate, sessions) = sessions_on(&server.url()).await;
     let flush = || does(&mut server.connection(), &["SCRIPT FLUSH"]);
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
     for turn in 0..5 {
         flush();
-        assert_eq!(sessions.connect(id, key("i")).await.unwrap().unwrap().generation.get(), turn + 1);
+        assert_eq!(sessions.connect(id, key("i")).await.unwrap().done().unwrap().generation.get(), turn + 1);
         for holder in ["h", "i"] {
             flush();
-            sessions.disconnect(id, key(holder)).await.unwrap().unwrap();
+            sessions.disconnect(id, key(holder)).await.unwrap().done().unwrap();
         }
         flush();
         assert_eq!(sessions.counts().await.unwrap().disconnected, 1);
         flush();
-        assert_eq!(sessions.resume(id, key("h")).await.unwrap().unwrap().generation.get(), turn + 2);
+        assert_eq!(sessions.resume(id, key("h")).await.unwrap().done().unwrap().generation.get(), turn + 2);
     }
     for (call, answer) in all_calls(&sessions, id).await {
         flush();
@@ -102,22 +102,22 @@ async fn flushed_scripts_lose_nothing() {
 async fn after_a_restart_without_its_data_all_sessions_are_gone_and_new_ones_begin() {
     let mut server = RedisServer::start();
     let (_gate, sessions) = sessions_on(&server.url()).await;
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
     server.kill();
     until("the loss is noticed", async || sessions.get(id).await.err()).await;
     assert!(sessions.heartbeat(id, key("h")).await.unwrap_err().is_transient());
     server.restart();
     let found = until("the store is back", async || sessions.get(id).await.ok()).await;
     assert_eq!(found, None);
-    assert_eq!(sessions.heartbeat(id, key("h")).await.unwrap(), Err(Refusal::Gone));
-    assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Err(Refusal::Gone));
-    assert_eq!(sessions.delete(id).await.unwrap(), Err(Refusal::Gone));
-    assert_eq!(sessions.ack(id, Generation::new(1)).await.unwrap(), Err(Refusal::Gone));
+    assert_eq!(sessions.heartbeat(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone));
+    assert_eq!(sessions.disconnect(id, key("h")).await.unwrap(), Answer::Refused(Refusal::Gone));
+    assert_eq!(sessions.delete(id).await.unwrap(), Answer::Refused(Refusal::Gone));
+    assert_eq!(sessions.ack(id, Generation::new(1)).await.unwrap(), Answer::Refused(Refusal::Gone));
     assert_eq!(sessions.cleanup().await.unwrap(), Default::default());
     for (call, answer) in all_calls(&sessions, id).await {
         answer.unwrap_or_else(|error| panic!("{call}: {error}"));
     }
-    let new = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap();
+    let new = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap();
     assert_ne!(new.id, id);
     assert_eq!(sessions.counts().await.unwrap().active, 1);
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
@@ -135,8 +135,8 @@ async fn a_partition_that_is_away_does_not_keep_others_from_being_reaped() {
     let sessions = gate.sessions("sessions", options(|_| {})).unwrap();
     for number in 0..200 {
         let name = format!("b{number}");
-        let id = sessions.activate(key(&name), "", Some(key("h"))).await.unwrap().unwrap().id;
-        sessions.disconnect(id, key("h")).await.unwrap().unwrap();
+        let id = sessions.activate(key(&name), "", Some(key("h"))).await.unwrap().done().unwrap().id;
+        sessions.disconnect(id, key("h")).await.unwrap().done().unwrap();
     }
     let on = |node: &RedisServer| raw::<Vec<String>>(&mut node.connection(), "KEYS *:session:*").len();
     let before: Vec<_> = cluster.nodes().iter().map(on).collect();
@@ -154,7 +154,7 @@ async fn a_partition_that_is_away_does_not_keep_others_from_being_reaped() {
     })
     .await;
     for claim in claimed {
-        sessions.ack(claim.id, claim.generation).await.unwrap().unwrap();
+        sessions.ack(claim.id, claim.generation).await.unwrap().done().unwrap();
     }
     assert!(sessions.cleanup().await.unwrap_err().is_transient(), "not all of it was done");
     // A batch of each partition is enough for all that is there.
@@ -173,9 +173,9 @@ async fn what_is_not_allowed_is_refused_before_anything_is_sent() {
     let error = sessions.activate(key("b"), &long, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(error.to_string(), "a config of 65537 bytes is not allowed: up to 65536 are");
-    let id = sessions.activate(key("b"), &longest, Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), &longest, Some(key("h"))).await.unwrap().done().unwrap().id;
     assert_eq!(sessions.update(id, &long, None).await.unwrap_err().kind(), ErrorKind::Invalid);
-    sessions.update(id, &longest, None).await.unwrap().unwrap();
+    sessions.update(id, &longest, None).await.unwrap().done().unwrap();
     let session = space.get(id).await;
     assert_eq!((session.config.len(), session.value.len()), (64 << 10, 64 << 10));
     for name in ["", &"x".repeat(256)] {
@@ -239,7 +239,11 @@ async fn a_broken_session_fails_alone() {
         &mut connection,
         &[&format!("SET {prefix}{wrong} x PX 99999"), &format!("HSET {prefix}{torn} s torn")],
     );
-    assert_eq!(space.sessions.resume(wrong, key("h")).await.unwrap(), Err(Refusal::Gone), "nothing of ours");
+    assert_eq!(
+        space.sessions.resume(wrong, key("h")).await.unwrap(),
+        Answer::Refused(Refusal::Gone),
+        "nothing of ours"
+    );
     let error = space.sessions.resume(torn, key("h")).await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
     space.pass(GRACE).await;
@@ -263,7 +267,7 @@ async fn after_an_outage_those_who_are_still_there_can_say_so_first() {
     set.clock = clock.clone().into();
     let gate = Tidegate::open_with(&proxy.url(), set).await.unwrap();
     let sessions = gate.sessions("sessions", options(|_| {})).unwrap();
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
     proxy.set(Fault::Cut);
     until("the fault is noticed", async || sessions.heartbeat(id, key("h")).await.err()).await;
     // Longer than its lease and its grace.
@@ -277,7 +281,7 @@ async fn after_an_outage_those_who_are_still_there_can_say_so_first() {
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     pass(&clock, &sessions, LEASE - 1).await;
     assert_eq!(sessions.claim(9).await.unwrap().swept.retry_after_ms, Some(1));
-    let lease = sessions.heartbeat(id, key("h")).await.unwrap().unwrap();
+    let lease = sessions.heartbeat(id, key("h")).await.unwrap().done().unwrap();
     assert_eq!((lease.generation.get(), lease.until), (1, ms(held_until - 1 + LEASE)));
     // Whoever does not come back is reaped after all.
     pass(&clock, &sessions, LEASE + GRACE).await;
@@ -289,7 +293,7 @@ async fn after_an_outage_those_who_are_still_there_can_say_so_first() {
 async fn a_full_server_tells_what_it_has() {
     let server = RedisServer::start();
     let (_gate, sessions) = sessions_on(&server.url()).await;
-    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().unwrap().id;
+    let id = sessions.activate(key("b"), "", Some(key("h"))).await.unwrap().done().unwrap().id;
     does(&mut server.connection(), &["CONFIG SET maxmemory 1"]);
     assert_eq!(sessions.counts().await.unwrap().active, 1);
     assert_eq!(sessions.get(id).await.unwrap().unwrap().ref_count, 1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidegate::clock::ManualClock;
 use tidegate::random::Random;
-use tidegate::session::{Generation, Reap, Refusal, SessionId, SessionOptions, Sessions, State};
+use tidegate::session::{Answer, Generation, Reap, Refusal, SessionId, SessionOptions, Sessions, State};
 use tidegate::testkit::RedisServer;
 
 use crate::kit::REDIS;
@@ -43,7 +43,7 @@ async fn reaper(url: &str, namespace: &str, now_ms: u64, effects: &Path) {
             file.write_all(format!("{} {}\n", claim.id, claim.generation.get()).as_bytes()).unwrap();
             step("ran");
             let answer = sessions.ack(claim.id, claim.generation).await.unwrap();
-            step(&format!("acknowledged {} {}", claim.id, answer.is_ok()));
+            step(&format!("acknowledged {} {}", claim.id, answer.is_done()));
         }
         if found.claims.is_empty() && !found.swept.is_more {
             return step("ended");
@@ -319,7 +319,7 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
         assert_eq!((dead.len(), dead[0].id, dead[0].at), (1, bad, at), "{on}");
         assert_eq!(space.get(bad).await.state, State::Dead, "{on}");
         assert_eq!(space.metric("tidegate_session_buried_total"), 1, "{on}");
-        assert_eq!(sessions.resume(bad, key("h")).await.unwrap(), Err(Refusal::Reaping), "{on}");
+        assert_eq!(sessions.resume(bad, key("h")).await.unwrap(), Answer::Refused(Refusal::Reaping), "{on}");
         if on == "redis" {
             // It may have to wait for as long again.
             let command = format!("PTTL {}:session:{bad}", space.namespace);
@@ -328,11 +328,11 @@ async fn what_fails_too_often_is_put_aside_and_can_be_retried() {
         }
         // Long after, it is still there to be retried, and is due at once.
         space.pass(5 * 24 * 3_600_000).await;
-        assert_eq!(sessions.retry(bad).await.unwrap(), Ok(()), "{on}");
-        assert_eq!(sessions.retry(bad).await.unwrap(), Err(Refusal::Reaping), "{on}");
+        assert_eq!(sessions.retry(bad).await.unwrap(), Answer::Done(()), "{on}");
+        assert_eq!(sessions.retry(bad).await.unwrap(), Answer::Refused(Refusal::Reaping), "{on}");
         let claim = sessions.claim(9).await.unwrap().claims.remove(0);
         assert_eq!((claim.id, claim.attempt, claim.generation), (bad, 1, Generation::new(1)), "{on}");
-        assert_eq!(sessions.ack(bad, claim.generation).await.unwrap(), Ok(()), "{on}");
+        assert_eq!(sessions.ack(bad, claim.generation).await.unwrap(), Answer::Done(()), "{on}");
         assert_eq!(sessions.counts().await.unwrap(), Default::default(), "{on}");
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! Its commands are those of its own document: it counts holders in `ref_count`, and writes
 //! `last_disconnect` when the last one leaves or the first one comes back.
-//! `TIDEGATE_ORDERS` divides the number of random orders.
 
 use std::collections::HashSet;
 
 use tidegate::random::Random;
-use tidegate::session::{Disconnect, Generation, Refusal, SessionId, State};
+use tidegate::session::{Answer, Disconnect, Generation, Refusal, SessionId, State};
 
 use crate::session::{CLAIM, GRACE, LEASE, START_MS, key};
 use crate::session_flaws::raw;
 use crate::session_migration::{MIGRATION, Old};
+use crate::session_world::orders;
 
 /// What the older program does when somebody comes to a session that it takes for active.
 fn counts_one(old: &Old, id: SessionId) {
@@ -44,7 +44,7 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
         space.pass(CLAIM).await;
     }
     assert_eq!(sessions.claim(9).await.unwrap().swept.buried, 2, "both are dead by now");
-    assert_eq!(sessions.retry(claimed).await.unwrap(), Ok(()));
+    assert_eq!(sessions.retry(claimed).await.unwrap(), Answer::Done(()));
     let again = sessions.claim(9).await.unwrap().claims.remove(0);
     assert_eq!(again.id, claimed);
     let (active, touched) = (space.held("active", "h").await, space.held("touched", "h").await);
@@ -58,10 +58,10 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
         resumes(&old, id);
     }
     // The last holder here leaves one of them.
-    assert_eq!(sessions.disconnect(touched, key("h")).await.unwrap(), Ok(Disconnect::Held));
-    assert_eq!(sessions.ack(claimed, again.generation).await.unwrap(), Err(Refusal::Stale));
-    assert_eq!(sessions.delete(dead).await.unwrap(), Err(Refusal::Active));
-    assert_eq!(sessions.delete(left).await.unwrap(), Err(Refusal::Active));
+    assert_eq!(sessions.disconnect(touched, key("h")).await.unwrap(), Answer::Done(Disconnect::Held));
+    assert_eq!(sessions.ack(claimed, again.generation).await.unwrap(), Answer::Refused(Refusal::Stale));
+    assert_eq!(sessions.delete(dead).await.unwrap(), Answer::Refused(Refusal::Active));
+    assert_eq!(sessions.delete(left).await.unwrap(), Answer::Refused(Refusal::Active));
     space.pass(LEASE + GRACE).await;
     assert_eq!(sessions.claim(9).await.unwrap().claims, []);
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
@@ -90,12 +90,14 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
 async fn a_session_resumed_there_while_it_is_reaped_is_in_another_life() {
     let old = Old::with(0).await;
     let (space, sessions) = (&old.space, &old.space.sessions);
-    let names = ["acked", "renewed", "resumed", "cleaned", "claimed", "left there", "dead", "untouched"];
+    let names = ["acked", "renewed", "resumed", "cleaned", "ended", "left there", "also ended", "untouched"];
     let mut ids = Vec::new();
     for name in names {
         ids.push(space.left(name).await);
     }
-    let [acked, renewed, resumed, cleaned, claimed, left_there, dead, untouched] = ids[..] else { panic!() };
+    let [acked, renewed, resumed, cleaned, ended, left_there, also_ended, untouched] = ids[..] else {
+        panic!()
+    };
     space.pass(GRACE).await;
     let first = sessions.claim(9).await.unwrap().claims;
     assert_eq!(first.len(), names.len());
@@ -108,20 +110,32 @@ async fn a_session_resumed_there_while_it_is_reaped_is_in_another_life() {
     }
     let now_s = space.clock.now().as_millis() / 1000;
     old.old_program(&[format!("HSET session:{left_there} last_disconnect {now_s}")]);
-    assert_eq!(sessions.ack(acked, generation(acked)).await.unwrap(), Err(Refusal::Stale));
-    assert_eq!(sessions.renew(renewed, generation(renewed), 1).await.unwrap(), Err(Refusal::Stale));
-    assert_eq!(sessions.resume(resumed, key("h")).await.unwrap().unwrap().generation.get(), 2);
-    assert_eq!(sessions.ack(left_there, generation(left_there)).await.unwrap(), Err(Refusal::Stale));
+    assert_eq!(sessions.ack(acked, generation(acked)).await.unwrap(), Answer::Refused(Refusal::Stale));
+    assert_eq!(
+        sessions.renew(renewed, generation(renewed), 1).await.unwrap(),
+        Answer::Refused(Refusal::Stale)
+    );
+    assert_eq!(sessions.resume(resumed, key("h")).await.unwrap().done().unwrap().generation.get(), 2);
+    assert_eq!(
+        sessions.ack(left_there, generation(left_there)).await.unwrap(),
+        Answer::Refused(Refusal::Stale)
+    );
     assert_eq!(space.get(left_there).await.state, State::Disconnected, "resumed, and left again");
-    assert_eq!(sessions.ack(untouched, generation(untouched)).await.unwrap(), Ok(()), "its claim is good");
+    assert_eq!(
+        sessions.ack(untouched, generation(untouched)).await.unwrap(),
+        Answer::Done(()),
+        "its claim is good"
+    );
 
-    // After it has ended, by whoever finds it then; and after the last one has.
+    // After it has ended.
     space.pass(CLAIM - 1).await;
     sets_active(cleaned);
     space.pass(1).await;
     let swept = sessions.cleanup().await.unwrap();
-    assert_eq!(swept.deleted, 3, "`claimed`, `dead` and what was left there: {swept:?}");
-    assert!(sessions.get(claimed).await.unwrap().is_none() && sessions.get(dead).await.unwrap().is_none());
+    assert_eq!(swept.deleted, 3, "two whose claim has ended, and what was left there: {swept:?}");
+    assert!(
+        sessions.get(ended).await.unwrap().is_none() && sessions.get(also_ended).await.unwrap().is_none()
+    );
     for (id, state) in [(acked, State::Active), (renewed, State::Active), (cleaned, State::Active)] {
         let session = space.get(id).await;
         assert_eq!((session.state, session.generation.get()), (state, 2), "{session:?}");
@@ -148,8 +162,8 @@ async fn neither_is_one_claimed_again_or_given_up() {
     for id in [retried, deleted, found] {
         sets_active(id);
     }
-    assert_eq!(sessions.retry(retried).await.unwrap(), Err(Refusal::NotClaimed));
-    assert_eq!(sessions.delete(deleted).await.unwrap(), Err(Refusal::Active));
+    assert_eq!(sessions.retry(retried).await.unwrap(), Answer::Refused(Refusal::NotClaimed));
+    assert_eq!(sessions.delete(deleted).await.unwrap(), Answer::Refused(Refusal::Active));
     let (foretold, reconciled) = (old.dry_run().await, old.reconcile().await);
     assert_eq!(foretold, reconciled);
     assert_eq!(reconciled.adopted_active, 1, "{reconciled:?}");
@@ -186,20 +200,20 @@ async fn every_change_there_is_another_hand() {
         space.pass(MIGRATION - 1).await;
     }
     // A new value that is ours is none, and does not hide one that is theirs.
-    sessions.connect(id, key("h")).await.unwrap().unwrap();
-    sessions.update(id, "ours", None).await.unwrap().unwrap();
+    sessions.connect(id, key("h")).await.unwrap().done().unwrap();
+    sessions.update(id, "ours", None).await.unwrap().done().unwrap();
     space.pass(LEASE).await;
     assert_eq!(space.get(id).await.state, State::Disconnected, "nothing has changed but by us");
     counts_one(&old, id);
     assert_eq!(
-        sessions.connect(id, key("h")).await.unwrap().unwrap().generation,
+        sessions.connect(id, key("h")).await.unwrap().done().unwrap().generation,
         space.get(id).await.generation
     );
     space.pass(MIGRATION - 1).await;
-    sessions.connect(id, key("h")).await.unwrap().unwrap();
+    sessions.connect(id, key("h")).await.unwrap().done().unwrap();
     space.pass(2).await;
     old.old_program(&[format!("HSET session:{id} value 3 last_update 1700009999")]);
-    sessions.update(id, "ours", None).await.unwrap().unwrap();
+    sessions.update(id, "ours", None).await.unwrap().done().unwrap();
     space.pass(LEASE + GRACE).await;
     assert_eq!(sessions.cleanup().await.unwrap().deleted, 0);
     assert_eq!(space.get(id).await.state, State::Active, "its value was theirs a moment ago");
@@ -217,10 +231,10 @@ async fn a_counter_does_not_stay_behind_when_a_session_is_left() {
     old.reconcile().await;
     assert!(is_counted(&old, id));
     space.pass(MIGRATION - 1).await;
-    sessions.connect(id, key("c")).await.unwrap().unwrap();
+    sessions.connect(id, key("c")).await.unwrap().done().unwrap();
     space.pass(2).await;
-    sessions.heartbeat(id, key("c")).await.unwrap().unwrap();
-    assert_eq!(sessions.disconnect(id, key("c")).await.unwrap(), Ok(Disconnect::Disconnected));
+    sessions.heartbeat(id, key("c")).await.unwrap().done().unwrap();
+    assert_eq!(sessions.disconnect(id, key("c")).await.unwrap(), Answer::Done(Disconnect::Disconnected));
     assert!(!is_counted(&old, id), "the older program would never delete it");
     // Something else under that name is not ours to delete.
     old.old_program(&[format!("RPUSH ref_count:{id} 1")]);
@@ -235,7 +249,7 @@ async fn a_counter_does_not_stay_behind_when_a_session_is_left() {
 #[tokio::test]
 async fn nothing_is_deleted_under_the_hands_of_the_older_program() {
     const LENGTH: usize = 14;
-    let orders = 3000 / std::env::var("TIDEGATE_ORDERS").map_or(1, |by| by.parse::<usize>().unwrap());
+    let orders = orders(3000) as usize;
     let old = Old::with(0).await;
     let random = Random::seeded(9);
     let mut protected = 0;
@@ -377,6 +391,6 @@ async fn only_what_was_held_there_remembers_it() {
     assert_eq!(length(ours), 29);
     let theirs = crate::session_migration::id(0);
     assert_eq!(length(theirs), 29 + "1 1600000000".len());
-    assert_eq!(sessions.connect(theirs, key("c")).await.unwrap().unwrap().generation.get(), 1);
+    assert_eq!(sessions.connect(theirs, key("c")).await.unwrap().done().unwrap().generation.get(), 1);
     assert_eq!(space.get(theirs).await.last_seen.as_millis(), START_MS);
 }

@@ -10,6 +10,11 @@ use tidegate::session::{Answer, Disconnect, Generation, Holder, Lease, Refusal, 
 
 use crate::session::{CLAIM, GRACE, LEASE, Space, key};
 
+/// How many of so many random orders are tried: a tenth, unless `TIDEGATE_ORDERS` says what part.
+pub(crate) fn orders(count: u64) -> u64 {
+    count / std::env::var("TIDEGATE_ORDERS").map_or(10, |by| by.parse::<u64>().expect("a number"))
+}
+
 /// What one of them does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -122,7 +127,8 @@ impl<'a> World<'a> {
     pub(crate) async fn begin(space: &'a Space, number: u64) -> Result<Self, String> {
         let broadcaster = format!("b{number}");
         let made = space.sessions.activate(key(&broadcaster), "", Some(key(HOLDERS[0]))).await;
-        let made = made.unwrap().map_err(|refusal| format!("the first activation: {refusal}"))?;
+        let made =
+            made.unwrap().into_result().map_err(|refusal| format!("the first activation: {refusal}"))?;
         let client = Client { id: made.id, generation: made.lease.generation };
         let mut known = Known { generation: made.lease.generation.get(), ..Known::default() };
         known.leases.insert(0, made.lease.until.as_millis());
@@ -162,7 +168,7 @@ impl<'a> World<'a> {
                 let answer = answer.unwrap();
                 let (id, now) = (self.clients[client].id, self.now());
                 let is_held = self.known[&id].leases.get(&client).is_some_and(|ends| *ends > now);
-                ensure!(answer.is_err() || is_held, "a lease that had ended was renewed");
+                ensure!(!answer.is_done() || is_held, "a lease that had ended was renewed");
                 return self.held(client, answer, step);
             }
             Step::Disconnect(client) => return self.disconnect(client).await,
@@ -188,8 +194,8 @@ impl<'a> World<'a> {
             Step::Retry => {
                 let id = self.clients[0].id;
                 let answer = sessions.retry(id).await.unwrap();
-                ensure!(answer.is_err() || self.known[&id].is_claimed, "retried though never claimed");
-                ensure!(answer.is_err() || !self.known[&id].is_gone(), "retried after its deletion");
+                ensure!(!answer.is_done() || self.known[&id].is_claimed, "retried though never claimed");
+                ensure!(!answer.is_done() || !self.known[&id].is_gone(), "retried after its deletion");
             }
         }
         Ok(())
@@ -216,7 +222,7 @@ impl<'a> World<'a> {
         let now = self.now();
         let holder = (client == 1).then(|| key(HOLDERS[client]));
         let made = self.space.sessions.activate(key(&self.broadcaster), "", holder).await.unwrap();
-        let made = made.map_err(|refusal| format!("an activation was refused: {refusal}"))?;
+        let made = made.into_result().map_err(|refusal| format!("an activation was refused: {refusal}"))?;
         let before = &self.known[&self.newest];
         let is_usable = !before.is_gone() && !before.is_claimed;
         ensure!(is_usable == (made.id == self.newest), "a session of its own, and another one");
@@ -238,8 +244,8 @@ impl<'a> World<'a> {
         let known = self.known.get_mut(&id).ok_or("it is not known")?;
         let was_live = known.is_live(now);
         let lease = match answer {
-            Ok(lease) => lease,
-            Err(refusal) => {
+            Answer::Done(lease) => lease,
+            Answer::Refused(refusal) => {
                 let is_consistent = !known.is_gone() || refusal == Refusal::Gone;
                 ensure!(is_consistent, "after its deletion it is {refusal:?}");
                 let is_reaping = known.is_gone() || !known.is_claimed || refusal == Refusal::Reaping;
@@ -273,8 +279,11 @@ impl<'a> World<'a> {
         let (now, id) = (self.now(), self.clients[client].id);
         let answer = self.space.sessions.disconnect(id, self.holder(client)).await.unwrap();
         let known = self.known.get_mut(&id).ok_or("it is not known")?;
-        ensure!(!known.is_gone() || answer == Err(Refusal::Gone), "after its deletion it is {answer:?}");
-        let Ok(left) = answer else { return Ok(()) };
+        ensure!(
+            !known.is_gone() || answer == Answer::Refused(Refusal::Gone),
+            "after its deletion it is {answer:?}"
+        );
+        let Answer::Done(left) = answer else { return Ok(()) };
         if known.is_live(now) {
             if known.leases.remove(&client).is_some_and(|ends| ends > now) {
                 known.left = now;
@@ -311,7 +320,7 @@ impl<'a> World<'a> {
     fn deleted(&mut self, id: SessionId, answer: Answer<()>, by: &str) -> Result<bool, String> {
         let now = self.now();
         let known = self.known.get_mut(&id).ok_or("it is not known")?;
-        if let Err(refusal) = answer {
+        if let Answer::Refused(refusal) = answer {
             ensure!(!known.is_gone() || refusal == Refusal::Gone, "{by} after its deletion: {refusal:?}");
             return Ok(false);
         }
@@ -327,7 +336,7 @@ impl<'a> World<'a> {
         let ids: Vec<_> = self.known.iter().filter(|(_, it)| !it.is_gone()).map(|(id, _)| *id).collect();
         for id in ids {
             if self.space.sessions.get(id).await.unwrap().is_none() {
-                self.deleted(id, Ok(()), "cleanup")?;
+                self.deleted(id, Answer::Done(()), "cleanup")?;
                 deleted += 1;
             }
         }
@@ -383,7 +392,7 @@ impl<'a> World<'a> {
             let left: Vec<_> = self.known.iter().filter(|(_, it)| !it.is_gone()).map(|(id, _)| *id).collect();
             for id in left {
                 let retried = self.space.sessions.retry(id).await.unwrap();
-                ensure!(retried == Ok(()), "{id} was neither reaped nor put aside: {retried:?}");
+                ensure!(retried == Answer::Done(()), "{id} was neither reaped nor put aside: {retried:?}");
             }
             self.reap(by_claims).await?;
         }

@@ -82,7 +82,7 @@ async fn what_is_written_by_one_name_is_there_by_the_other() {
         let sessions = before.sessions("sessions", SessionOptions::default()).unwrap();
         let (broadcaster, holder) = (Key::new("channel_7").unwrap(), Key::new("h").unwrap());
         let holder = Holder { name: holder, generation: None };
-        let session = sessions.activate(broadcaster, "{}", Some(holder.name)).await.unwrap().unwrap();
+        let session = sessions.activate(broadcaster, "{}", Some(holder.name)).await.unwrap().done().unwrap();
         before.declare().await.unwrap();
         before.shutdown().await;
 
@@ -94,7 +94,7 @@ async fn what_is_written_by_one_name_is_there_by_the_other() {
         let sessions = after.sessions(DEFAULT_SPACE, SessionOptions::default()).unwrap();
         let found = sessions.find(broadcaster).await.unwrap().expect("the session is there");
         assert_eq!(found.id, session.id, "{url}");
-        sessions.heartbeat(session.id, holder).await.unwrap().unwrap();
+        sessions.heartbeat(session.id, holder).await.unwrap().done().unwrap();
         after.declare().await.unwrap();
         after.shutdown().await;
 
@@ -158,7 +158,7 @@ async fn both_names_open_one_space_in_a_process() {
     let refused = gate.hot(DEFAULT_SPACE, options).unwrap_err();
     assert_eq!(refused.to_string(), r#"there is a space "pages" with other options already"#);
     let sessions = gate.sessions("sessions", SessionOptions::default()).unwrap();
-    let session = sessions.activate(Key::new("b").unwrap(), "{}", None).await.unwrap().unwrap();
+    let session = sessions.activate(Key::new("b").unwrap(), "{}", None).await.unwrap().done().unwrap();
     let main = gate.sessions(DEFAULT_SPACE, SessionOptions::default()).unwrap();
     assert!(main.get(session.id).await.unwrap().is_some());
 }

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 
 use crate::api::decision::{AllDecision, Decision, Outcome, Receipt};
 use crate::api::limit::{LimitInfo, Limits, Override, Overrides, Refunded, Reservation, Reservations};
-use crate::cli::render::{Rendered, problem, read, time};
+use crate::cli::render::{Rendered, printable, problem, read, time};
 
 /// A decision against the caller, or that there is nothing to be had.
 pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Option<String> {
@@ -66,7 +66,7 @@ pub(super) fn reservations(body: &[u8]) -> Result<Rendered, String> {
     let Reservations { reservations, next, .. } = read(body)?;
     let rows = reservations.iter().map(|row| {
         let left = time(row.expires_in_ms);
-        (&row.key, format!("{}, {} for another {left}", row.id, row.cost))
+        (&row.key, format!("{}, {} for another {left}", printable(&row.id), row.cost))
     });
     Ok(Rendered::yes(page("reservations", rows, next)))
 }
@@ -128,8 +128,10 @@ fn page<'a>(
     rows: impl Iterator<Item = (&'a Option<String>, String)>,
     next: Option<String>,
 ) -> String {
-    let line =
-        |(key, row): (&Option<String>, String)| format!("{}: {row}", key.as_deref().unwrap_or("(everyone)"));
+    let line = |(key, row): (&Option<String>, String)| match key {
+        Some(key) => format!("{}: {row}", printable(key)),
+        None => format!("(everyone): {row}"),
+    };
     let mut lines: Vec<String> = rows.map(line).collect();
     match next {
         Some(next) => lines.push(format!("more: --cursor {next}")),

@@ -32,13 +32,13 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        walk: WalkArgs,
+        args: ReconcileArgs,
     },
     /// Compare all sessions with their index and mend what is wrong, beside live traffic
     #[command(after_help = RECONCILE_EXAMPLES)]
     Reconcile {
         #[command(flatten)]
-        walk: WalkArgs,
+        args: ReconcileArgs,
     },
     /// List orphans by scan and by index, and show the difference
     #[command(after_help = COMPARE_EXAMPLES)]
@@ -47,7 +47,7 @@ pub(in crate::cli) enum SessionsCommand {
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         max_age: Option<Duration>,
         #[command(flatten)]
-        walk: WalkArgs,
+        args: ReconcileArgs,
     },
     /// Delete all orphans now, without side effects
     #[command(after_help = CLEANUP_EXAMPLES)]
@@ -155,9 +155,9 @@ pub(in crate::cli) enum SessionsCommand {
     },
 }
 
-/// A space on a store, to be walked through.
+/// A space on a store, to go through.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct WalkArgs {
+pub(in crate::cli) struct ReconcileArgs {
     /// The store
     #[arg(long, value_name = "URL")]
     pub(in crate::cli) store: String,

@@ -50,7 +50,7 @@ pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
     Ok(Rendered::yes(format!("dry run: {}", text(&it.cleaned, "would be deleted"))))
 }
 
-/// Whoever asks a store looks after its spaces meanwhile, as a server does: no other hold
+/// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
 pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
     let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;

@@ -1,4 +1,4 @@
-//! `tidegate sessions`: requests to a server or straight to a store; what walks through a
+//! `tidegate sessions`: requests to a server or straight to a store; what goes through a
 //! whole store is in [`reconcile`].
 
 pub(super) mod args;
@@ -22,9 +22,9 @@ use crate::api::session::{Ack, Acks, ClaimRequest};
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
         match command {
-            SessionsCommand::Migrate { dry_run, walk } => reconcile::migrate(walk, *dry_run).await,
-            SessionsCommand::Reconcile { walk } => reconcile::reconcile(walk).await,
-            SessionsCommand::Compare { max_age, walk } => reconcile::compare(walk, *max_age).await,
+            SessionsCommand::Migrate { dry_run, args } => reconcile::migrate(args, *dry_run).await,
+            SessionsCommand::Reconcile { args } => reconcile::reconcile(args).await,
+            SessionsCommand::Compare { max_age, args } => reconcile::compare(args, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
                 let target = Target::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;

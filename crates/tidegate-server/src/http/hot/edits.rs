@@ -12,7 +12,7 @@ use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
 use crate::http::shape::BodyShape;
 
-/// An edit in JSON; who sends another type is told of bulk too.
+/// An edit in JSON; the refusal of another type names bulk too.
 pub(crate) struct EditBody(JsonBody<Edit<'static>>);
 
 impl FromBody for EditBody {

@@ -192,7 +192,7 @@ pub(crate) struct AllDecision<'a> {
 }
 
 impl<'a> AllDecision<'a> {
-    /// The answer: a problem if one refused. `asked` is what was asked of each limit.
+    /// The answer: a problem if one refused. `charges` is the cost under each limit.
     pub(crate) fn new(key: Key<'a>, decision: &'a limit::AllDecision, charges: &[(&'a Limit, Cost)]) -> Self {
         let of = |name: &str| charges.iter().find(|(limit, _)| limit.name().as_str() == name);
         let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
-use tidegate::session::{Answer, Claim, Claims, Generation, SessionId, Swept};
+use tidegate::session::{Answer, Claim, Claims, Generation, Refusal, SessionId, Swept};
 
 use crate::api::json::from_text;
 
@@ -104,9 +104,9 @@ impl Acked {
         let row = |((id, generation), answer): (&(SessionId, Generation), &Answer<()>)| InAcks {
             id: id.to_string(),
             generation: generation.get(),
-            outcome: answer.map_or_else(|refusal| refusal.as_str(), |()| "deleted").to_owned(),
+            outcome: answer.refusal().map_or("deleted", Refusal::as_str).to_owned(),
         };
-        let deleted = answers.iter().filter(|it| it.is_ok()).count();
+        let deleted = answers.iter().filter(|it| it.is_done()).count();
         Self { space: space.to_owned(), deleted, acks: acks.iter().zip(answers).map(row).collect() }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
-use tidegate::session::{Listed, State as Stand};
+use tidegate::session::{Listed, State};
 
 use crate::api::pattern;
 use crate::api::session::{Counted, MAX_LIMIT, Page, Spaces};
@@ -26,7 +26,7 @@ const AFTER: Parameter = Parameter::text(
 /// What they are called, in the same order.
 const STATE_NAMES: &[&str] = &["active", "disconnected", "orphan", "claimed", "dead"];
 
-const STATES: [Stand; 5] = [Stand::Active, Stand::Disconnected, Stand::Orphan, Stand::Claimed, Stand::Dead];
+const STATES: [State; 5] = [State::Active, State::Disconnected, State::Orphan, State::Claimed, State::Dead];
 
 /// A page of a list: how many, and behind which.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ pub(crate) struct ListQuery {
 
 #[derive(Debug, Clone, Copy)]
 enum Which {
-    InState(Stand),
+    InState(State),
     OfAge(Duration),
 }
 
@@ -74,7 +74,7 @@ impl FromQuery for ListQuery {
                 return Err(Problem::invalid(why.to_owned()));
             }
             (None, Some(age)) => Which::OfAge(age),
-            (state, None) => Which::InState(state.unwrap_or(Stand::Disconnected)),
+            (state, None) => Which::InState(state.unwrap_or(State::Disconnected)),
         };
         Ok(Self { which, page: PageQuery::from_query(query)? })
     }
@@ -84,7 +84,7 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let ListQuery { which, page: PageQuery { limit, after } } = call.query;
     let (state, found) = match which {
-        Which::OfAge(age) => (Stand::Disconnected, sessions.orphans_after(age, after, limit).await?),
+        Which::OfAge(age) => (State::Disconnected, sessions.orphans_after(age, after, limit).await?),
         Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
     Ok(Json(Page::new(sessions.space().as_str(), state.as_str(), &found, limit)))
@@ -93,8 +93,8 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
 pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
     let PageQuery { limit, after } = call.query;
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
-    let found = sessions.list_after(Stand::Dead, after, limit).await?;
-    Ok(Json(Page::new(sessions.space().as_str(), Stand::Dead.as_str(), &found, limit)))
+    let found = sessions.list_after(State::Dead, after, limit).await?;
+    Ok(Json(Page::new(sessions.space().as_str(), State::Dead.as_str(), &found, limit)))
 }
 
 pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {
@@ -107,7 +107,7 @@ pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
     Ok(Json(Spaces::of(call.app.parts().sessions.iter())))
 }
 
-fn state(text: &str) -> Result<Stand, String> {
+fn state(text: &str) -> Result<State, String> {
     let known = STATES.into_iter().find(|state| state.as_str() == text);
     known.ok_or_else(|| {
         let known: Vec<_> = STATES.iter().map(|state| state.as_str()).collect();
@@ -115,7 +115,7 @@ fn state(text: &str) -> Result<Stand, String> {
     })
 }
 
-/// A place in a list, as `next` told it.
+/// A place in a list, as `next` gave it.
 fn after(text: &str) -> Result<Listed, String> {
     place(text, || {
         let (at_ms, id) = text.split_once(':')?;

@@ -139,7 +139,7 @@ async fn no_holder(call: Call<path::OfSession>) -> std::result::Result<(), Probl
     Err(Problem::empty("a holder"))
 }
 
-/// What was asked for, or a problem, be it a refusal or that there is no answer.
+/// What was requested, or a problem, be it a refusal or that there is no answer.
 fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
-    answer?.map_err(Problem::refused)
+    answer?.into_result().map_err(Problem::refused)
 }

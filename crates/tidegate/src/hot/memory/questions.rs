@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::Partition;
 use super::member::Member;
 use super::page::{Page, rank};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, absurd_ms, deciding};
 use crate::hot::edit::{EditRef, HotPage, Stats};
 use crate::hot::options::{HOUR_MS, SPIKE_MS};
 use crate::hot::position::{News, Position};
@@ -81,10 +81,7 @@ impl Partition {
 
     /// Whether a page is hot. Changes nothing.
     pub(in crate::hot) fn is_hot(&self, clock_ms: u64, name: &str) -> bool {
-        let now_ms = match self.stamp_ms > self.ahead_ms(clock_ms) {
-            true => clock_ms,
-            false => self.stamp_ms.max(clock_ms),
-        };
+        let (now_ms, _) = deciding(clock_ms, self.stamp_ms, absurd_ms(self.bounds.window_ms));
         let last_ms = self.hot(name).and_then(|at| self.pages.get(at)).map(Page::last_ms);
         last_ms.is_some_and(|it| it + self.bounds.window_ms > now_ms && it <= self.ahead_ms(now_ms))
     }

@@ -2,7 +2,8 @@
 
 use super::member::Member;
 use super::*;
-use crate::hot::{HotOptions, WhenFull};
+use crate::bounds::WhenFull;
+use crate::hot::HotOptions;
 use crate::key::Key;
 
 /// Goes through everything there is.
@@ -40,7 +41,7 @@ fn bytes_are_what_a_recount_finds_after_every_step() {
     let mut options = HotOptions::default();
     (options.max_tracked, options.max_activity, options.max_members_per_page) = (200, 300, 12);
     for round in 0..6_u64 {
-        options.when_full = if round % 2 == 0 { WhenFull::Reject } else { WhenFull::ReplaceColdest };
+        options.when_full = if round % 2 == 0 { WhenFull::Refuse } else { WhenFull::ReplaceColdest };
         options.hot_threshold = 1 + round as u32 % 3;
         let mut bounds = options.bounds();
         bounds.max_bytes = if round < 3 { 8 << 20 } else { 300_000 };

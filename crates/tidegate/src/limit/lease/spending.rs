@@ -8,9 +8,9 @@ use std::time::Duration;
 use compact_str::CompactString;
 use tokio::sync::Notify;
 
-use super::options::Size;
 use crate::error::Error;
 use crate::limit::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Wait};
+use crate::limit::lease_options::Size;
 
 /// The first block of a key.
 pub(super) const FIRST_BLOCK: u64 = 16;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::WhenFull;
 use super::super::algorithm::Request;
 use super::super::decision::{Decision, Source};
 use super::super::rule::Rule;
 use super::super::verdict::Verdict;
 use super::{Counted, Engine, InProcess};
+use crate::bounds::WhenFull;
 use crate::clock::Timestamp;
 use crate::key::Key;
 use crate::store::memory::Lookup;
@@ -55,15 +55,14 @@ fn descend(
             let judged = rule.peek(state, now_ms, request);
             let all_fit = go_on(judged.is_admitted());
             let charged = charge(state, judged.is_admitted(), all_fit);
-            *tally.admitted += u64::from(all_fit);
-            *tally.rejected += u64::from(!all_fit);
+            tally.count(all_fit);
             ((charged.unwrap_or(judged), subject, all_fit), charged.is_some())
         });
         let (decision, all_fit) = match found {
             Lookup::Found((verdict, subject, all_fit)) => (verdict.into_decision(request.cost, subject, seconds), all_fit),
             Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
                 go_on(false);
-                limit.count_overflow(false);
+                limit.shared.overflow.count(false);
                 (limit.no_room(counted, now, request), false)
             }
             Lookup::Full => {
@@ -71,7 +70,7 @@ fn descend(
                 let judged = rule.peek(&state, now_ms, request);
                 let all_fit = go_on(judged.is_admitted());
                 let verdict = charge(&mut state, judged.is_admitted(), all_fit).unwrap_or(judged);
-                limit.count_overflow(all_fit);
+                limit.shared.overflow.count(all_fit);
                 (verdict.into_decision(request.cost, 0, seconds).decided_by(Source::Policy), all_fit)
             }
         };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::super::algorithm::no_reservations;
 use super::super::hold::At;
 use super::super::listing::member;
 use super::super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
 use super::super::rule::Rule as _;
-use super::super::{LimitOptions, no_reservations};
 use super::{Engine, InProcess, Shared};
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
@@ -19,14 +19,13 @@ impl InProcess {
         &self,
         key: Key<'_>,
         id: &str,
-        options: &LimitOptions,
         act: impl FnOnce(&mut Book, &dyn Holder, &reservation::Terms) -> T,
     ) -> Result<T> {
         let Shared { algorithm, clock, engine, reservations, pending_by_deadline, .. } = &*self.shared;
+        let Shared { on_lapse, max_reservations, .. } = *self.shared;
         let now = clock.now();
         pending_by_deadline.sweep(now.as_millis());
         let request = self.by_override(key, now, self.plain(1));
-        let LimitOptions { on_lapse, max_reservations, .. } = *options;
         let terms = reservation::Terms {
             now_ms: now.as_millis(),
             remembered_ms: reservation::remembered_ms(algorithm.holding_ms()?),
@@ -57,18 +56,28 @@ impl InProcess {
         }
     }
 
-    pub(in crate::limit) fn reserve(
-        &self,
-        key: Key<'_>,
-        id: &str,
-        cost: Cost,
-        lasting: Duration,
-        options: &LimitOptions,
-    ) -> Result<Reserve> {
+    /// Holds `cost` for `key` under the caller's own `id`, to be [committed](Self::commit) or
+    /// [released](Self::release) within `lasting`, which is at most a window. Asked for twice it is
+    /// held once; the same id with another cost is an error. Needs a sliding or a calendar limit.
+    pub fn reserve(&self, key: Key<'_>, id: &str, cost: Cost, lasting: Duration) -> Result<Reserve> {
         let lasting_ms = reservation::check(id, lasting, self.shared.algorithm.holding_ms()?)?;
-        self.booked(key, id, options, |book, holder, terms| {
-            book.reserve(holder, terms, id, cost.get(), lasting_ms)
-        })?
+        self.booked(key, id, |book, holder, terms| book.reserve(holder, terms, id, cost.get(), lasting_ms))?
+    }
+
+    /// Spends what is held under `id`, as of now. None if there is no such
+    /// reservation; see its state for whether it could be.
+    pub fn commit(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::Commit)
+    }
+
+    /// Gives back what is held under `id`.
+    pub fn release(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::Release)
+    }
+
+    /// The reservation under `id`, if it is remembered.
+    pub fn reservation(&self, key: Key<'_>, id: &str) -> Result<Option<Reservation>> {
+        self.settle(key, id, Settle::See)
     }
 
     pub(in crate::limit) fn settle(
@@ -76,10 +85,9 @@ impl InProcess {
         key: Key<'_>,
         id: &str,
         what: Settle,
-        options: &LimitOptions,
     ) -> Result<Option<Reservation>> {
         reservation::check_id(id)?;
-        self.booked(key, id, options, |book, holder, terms| match what {
+        self.booked(key, id, |book, holder, terms| match what {
             Settle::Commit => book.commit(holder, terms, id),
             Settle::Release => book.release(holder, terms, id),
             Settle::See => book.see(terms.now_ms, id),

@@ -2,12 +2,20 @@
 
 use redis::Value;
 
+use super::super::lease::Grant;
 use super::super::reservation::{Reservation, ReservationState};
 use super::super::verdict::{Outcome, Verdict};
-use super::unexpected;
+use super::codes::{
+    ADMITTED, COMMITTED, ELSEWHERE, GRANTED, HELD, LAPSED, NEVER, NO_ROOM, OTHER_COST, PENDING, REFUSED,
+    RELEASED, RESERVATION, SUPPRESSED, UNKNOWN, WANTS_OVERRIDE,
+};
 use crate::error::Result;
+use crate::store::redis::{Fields, Replies};
+
+pub(super) const REPLIES: Replies = Replies("the limit");
 
 /// What a script says of one item.
+#[derive(Debug)]
 pub(super) enum Reply {
     /// What was decided, and the window in seconds if it is not the limit's own.
     Verdict(Verdict, Option<u64>),
@@ -17,83 +25,97 @@ pub(super) enum Reply {
     Elsewhere(u64),
     /// Send the override's key along.
     WantsOverride,
-}
-
-/// What a script says of a reservation.
-pub(super) enum Booked {
     Reservation(Reservation),
     /// The id was used for this cost.
     OtherCost(u64),
-    TooMany,
+    NoRoom,
+    /// There is no such reservation.
     Unknown,
-    Other(Reply),
+    Granted(Grant),
+    /// What was given back, or forgotten.
+    Count(u64),
 }
 
-pub(super) fn booked(value: &Value) -> Result<Booked> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let number = |at: usize| match items.get(at) {
-        Some(Value::Int(number)) => Ok(*number as u64),
-        _ => Err(unexpected(value)),
-    };
-    match (number(0)?, items.len()) {
-        (6, 5) => {
-            let state = match number(2)? {
-                0 => ReservationState::Pending,
-                1 => ReservationState::Committed,
-                2 => ReservationState::Released,
-                3 => ReservationState::Lapsed,
-                _ => return Err(unexpected(value)),
-            };
-            let (cost, expires_in_ms, is_new) = (number(1)?, number(3)?, number(4)? == 1);
-            Ok(Booked::Reservation(Reservation { cost, state, expires_in_ms, is_new }))
+impl Reply {
+    pub(super) fn read(value: &Value) -> Result<Self> {
+        if let Value::Int(_) = value {
+            return REPLIES.number(value).map(Self::Count);
         }
-        (7, 2) => Ok(Booked::OtherCost(number(1)?)),
-        (8, 1) => Ok(Booked::TooMany),
-        (9, 1) => Ok(Booked::Unknown),
-        _ => reply(value).map(Booked::Other),
-    }
-}
-
-/// Whether a script has done nothing, for want of other keys.
-pub(super) fn wanted_retry(value: &Value) -> Option<Reply> {
-    let Value::Array(items) = value else { return None };
-    match items[..] {
-        [Value::Int(3), Value::Int(store_ms)] => Some(Reply::Elsewhere(store_ms as u64)),
-        [Value::Int(4)] => Some(Reply::WantsOverride),
-        _ => None,
-    }
-}
-
-pub(super) fn reply(value: &Value) -> Result<Reply> {
-    let Value::Array(items) = value else { return Err(unexpected(value)) };
-    let mut numbers = [0_u64; 7];
-    if items.len() > numbers.len() {
-        return Err(unexpected(value));
-    }
-    for (number, item) in numbers.iter_mut().zip(items) {
-        *number = match item {
-            Value::Int(it) => *it as u64,
-            // The one number that is not whole, as it is in memory.
-            Value::BulkString(packed) => {
-                let bits = packed.first_chunk().filter(|_| packed.len() == 8);
-                u64::from_le_bytes(*bits.ok_or_else(|| unexpected(value))?)
+        let mut fields = REPLIES.list(value)?;
+        let reply = match fields.integer()? {
+            ADMITTED => admitted(&mut fields)?,
+            REFUSED => refused(&mut fields)?,
+            SUPPRESSED => suppressed(&mut fields)?,
+            HELD => Self::Held(fields.number()?),
+            ELSEWHERE => Self::Elsewhere(fields.number()?),
+            WANTS_OVERRIDE => Self::WantsOverride,
+            RESERVATION => reservation(&mut fields)?,
+            OTHER_COST => Self::OtherCost(fields.number()?),
+            NO_ROOM => Self::NoRoom,
+            UNKNOWN => Self::Unknown,
+            GRANTED => {
+                let [granted, lasting_ms, capacity, free, reset_after_ms, dry_ms] = fields.numbers()?;
+                Self::Granted(Grant {
+                    granted,
+                    lasting_ms,
+                    capacity,
+                    free,
+                    reset_after_ms,
+                    dry_ms,
+                    is_held: false,
+                })
             }
-            _ => return Err(unexpected(value)),
+            _ => return Err(fields.unexpected()),
         };
+        fields.end()?;
+        Ok(reply)
     }
-    let [code, capacity, remaining, reset_after_ms, a, b, _] = numbers;
-    let seconds = matches!(items.len(), 5 | 7).then(|| numbers[items.len() - 1]);
-    let verdict =
-        |outcome| Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b }, seconds));
-    match (code, items.len()) {
-        (1, 6 | 7) => verdict(Outcome::Admitted),
-        (1, 4 | 5) => verdict(Outcome::Fits),
-        (0, 6 | 7) if a as i64 == -1 => verdict(Outcome::NeverFits),
-        (0, 6 | 7) => verdict(Outcome::Rejected),
-        (2, 2) => Ok(Reply::Held(capacity)),
-        (3, 2) => Ok(Reply::Elsewhere(capacity)),
-        (4, 1) => Ok(Reply::WantsOverride),
-        (5, 6) => verdict(if b == 1 { Outcome::LetThrough } else { Outcome::HeldBack }),
-        _ => Err(unexpected(value)),
-    }
+}
+
+/// A charge has a receipt; what would be admitted has none.
+fn admitted(fields: &mut Fields<'_>) -> Result<Reply> {
+    let [capacity, remaining, reset_after_ms] = fields.clamped()?;
+    let (outcome, [a, b]) = match fields.len() {
+        0 | 1 => (Outcome::Fits, [0; 2]),
+        _ => (Outcome::Admitted, fields.clamped()?),
+    };
+    let verdict = Verdict { outcome, capacity, remaining, reset_after_ms, a, b };
+    Ok(Reply::Verdict(verdict, seconds(fields)?))
+}
+
+fn refused(fields: &mut Fields<'_>) -> Result<Reply> {
+    let [capacity, remaining, reset_after_ms] = fields.clamped()?;
+    let (outcome, a, b) = match [fields.integer()?, fields.integer()?] {
+        [NEVER, _] => (Outcome::NeverFits, 0, 0),
+        [retry_after_ms, free] => (Outcome::Rejected, retry_after_ms.max(0) as u64, free.max(0) as u64),
+    };
+    let verdict = Verdict { outcome, capacity, remaining, reset_after_ms, a, b };
+    Ok(Reply::Verdict(verdict, seconds(fields)?))
+}
+
+fn suppressed(fields: &mut Fields<'_>) -> Result<Reply> {
+    let [capacity, remaining, reset_after_ms] = fields.clamped()?;
+    // The one number that is not whole, as it is in memory.
+    let factor: [u8; 8] = fields.bytes()?.try_into().map_err(|_| fields.unexpected())?;
+    let outcome = if fields.flag()? { Outcome::LetThrough } else { Outcome::HeldBack };
+    let a = u64::from_le_bytes(factor);
+    Ok(Reply::Verdict(Verdict { outcome, capacity, remaining, reset_after_ms, a, b: 0 }, None))
+}
+
+/// The window, if it is not the limit's own.
+fn seconds(fields: &mut Fields<'_>) -> Result<Option<u64>> {
+    if fields.is_empty() { Ok(None) } else { fields.number().map(Some) }
+}
+
+fn reservation(fields: &mut Fields<'_>) -> Result<Reply> {
+    let (cost, state) = (fields.number()?, fields.integer()?);
+    let state = match state {
+        PENDING => ReservationState::Pending,
+        COMMITTED => ReservationState::Committed,
+        RELEASED => ReservationState::Released,
+        LAPSED => ReservationState::Lapsed,
+        _ => return Err(fields.unexpected()),
+    };
+    let (expires_in_ms, is_new) = (fields.number()?, fields.flag()?);
+    Ok(Reply::Reservation(Reservation { cost, state, expires_in_ms, is_new }))
 }

@@ -4,11 +4,11 @@ use std::ops::Bound;
 
 use compact_str::CompactString;
 
-use super::{Claimed, Entry, Partition, Set};
+use super::{Claimed, Entry, Partition, Set, Sweep};
 use crate::clock::Timestamp;
 use crate::session::hold::Hold;
 use crate::session::options::Bounds;
-use crate::session::types::{Answer, Claim, Claims, Generation, Refusal, SessionId, Swept};
+use crate::session::types::{Claim, Claims, Generation, Granted, Refusal, SessionId, Swept};
 
 /// The lists, as a cleanup goes through them.
 const ORDER: [Set; 3] = [Set::Active, Set::Claimed, Set::Disconnected];
@@ -149,9 +149,15 @@ impl Partition {
     }
 
     /// Takes up to `limit` orphans: first those whose claim has ended, then those that
-    /// were left first.
-    fn take(&mut self, now_ms: u64, limit: usize, is_claiming: bool, swept: &mut Swept) -> Vec<SessionId> {
-        swept.lapsed = self.lapse_some(now_ms, limit);
+    /// were left first, after up to `silent` were found out to be.
+    fn take(
+        &mut self,
+        now_ms: u64,
+        [limit, silent]: [usize; 2],
+        is_claiming: bool,
+        swept: &mut Swept,
+    ) -> Vec<SessionId> {
+        swept.lapsed = self.lapse_some(now_ms, silent);
         let mut taken = Vec::new();
         let ended = if is_claiming { self.due(Set::Claimed, now_ms, limit) } else { Vec::new() };
         for id in ended {
@@ -185,14 +191,15 @@ impl Partition {
         is_due(Set::Active) || is_claiming && is_due(Set::Claimed) || is_due(Set::Disconnected)
     }
 
-    pub(in crate::session) fn claim(&mut self, clock_ms: u64, limit: usize) -> Claims {
+    /// Claims up to `limit` orphans, and finds out up to `silent` that have fallen silent.
+    pub(in crate::session) fn claim(&mut self, clock_ms: u64, limit: usize, silent: usize) -> Claims {
         let now_ms = self.advance(clock_ms);
         let mut swept = self.look(now_ms, clock_ms);
         let mut claims = Vec::new();
         if swept.held_until.is_some() {
             return Claims { claims, swept };
         }
-        for id in self.take(now_ms, limit, true, &mut swept) {
+        for id in self.take(now_ms, [limit, silent], true, &mut swept) {
             let Some(entry) = self.sessions.get_mut(&id) else { continue };
             entry.attempts += 1;
             entry.claimed = Claimed::Until(now_ms + self.bounds.claim_ms);
@@ -217,7 +224,7 @@ impl Partition {
         clock_ms: u64,
         id: SessionId,
         generation: Generation,
-    ) -> Answer<()> {
+    ) -> Granted<()> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get(&id).ok_or(Refusal::Gone)?;
@@ -237,7 +244,7 @@ impl Partition {
         id: SessionId,
         generation: Generation,
         attempt: u64,
-    ) -> Answer<Timestamp> {
+    ) -> Granted<Timestamp> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;
@@ -255,13 +262,21 @@ impl Partition {
     }
 
     /// With `is_claiming` also what was claimed and not acknowledged in time.
+    pub(in crate::session) fn sweep(&mut self, clock_ms: u64, limit: usize, sweep: Sweep) -> Swept {
+        match sweep {
+            Sweep::Lapsed => self.lapse(clock_ms, limit),
+            Sweep::Unclaimed => self.cleanup(clock_ms, limit, false),
+            Sweep::All => self.cleanup(clock_ms, limit, true),
+        }
+    }
+
     pub(in crate::session) fn cleanup(&mut self, clock_ms: u64, limit: usize, is_claiming: bool) -> Swept {
         let now_ms = self.advance(clock_ms);
         let mut swept = self.look(now_ms, clock_ms);
         if swept.held_until.is_some() {
             return swept;
         }
-        for id in self.take(now_ms, limit, is_claiming, &mut swept) {
+        for id in self.take(now_ms, [limit, limit], is_claiming, &mut swept) {
             self.erase(id);
             swept.deleted += 1;
         }
@@ -308,7 +323,7 @@ impl Partition {
         swept
     }
 
-    pub(in crate::session) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Answer<()> {
+    pub(in crate::session) fn retry(&mut self, clock_ms: u64, id: SessionId) -> Granted<()> {
         let now_ms = self.advance(clock_ms);
         self.settle(id, now_ms);
         let entry = self.sessions.get_mut(&id).ok_or(Refusal::Gone)?;

@@ -7,7 +7,9 @@ const START_MS: u64 = 1_700_000_000_000;
 
 /// Somebody looks after them all the time.
 fn pass(partition: &mut Partition, from_ms: u64, to_ms: u64) -> u64 {
-    (from_ms..to_ms).step_by(20_000).for_each(|at_ms| assert_eq!(partition.stamp(at_ms), None));
+    (from_ms..to_ms)
+        .step_by(20_000)
+        .for_each(|at_ms| assert_eq!(partition.stamp(at_ms, Duration::ZERO), None));
     to_ms
 }
 
@@ -23,7 +25,7 @@ fn what_was_claimed_is_deleted_only_by_those_who_mean_it() {
     }
     partition.disconnect(START_MS, claimed, "h", None).unwrap();
     let orphaned_ms = pass(&mut partition, START_MS, START_MS + grace_ms);
-    assert_eq!(partition.claim(orphaned_ms, 9).claims.len(), 1);
+    assert_eq!(partition.claim(orphaned_ms, 9, 9).claims.len(), 1);
     // Its claim has ended long ago.
     let later_ms = pass(&mut partition, orphaned_ms, START_MS + 3_600_000);
     let swept = partition.cleanup(later_ms, 9, false);

@@ -1,12 +1,11 @@
 //! Where a list goes on.
 
 use compact_str::{CompactString, ToCompactString as _};
-use redis::Value;
 
-use super::replies::string;
 use crate::error::Result;
 use crate::session::memory::Set;
 use crate::session::types::Listed;
+use crate::store::redis::Fields;
 
 /// Where a list goes on in one of the sets that it is made of.
 #[derive(Debug, Default)]
@@ -28,8 +27,8 @@ impl Place {
         [own, ms].map(|score| Self { score: score.to_compact_string(), entry: entry.clone() })
     }
 
-    pub(super) fn read(score: &Value, entry: &Value) -> Result<Self> {
-        Ok(Self { score: string(score)?.into(), entry: string(entry)?.into() })
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        Ok(Self { score: fields.text()?.into(), entry: fields.text()?.into() })
     }
 
     /// Whether there is nothing behind it.

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use crate::store::redis::Script;
 
+const CODES: &str = include_str!("../codes.lua");
+const SPACE: &str = include_str!("../space.lua");
 const SESSION: &str = include_str!("../session.lua");
 const REAP: &str = include_str!("../reap.lua");
 
@@ -20,7 +22,7 @@ pub(super) static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| script(include_str!("../renew.lua")));
 pub(super) static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("../retry.lua")));
 pub(super) static RECONCILE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[RECONCILING, SESSION, include_str!("../reconcile.lua")]));
+    LazyLock::new(|| Script::new(&[RECONCILING, CODES, SPACE, SESSION, include_str!("../reconcile.lua")]));
 pub(super) static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../stamp.lua")));
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../counts.lua")));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../claim.lua")));
@@ -34,9 +36,9 @@ const RECONCILING: &str = "local is_reconciling = true";
 const NOT_RECONCILING: &str = "local is_reconciling = false";
 
 fn script(operation: &str) -> Script {
-    Script::new(&[NOT_RECONCILING, SESSION, operation])
+    Script::new(&[NOT_RECONCILING, CODES, SPACE, SESSION, operation])
 }
 
 fn reaping(operation: &str) -> Script {
-    Script::new(&[NOT_RECONCILING, SESSION, REAP, operation])
+    Script::new(&[NOT_RECONCILING, CODES, SPACE, SESSION, REAP, operation])
 }

@@ -16,7 +16,7 @@ impl Entry for Until {
 }
 
 fn put(table: &Table<Until>, key: &str, until: u64, now: u64) -> bool {
-    let change = |entry: &mut Until, _: u32, _: &mut Tally<'_>| {
+    let change = |entry: &mut Until, _: u32, (): &mut ()| {
         entry.0 = until;
         ((), true)
     };

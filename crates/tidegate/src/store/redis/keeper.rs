@@ -101,6 +101,7 @@ impl Worker {
                     };
                     continue;
                 }
+                () = self.shared.losses[self.partition as usize].wait(), if reconnect_at.is_none() => {}
                 () = tokio::time::sleep_until(reconnect_at.unwrap_or(check_at).min(check_at)) => {}
             }
             if self.breaker.outage().is_some() {

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use compact_str::CompactString;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
@@ -16,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, is_passing};
+use super::call::Call;
 use super::failure::Failure;
 use super::link::MAX_MOVES;
-use super::script::Script;
 use super::{Shared, Task};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -36,40 +35,6 @@ const IN_FLIGHT: usize = 4;
 
 /// Calls that may wait; beyond it the store counts as away.
 const MAX_WAITING: usize = 16_384;
-
-/// One operation on one subject.
-#[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) script: &'static Script,
-    /// Arguments that all calls of one kind share; only those travel together.
-    pub(crate) shared_args: Arc<[CompactString]>,
-    /// Keys that all of them share.
-    pub(crate) shared_keys: Arc<[String]>,
-    /// How many items it is; several travel alone and are answered as a list.
-    pub(crate) items: usize,
-    pub(crate) key: String,
-    /// More keys, for an operation that has several; as many in each call of a kind.
-    pub(crate) more_keys: Vec<String>,
-    pub(crate) item_args: Vec<CompactString>,
-    /// The time a test set.
-    pub(crate) now_ms: Option<u64>,
-}
-
-impl Call {
-    fn travels_with(&self, other: &Self) -> bool {
-        self.items == 1
-            && other.items == 1
-            && std::ptr::eq(self.script, other.script)
-            // Mostly the same allocation.
-            && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)
-            && self.shared_keys == other.shared_keys
-            && self.now_ms == other.now_ms
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        [&*self.key].into_iter().chain(self.more_keys.iter().map(|key| &**key))
-    }
-}
 
 struct Job {
     call: Call,
@@ -260,7 +225,7 @@ impl Worker {
             let keys: Vec<&str> = [marker.as_str()]
                 .into_iter()
                 .chain(first.shared_keys.iter().map(|key| &**key))
-                .chain(batch.iter().flat_map(|job| job.call.keys()))
+                .chain(batch.iter().flat_map(|job| &job.call.item_keys).map(|key| &**key))
                 .collect();
             let args: Vec<&str> = [now.as_str()]
                 .into_iter()
@@ -326,14 +291,10 @@ fn answer_all(batch: Vec<Job>, error: &Error) {
 
 /// An error that is about a key says of which call, and what keys that has: one of them is meant.
 fn named(error: Error, call: &Call) -> Error {
-    if error.kind() != ErrorKind::Corrupt {
-        return error;
+    match error.kind() {
+        ErrorKind::Corrupt => Error::corrupt(format!("{error} (of the call on {})", call.named_keys())),
+        _ => error,
     }
-    // Of many items only the first is told, which is made of the same names.
-    let beside = if call.items == 1 { &call.more_keys[..] } else { &[] };
-    let beside: Vec<_> = beside.iter().chain(call.shared_keys.iter()).map(|key| format!("{key:?}")).collect();
-    let with = if beside.is_empty() { "" } else { " with " };
-    Error::corrupt(format!("{error} (of the call on {:?}{with}{})", call.key, beside.join(", ")))
 }
 
 /// A script answers an item that failed with the error's text.

@@ -7,6 +7,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::super::secret::Secret;
@@ -17,6 +19,7 @@ use super::link::{Link, MAX_MOVES};
 use super::script::Script;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::outage::OutageReason;
 
 /// How long a marker lives after its last renewal: longer than the longest
@@ -40,6 +43,31 @@ pub(super) struct Marker {
     id: String,
     /// When writes were last lost, by our own clock.
     pub(super) lost_at: Option<Instant>,
+}
+
+/// From one look at a marker because of calls that met a loss to the next.
+const LOSS_PAUSE: Duration = Duration::from_millis(250);
+
+/// Tells the keeper of a partition that a call met a loss.
+#[derive(Debug, Default)]
+pub(super) struct LossMet {
+    at: Mutex<Option<Instant>>,
+    met: Notify,
+}
+
+impl LossMet {
+    /// However many calls meet it, the marker is read a few times a second.
+    pub(super) fn meet(&self) {
+        let (mut at, now) = (self.at.lock(), clock::monotonic());
+        if at.is_none_or(|at| now.saturating_duration_since(at) >= LOSS_PAUSE) {
+            *at = Some(now);
+            self.met.notify_one();
+        }
+    }
+
+    pub(super) async fn wait(&self) {
+        self.met.notified().await;
+    }
 }
 
 /// A partition whose marker was just read.
@@ -195,7 +223,7 @@ impl Shared {
         *self.markers[partition as usize].lock() = Marker { read_on: link.number, run, id, lost_at };
         if lost == 1 {
             let server = self.links.server_of(self.keyspace.slot(partition));
-            tracing::warn!(
+            log::warn!(
                 server,
                 partition,
                 "the store lost writes (a restart, a failover, a flush): charges may be forgotten"

@@ -5,6 +5,7 @@
 //! when a script or a connection is gone: all of that stays in here.
 
 mod breaker;
+mod call;
 mod connection;
 mod dial;
 mod failure;
@@ -13,6 +14,7 @@ mod lane;
 mod link;
 mod marker;
 mod outage_log;
+mod reply;
 mod resp;
 mod script;
 mod stream;
@@ -28,28 +30,31 @@ use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+pub(crate) use self::call::Call;
 use self::failure::Failure;
 pub(crate) use self::failure::server_failure;
-pub(crate) use self::lane::Call;
 use self::lane::Lane;
 use self::link::{Links, is_cluster};
 pub(crate) use self::marker::MARKER_TTL;
-use self::marker::Marker;
+use self::marker::{LossMet, Marker};
 use self::outage_log::OutageLog;
 pub(crate) use self::outage_log::PartPolicy;
+#[cfg(test)]
+pub(crate) use self::reply::codes;
+pub(crate) use self::reply::{Fields, Replies};
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
-use super::partitions;
 use super::secret::Secret;
 use super::{Away, Declarations, StoreOptions, StoreStatus};
+use super::{Spread, partitions};
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::metrics::StoreMetrics;
 use crate::random::Random;
+use crate::store::metrics::StoreMetrics;
 
 /// A store on Redis. Clones share their connections, which end with the last.
 #[derive(Debug, Clone)]
-pub struct RedisStore {
+pub(crate) struct RedisStore {
     lanes: Arc<[Lane]>,
     shared: Arc<Shared>,
     _log: Arc<Task>,
@@ -80,6 +85,8 @@ struct Shared {
     check_interval: Duration,
     /// By partition, what was last read of its marker.
     markers: Box<[Mutex<Marker>]>,
+    /// By partition: a call met a loss that is not known yet.
+    losses: Box<[LossMet]>,
     /// By partition: who reads its marker does so alone, and others wait for it.
     marking: Box<[tokio::sync::Mutex<()>]>,
     /// What the marker of the first partition has for all who share the store.
@@ -106,6 +113,7 @@ impl RedisStore {
         let slots = (0..keyspace.partitions()).map(|partition| keyspace.slot(partition)).collect();
         let shared = Arc::new(Shared {
             markers: (0..keyspace.partitions()).map(|_| Mutex::default()).collect(),
+            losses: (0..keyspace.partitions()).map(|_| LossMet::default()).collect(),
             marking: (0..keyspace.partitions()).map(|_| tokio::sync::Mutex::default()).collect(),
             secret: RwLock::default(),
             keyspace,
@@ -153,6 +161,12 @@ impl RedisStore {
         self.shared.changed.notify_one();
     }
 
+    /// A call was refused since the store lost writes: the marker is read now and not when it is due, so that the
+    /// loss is counted and logged while it matters.
+    pub(crate) fn meet_loss(&self, subject: &str) {
+        self.shared.losses[self.shared.keyspace.partition(subject) as usize].meet();
+    }
+
     /// Where the keys of `subject` are.
     pub(crate) fn place(&self, subject: &str) -> Place {
         let partition = self.shared.keyspace.partition(subject);
@@ -172,9 +186,9 @@ impl RedisStore {
         self.shared.keyspace.partitions()
     }
 
-    /// The partition of `subject`.
-    pub(crate) fn partition(&self, subject: &str) -> u32 {
-        self.shared.keyspace.partition(subject)
+    /// How subjects are spread over them.
+    pub(crate) fn subjects(&self) -> Spread {
+        self.shared.keyspace.spread()
     }
 
     /// What keys of a partition start with.
@@ -200,21 +214,26 @@ impl RedisStore {
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
-        self.counted(partition, self.lanes[partition as usize].call(call, deadline)).await
+        self.counted(partition, self.lanes[partition as usize].call(self.timed(call), deadline)).await
     }
 
     /// The same with a deadline of its own, for work that can wait: for its turn, however
     /// many others do, and for a server that is only busy.
     pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
         let deadline = clock::deadline(within.max(self.shared.deadline));
-        self.counted(partition, self.lanes[partition as usize].call_queued(&call, deadline)).await
+        self.counted(partition, self.lanes[partition as usize].call_queued(&self.timed(call), deadline)).await
     }
 
     /// The same for what nobody asked for: it is in no count of calls, and of no use to an
     /// outage's.
     pub(crate) async fn call_uncounted(&self, partition: u32, call: Call) -> Result<Value> {
         let deadline = clock::deadline(self.shared.deadline);
-        self.lanes[partition as usize].call(call, deadline).await
+        self.lanes[partition as usize].call(self.timed(call), deadline).await
+    }
+
+    /// A call with the time that a test set.
+    fn timed(&self, call: Call) -> Call {
+        Call { now_ms: self.set_time_ms(), ..call }
     }
 
     async fn counted(&self, partition: u32, call: impl Future<Output = Result<Value>>) -> Result<Value> {
@@ -272,8 +291,7 @@ impl RedisStore {
     /// One that cannot be reached does not keep the others from it.
     pub(crate) async fn renew_markers(&self) -> Result<()> {
         let all = 0..self.shared.keyspace.partitions();
-        let renewed = partitions::each(all.map(|it| self.shared.renew(it)).collect()).await;
-        renewed.into_iter().try_for_each(|it| it.map(drop))
+        partitions::all(all.map(|it| self.shared.renew(it))).await.map(drop)
     }
 
     /// Whether it was opened to look only.

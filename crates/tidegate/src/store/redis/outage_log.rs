@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use super::Shared;
 use super::breaker::{Breaker, Outage};
 use crate::clock::{self, Timestamp};
+use crate::log;
 use crate::outage::OutageReason;
 
-/// What goes away together is told of together, and who opens a store has report by then
+/// What goes away together is logged together, and who opens a store has said by then
 /// what its parts answer.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -98,16 +99,22 @@ impl OutageLog {
         for (server, group) in &away {
             self.tell_away(server, group, now);
         }
-        for over in self.breakers.iter().filter_map(|breaker| breaker.take_over()) {
-            let Outage { server, since, started, .. } = over.outage;
-            let new = || Report { since, started, refused: 0, next: now, pause: FIRST_PAUSE };
-            self.reports.entry(server).or_insert_with(new).refused += over.refused;
+        let over: Vec<_> = self.breakers.iter().filter_map(|breaker| breaker.take_over()).collect();
+        for over in over {
+            let server = over.outage.server.clone();
+            if !self.reports.contains_key(&server) {
+                // Over before anybody could be told of it.
+                self.tell_away(&server, &Group { partitions: 1, first: over.outage, refused: 0 }, now);
+            }
+            if let Some(report) = self.reports.get_mut(&server) {
+                report.refused += over.refused;
+            }
         }
         self.reports.retain(|server, report| {
             let is_away = away.contains_key(server);
             if !is_away {
                 let after = whole(now.saturating_duration_since(report.started));
-                tracing::warn!(
+                log::warn!(
                     server,
                     since = %report.since,
                     ?after,
@@ -146,7 +153,7 @@ impl OutageLog {
         let (reason, partitions) = (group.first.reason(), group.partitions);
         let meanwhile = self.meanwhile();
         let Some(report) = self.reports.get_mut(server) else {
-            tracing::warn!(server, %since, %reason, %error, partitions, meanwhile, "the store is away");
+            log::warn!(server, %since, %reason, %error, partitions, meanwhile, "the store is away");
             let (since, started) = (*since, *started);
             let report = Report { since, started, refused: 0, next: now + FIRST_PAUSE, pause: FIRST_PAUSE };
             self.reports.insert(server.to_owned(), report);
@@ -157,7 +164,7 @@ impl OutageLog {
         }
         let after = whole(now.saturating_duration_since(*started));
         let answered_without_it = report.refused + group.refused;
-        tracing::warn!(
+        log::warn!(
             server, %since, ?after, %reason, %error, partitions, answered_without_it, meanwhile,
             "the store is still away"
         );
@@ -194,7 +201,7 @@ impl OutageLog {
                 Some(end) => {
                     if self.held.insert(part.clone(), end).is_none() {
                         let lasting = whole(end.saturating_duration_since(now));
-                        tracing::warn!(
+                        log::warn!(
                             part,
                             partitions,
                             ?lasting,
@@ -204,7 +211,7 @@ impl OutageLog {
                 }
                 None => {
                     if self.held.remove(part).is_some() {
-                        tracing::warn!(part, "decides again: the hold after a loss is over");
+                        log::warn!(part, "decides again: the hold after a loss is over");
                     }
                 }
             }
@@ -221,8 +228,8 @@ fn whole(duration: Duration) -> Duration {
 mod tests {
     use super::super::RedisStore;
     use super::*;
-    use crate::metrics::StoreMetrics;
     use crate::store::StoreOptions;
+    use crate::store::metrics::StoreMetrics;
 
     /// At once, after 10 s, 20 s more, 40 s more, … and then every ten minutes.
     #[tokio::test]

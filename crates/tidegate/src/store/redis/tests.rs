@@ -1,7 +1,7 @@
 //! What errors mean, and the time index of `prelude.lua` against the one in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use compact_str::{CompactString, ToCompactString as _};
 use proptest::prelude::*;
@@ -23,42 +23,53 @@ static DUE: LazyLock<Script> = LazyLock::new(|| {
     ])
 });
 
+static DECIDING: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(&["return each(function(_, at)
+        local moment, is_absurd = deciding(tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+        return { moment, is_absurd and 1 or 0 }
+    end, 1, 3)"])
+});
+
 #[derive(Debug, Clone)]
 enum Op {
     Put { id: u32, due_ms: u64 },
     Due { now_ms: u64, limit: usize },
 }
 
-async fn run(
-    store: &RedisStore,
-    script: &'static Script,
-    key: &str,
-    now_ms: u64,
-    own: Vec<CompactString>,
-) -> Value {
-    let call = Call {
-        script,
-        shared_args: Arc::default(),
-        key: key.to_owned(),
-        shared_keys: Arc::default(),
-        items: 1,
-        more_keys: Vec::new(),
-        item_args: own,
-        now_ms: Some(now_ms),
+async fn run(store: &RedisStore, script: &'static Script, key: &str, own: Vec<CompactString>) -> Value {
+    store.call(0, Call::new(script).key(key.to_owned()).args(own)).await.unwrap()
+}
+
+async fn open(server: &RedisServer, clock: &ManualClock) -> RedisStore {
+    let options = StoreOptions {
+        clock: clock.clone().into(),
+        deadline: Duration::from_secs(5),
+        ..StoreOptions::default()
     };
-    store.call(0, call).await.unwrap()
+    RedisStore::open(&server.url(), &options, StoreMetrics::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_moment_that_decides_is_the_same_for_scripts() {
+    let server = RedisServer::start();
+    let store = open(&server, &ManualClock::at(Timestamp::from_millis(1))).await;
+    // Milliseconds and microseconds of today.
+    for clock in [1_700_000_000_000_u64, 1_700_000_000_000_000] {
+        for stamp in [0, clock - 1, clock, clock + 1, clock + 59, clock + 60, clock + 61, 2 * clock] {
+            let own = [clock, stamp, 60].map(|it| it.to_compact_string()).to_vec();
+            let found = run(&store, &DECIDING, "k", own).await;
+            let (moment, is_absurd): (u64, bool) = redis::from_redis_value(found).unwrap();
+            assert_eq!((moment, is_absurd), crate::clock::deciding(clock, stamp, 60), "{clock} {stamp}");
+        }
+    }
 }
 
 #[test]
 fn the_index_on_redis_answers_like_the_one_in_memory() {
     let server = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let options = StoreOptions {
-        clock: ManualClock::at(Timestamp::from_millis(1)).into(),
-        deadline: Duration::from_secs(5),
-        ..StoreOptions::default()
-    };
-    let store = runtime.block_on(RedisStore::open(&server.url(), &options, StoreMetrics::default())).unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1));
+    let store = runtime.block_on(open(&server, &clock));
     // Times of today, where `..` in Lua would lose the last digits.
     let times = 1_700_000_000_000..1_700_000_000_040_u64;
     let op = prop_oneof![
@@ -78,11 +89,11 @@ fn the_index_on_redis_answers_like_the_one_in_memory() {
                             due_at.insert(id, due_ms);
                             index.insert(Timestamp::from_millis(due_ms), id);
                             let own = vec![due_ms.to_compact_string(), format!("{id:03}").into()];
-                            run(&store, &PUT, &key, 0, own).await;
+                            run(&store, &PUT, &key, own).await;
                         }
                         Op::Due { now_ms, limit } => {
-                            let found =
-                                run(&store, &DUE, &key, now_ms, vec![limit.to_compact_string()]).await;
+                            clock.set(Timestamp::from_millis(now_ms));
+                            let found = run(&store, &DUE, &key, vec![limit.to_compact_string()]).await;
                             let found: Vec<String> = redis::from_redis_value(found).unwrap();
                             let mut copy = index.clone();
                             let due = std::iter::from_fn(|| copy.pop_due(Timestamp::from_millis(now_ms)));

@@ -2,7 +2,7 @@
 
 use super::{Face as _, Gate, Kit, SEED, START_MS, calendar, sliding, token, wait};
 use crate::clock::{ManualClock, Timestamp};
-use crate::limit::{Algorithm, Decision, Period, Receipt, Suppressed};
+use crate::limit::{Algorithm, Decision, LimitOptions, Period, Receipt, Suppressed};
 
 /// One of each kind; `fair` cuts off above 30.
 fn mixed() -> [(&'static str, Algorithm); 4] {
@@ -24,7 +24,7 @@ struct Several<G> {
 impl<G: Gate> Several<G> {
     async fn new<K: Kit<Gate = G>>(kit: &K, limits: &[(&str, Algorithm)]) -> Self {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
-        Self { gate: kit.fresh(limits, clock.clone(), SEED).await, clock }
+        Self { gate: kit.fresh(limits, &LimitOptions::default(), clock.clone(), SEED).await, clock }
     }
 
     async fn take(&self, limits: &[(&str, u64)]) -> Vec<(String, Decision)> {

@@ -9,7 +9,7 @@ use crate::bounds::{Cost, Rate};
 use crate::clock::ManualClock;
 use crate::error::Result;
 use crate::key::Key;
-use crate::limit::{Algorithm, Decision, Limit, Override, Receipt};
+use crate::limit::{Algorithm, Decision, Limit, LimitOptions, Override, Receipt, Reservation, Reserve};
 use crate::{Name, Tidegate};
 
 /// What cases write where there is no subject: [`Key::EVERYONE`].
@@ -46,6 +46,20 @@ pub trait Face: Clone + Send + Sync + 'static {
     fn get_override(&self, key: &str) -> impl Future<Output = Result<Option<Override>>> + Send;
     /// Ends the override.
     fn clear_override(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
+    /// Reserves.
+    fn reserve(
+        &self,
+        key: &str,
+        id: &str,
+        cost: u64,
+        lasting: Duration,
+    ) -> impl Future<Output = Result<Reserve>> + Send;
+    /// Commits a reservation; as it is then, if there is one.
+    fn commit(&self, key: &str, id: &str) -> impl Future<Output = Result<Option<Reservation>>> + Send;
+    /// Releases a reservation; as it is then, if there is one.
+    fn release(&self, key: &str, id: &str) -> impl Future<Output = Result<Option<Reservation>>> + Send;
+    /// Tells a reservation.
+    fn reservation(&self, key: &str, id: &str) -> impl Future<Output = Result<Option<Reservation>>> + Send;
 }
 
 /// Several limits on one store, as a caller sees them.
@@ -127,6 +141,22 @@ impl Face for Limit {
     async fn clear_override(&self, key: &str) -> Result<()> {
         Limit::clear_override(self, key_of(key)?).await
     }
+
+    async fn reserve(&self, key: &str, id: &str, cost: u64, lasting: Duration) -> Result<Reserve> {
+        Limit::reserve(self, key_of(key)?, id, Cost::new(cost)?, lasting).await
+    }
+
+    async fn commit(&self, key: &str, id: &str) -> Result<Option<Reservation>> {
+        Limit::commit(self, key_of(key)?, id).await
+    }
+
+    async fn release(&self, key: &str, id: &str) -> Result<Option<Reservation>> {
+        Limit::release(self, key_of(key)?, id).await
+    }
+
+    async fn reservation(&self, key: &str, id: &str) -> Result<Option<Reservation>> {
+        Limit::reservation(self, key_of(key)?, id).await
+    }
 }
 
 /// Makes fresh limits on one kind of store, on a clock that the case moves.
@@ -138,6 +168,7 @@ pub trait Kit {
     fn fresh(
         &self,
         limits: &[(&str, Algorithm)],
+        options: &LimitOptions,
         clock: ManualClock,
         seed: u64,
     ) -> impl Future<Output = Self::Gate>;

@@ -8,7 +8,11 @@
 mod all;
 mod calendar;
 mod face;
+pub mod history;
+pub mod model;
 mod overrides;
+pub mod reservation_history;
+mod reservations;
 mod sliding;
 mod suppressed;
 mod token;
@@ -19,12 +23,13 @@ pub use self::all::*;
 pub use self::calendar::*;
 pub use self::face::{EVERYONE, Face, Gate, Kit, Library, key_of};
 pub use self::overrides::*;
+pub use self::reservations::*;
 pub use self::sliding::*;
 pub use self::suppressed::*;
 pub use self::token::*;
 use crate::bounds::{Cost, Rate};
 use crate::clock::{ManualClock, Timestamp};
-use crate::limit::{Algorithm, Calendar, Decision, Period, Quota, Receipt, Sliding, Token};
+use crate::limit::{Algorithm, Calendar, Decision, LimitOptions, Period, Quota, Receipt, Sliding, Token};
 
 /// The limit of the cases that need one.
 pub type FaceOf<K> = <<K as Kit>::Gate as Gate>::Face;
@@ -81,8 +86,17 @@ fn exact_algorithms(capacity: u32) -> [Algorithm; 3] {
 impl<F: Face> Subject<F> {
     /// A fresh limit of `kit`.
     pub async fn new<K: Kit<Gate: Gate<Face = F>>>(kit: &K, algorithm: impl Into<Algorithm>) -> Self {
+        Self::with(kit, algorithm, &LimitOptions::default()).await
+    }
+
+    /// The same, with options of its own.
+    pub async fn with<K: Kit<Gate: Gate<Face = F>>>(
+        kit: &K,
+        algorithm: impl Into<Algorithm>,
+        options: &LimitOptions,
+    ) -> Self {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
-        let gate = kit.fresh(&[("api", algorithm.into())], clock.clone(), SEED).await;
+        let gate = kit.fresh(&[("api", algorithm.into())], options, clock.clone(), SEED).await;
         Self { limit: gate.limit("api"), clock }
     }
 
@@ -237,6 +251,15 @@ macro_rules! limit_conformance {
             override_gives_way_to_a_rate_per_call
             override_counts_when_several_are_taken
             override_must_be_possible
+
+            reservation_sent_twice_charges_once
+            reservation_counts_from_its_commit
+            reservation_is_spent_or_given_back_at_its_deadline
+            reservation_across_an_hour_counts_in_both
+            reservation_ids_are_bounded
+            reservation_is_void_after_a_reset
+            reservation_that_has_ended_is_not_held_again
+            reservation_that_is_released_leaves_receipts_apart
         );
     };
     ($store:ident, $kit:expr; $($case:ident)*) => {

@@ -7,7 +7,7 @@ use super::{
     wait,
 };
 use crate::clock::{ManualClock, Timestamp};
-use crate::limit::{Algorithm, Period, Suppressed};
+use crate::limit::{Algorithm, LimitOptions, Period, Suppressed};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -135,7 +135,7 @@ pub async fn override_gives_way_to_a_rate_per_call(kit: &impl Kit) {
 pub async fn override_counts_when_several_are_taken(kit: &impl Kit) {
     let clock = ManualClock::at(Timestamp::from_millis(START_MS));
     let limits = [("minute", sliding(10, 60, 600).into()), ("hour", calendar(10, Period::Hour).into())];
-    let gate = kit.fresh(&limits, clock.clone(), SEED).await;
+    let gate = kit.fresh(&limits, &LimitOptions::default(), clock.clone(), SEED).await;
     let both = async |cost| {
         let said = gate.take_all("k", &[("minute", cost), ("hour", cost)]).await.expect("decisions");
         said.into_iter()

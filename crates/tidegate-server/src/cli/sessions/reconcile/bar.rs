@@ -1,4 +1,4 @@
-//! How far a walk has come, on a terminal.
+//! Progress through a store, on a terminal.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::render::printable;
 
-/// It draws on standard error, and nothing unless that is a terminal. It ends with the walk.
+/// It draws on standard error, and nothing unless that is a terminal. It is cleared at the end.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
@@ -27,11 +27,11 @@ impl Bar {
     }
 
     /// Says what is not as it should be.
-    pub(super) fn tell(&self, findings: &[(String, String)]) {
+    pub(super) fn report(&self, findings: &[(String, String)]) {
         self.0.suspend(|| {
             let mut err = std::io::stderr().lock();
             for (word, id) in findings {
-                // There is nobody left to tell if this fails.
+                // Nothing can be done if standard error is closed.
                 let _ = writeln!(err, "{word} {}", printable(id));
             }
         });

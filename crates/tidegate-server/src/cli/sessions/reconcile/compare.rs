@@ -9,14 +9,14 @@ use serde_json::json;
 use tidegate::clock::monotonic;
 use tidegate::session::SessionId;
 
-use super::Walk;
+use super::Reconciler;
 use crate::cli::REFUSED;
 use crate::cli::render::plural;
 use crate::cli::render::print;
-use crate::cli::sessions::args::WalkArgs;
+use crate::cli::sessions::args::ReconcileArgs;
 use crate::parts::Access;
 
-/// Sessions asked for at a time: the most that there may be.
+/// Sessions listed at a time: the most that there may be.
 const PAGE: usize = 1000;
 
 /// Of each difference so many are shown; all are counted.
@@ -33,37 +33,41 @@ struct Looked {
     index_took: Duration,
 }
 
-pub(in crate::cli) async fn compare(args: &WalkArgs, max_age: Option<Duration>) -> Result<ExitCode, String> {
-    let walk = Walk::open(args, Access::Read, |_| Ok(())).await?;
-    let age = max_age.unwrap_or(walk.sessions.options().grace);
-    let compared = both(&walk, age).await;
-    walk.close().await;
+pub(in crate::cli) async fn compare(
+    args: &ReconcileArgs,
+    max_age: Option<Duration>,
+) -> Result<ExitCode, String> {
+    let reconciler = Reconciler::open(args, Access::Read, |_| Ok(())).await?;
+    let age = max_age.unwrap_or(reconciler.sessions.options().grace);
+    let compared = both(&reconciler, age).await;
+    reconciler.close().await;
     let (looked, [scan_only, index_only]) = compared?;
-    print(&told(&walk, age, &looked, &scan_only, &index_only))?;
+    print(&render(&reconciler, age, &looked, &scan_only, &index_only))?;
     let is_same = scan_only.is_empty() && index_only.is_empty();
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
 /// Looks, and if there is a difference looks again: what has come or gone between one and
 /// the other differs once, what is wrong does twice.
-async fn both(walk: &Walk<'_>, age: Duration) -> Result<(Looked, [Ids; 2]), String> {
-    let first = look(walk, age).await?;
+async fn both(reconciler: &Reconciler<'_>, age: Duration) -> Result<(Looked, [Ids; 2]), String> {
+    let first = look(reconciler, age).await?;
     let differing = |looked: &Looked| [&looked.scan - &looked.index, &looked.index - &looked.scan];
     let found = differing(&first);
     if found.iter().all(BTreeSet::is_empty) {
         return Ok((first, found));
     }
-    let second = look(walk, age).await?;
+    let second = look(reconciler, age).await?;
     let [scan_only, index_only] = differing(&second);
     Ok((second, [&found[0] & &scan_only, &found[1] & &index_only]))
 }
 
-async fn look(walk: &Walk<'_>, age: Duration) -> Result<Looked, String> {
+async fn look(reconciler: &Reconciler<'_>, age: Duration) -> Result<Looked, String> {
     let started = monotonic();
     let mut index = Ids::new();
     let mut after = None;
     loop {
-        let page = walk.sessions.orphans_after(age, after, PAGE).await.map_err(|error| error.to_string())?;
+        let page =
+            reconciler.sessions.orphans_after(age, after, PAGE).await.map_err(|error| error.to_string())?;
         index.extend(page.sessions.iter().map(|it| it.id));
         after = page.sessions.last().copied();
         if page.sessions.len() < PAGE {
@@ -74,7 +78,8 @@ async fn look(walk: &Walk<'_>, age: Duration) -> Result<Looked, String> {
     let started = monotonic();
     let mut scan = Ids::new();
     let see = |step: &tidegate::session::Step| scan.extend(step.orphans.iter().map(|it| it.id));
-    let looked_at = walk.go("scanning", walk.sessions.reconcile_dry_run(age), see).await?.looked_at;
+    let looked_at =
+        reconciler.run("scanning", reconciler.sessions.reconcile_dry_run(age), see).await?.looked_at;
     Ok(Looked { scan, index, looked_at, scan_took: since(started), index_took })
 }
 
@@ -82,12 +87,18 @@ fn since(started: Instant) -> Duration {
     monotonic().duration_since(started)
 }
 
-fn told(walk: &Walk<'_>, age: Duration, looked: &Looked, scan_only: &Ids, index_only: &Ids) -> String {
+fn render(
+    reconciler: &Reconciler<'_>,
+    age: Duration,
+    looked: &Looked,
+    scan_only: &Ids,
+    index_only: &Ids,
+) -> String {
     let ms = |took: Duration| took.as_secs_f64() * 1000.0;
     let shown = |ids: &Ids| ids.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>();
-    if walk.args.json {
+    if reconciler.args.json {
         return json!({
-            "space": walk.space(), "max_age_ms": age.as_millis() as u64,
+            "space": reconciler.space(), "max_age_ms": age.as_millis() as u64,
             "scan": {"orphans": looked.scan.len(), "looked_at": looked.looked_at, "took_ms": ms(looked.scan_took)},
             "index": {"orphans": looked.index.len(), "took_ms": ms(looked.index_took)},
             "only_by_scan": {"count": scan_only.len(), "ids": shown(scan_only)},

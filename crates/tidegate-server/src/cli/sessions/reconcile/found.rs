@@ -1,4 +1,4 @@
-//! What a walk found, for people and for machines.
+//! What was found in a store, for people and for machines.
 
 use serde_json::{Value, json};
 use tidegate::session::Reconciled;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::session::{Counts, Reconciled};
 
-use super::{Walk, found};
+use super::{Reconciler, found};
 use crate::cli::REFUSED;
 use crate::cli::render::print;
-use crate::cli::sessions::args::WalkArgs;
+use crate::cli::sessions::args::ReconcileArgs;
 use crate::parts::Access;
 use crate::settings::StoreSettings;
 
@@ -19,10 +19,11 @@ use crate::settings::StoreSettings;
 /// some if the server was restarted in between.
 const ROUNDS: usize = 3;
 
-pub(in crate::cli) async fn migrate(args: &WalkArgs, is_dry: bool) -> Result<ExitCode, String> {
-    let walk = Walk::open(args, if is_dry { Access::Read } else { Access::Write }, one_partition).await?;
-    let ran = if is_dry { dry_run(&walk).await } else { run(&walk).await };
-    walk.close().await;
+pub(in crate::cli) async fn migrate(args: &ReconcileArgs, is_dry: bool) -> Result<ExitCode, String> {
+    let reconciler =
+        Reconciler::open(args, if is_dry { Access::Read } else { Access::Write }, one_partition).await?;
+    let ran = if is_dry { dry_run(&reconciler).await } else { run(&reconciler).await };
+    reconciler.close().await;
     ran
 }
 
@@ -39,26 +40,28 @@ fn one_partition(store: &StoreSettings) -> Result<(), String> {
     ))
 }
 
-async fn dry_run(walk: &Walk<'_>) -> Result<ExitCode, String> {
-    let found = walk.go("looking", walk.sessions.reconcile_dry_run(Duration::ZERO), |_| {}).await?;
-    print(&match walk.args.json {
-        true => {
-            json!({"space": walk.space(), "dry_run": true, "found": found::for_machines(&found)}).to_string()
-        }
+async fn dry_run(reconciler: &Reconciler<'_>) -> Result<ExitCode, String> {
+    let found =
+        reconciler.run("looking", reconciler.sessions.reconcile_dry_run(Duration::ZERO), |_| {}).await?;
+    print(&match reconciler.args.json {
+        true => json!({"space": reconciler.space(), "dry_run": true, "found": found::for_machines(&found)})
+            .to_string(),
         false => format!("dry run: nothing is changed\n{}", found::for_people(&found, false)),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
+async fn run(reconciler: &Reconciler<'_>) -> Result<ExitCode, String> {
     let mut done = Reconciled::default();
     let mut left = Reconciled::default();
     for round in 0..ROUNDS {
-        let reconciliation = walk.sessions.reconcile();
+        let reconciliation = reconciler.sessions.reconcile();
         // At first where an interrupted one was left.
         let reconciliation = if round == 0 { reconciliation } else { reconciliation.anew() };
-        done += walk.go("migrating", reconciliation, |_| {}).await?;
-        left = walk.go("verifying", walk.sessions.reconcile_dry_run(Duration::ZERO), |_| {}).await?;
+        done += reconciler.run("migrating", reconciliation, |_| {}).await?;
+        left = reconciler
+            .run("verifying", reconciler.sessions.reconcile_dry_run(Duration::ZERO), |_| {})
+            .await?;
         if left.faults() == 0 {
             break;
         }
@@ -66,17 +69,17 @@ async fn run(walk: &Walk<'_>) -> Result<ExitCode, String> {
     // Each of them has been seen at the end, however often on the way.
     (done.sessions, done.looked_at) = (left.sessions, left.looked_at);
     done.unrecognised = left.unrecognised;
-    let counts = walk.sessions.counts().await.map_err(|error| error.to_string())?;
-    print(&told(walk, &done, &left, &counts))?;
+    let counts = reconciler.sessions.counts().await.map_err(|error| error.to_string())?;
+    print(&render(reconciler, &done, &left, &counts))?;
     Ok(if left.faults() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
-fn told(walk: &Walk<'_>, done: &Reconciled, left: &Reconciled, counts: &Counts) -> String {
+fn render(reconciler: &Reconciler<'_>, done: &Reconciled, left: &Reconciled, counts: &Counts) -> String {
     let Counts { active, disconnected, claimed, dead, .. } = *counts;
     let index = active + disconnected + claimed + dead;
-    if walk.args.json {
+    if reconciler.args.json {
         return json!({
-            "space": walk.space(), "dry_run": false, "done": found::for_machines(done),
+            "space": reconciler.space(), "dry_run": false, "done": found::for_machines(done),
             "left": found::for_machines(left), "is_exact": left.faults() == 0,
             "index": {"size": index, "active": active, "disconnected": disconnected, "claimed": claimed, "dead": dead},
         })

@@ -1,4 +1,4 @@
-//! What walks through a whole store: `migrate`, `reconcile` and `compare`. They hold the
+//! Commands that go through a whole store: `migrate`, `reconcile` and `compare`. They hold the
 //! library themselves: a server answers questions, and none of these is one.
 
 mod bar;
@@ -17,32 +17,32 @@ use self::bar::Bar;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 pub(super) use self::run::reconcile;
-use super::args::WalkArgs;
+use super::args::ReconcileArgs;
 use crate::parts::{Access, Named};
 use crate::settings::{Settings, StoreSettings};
 
 /// Nobody waits for a single step: rather late than never.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the loops in the background wait: longer than any walk.
+/// How long the loops in the background wait: longer than any of these commands.
 const LATER: Duration = Duration::from_secs(24 * 3600);
 
 /// A store and the space on it.
-struct Walk<'a> {
-    args: &'a WalkArgs,
+struct Reconciler<'a> {
+    args: &'a ReconcileArgs,
     gate: Tidegate,
     sessions: Sessions,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Reconciler<'a> {
     /// Opens the store of `args`, if `check` has nothing against it.
     async fn open(
-        args: &'a WalkArgs,
+        args: &'a ReconcileArgs,
         access: Access,
         check: impl FnOnce(&StoreSettings) -> Result<(), String>,
     ) -> Result<Self, String> {
-        let told = |error: crate::settings::SettingsError| error.to_string();
-        let mut settings = Settings::load(&args.settings.sources_on(&args.store)).map_err(told)?;
+        let message = |error: crate::settings::SettingsError| error.to_string();
+        let mut settings = Settings::load(&args.settings.sources_on(&args.store)).map_err(message)?;
         if settings.store.url.scheme() == "memory" {
             let why = "`--store`: memory: has nothing to walk through: redis://, rediss:// and clusters have";
             return Err(why.to_owned());
@@ -53,16 +53,16 @@ impl<'a> Walk<'a> {
         let gate = settings.open_for(&[(PartKind::Sessions, &args.space)], access).await?;
         let space = Named::find(&settings.parts.sessions, &args.space);
         let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
-        // Whoever walks through a store was not asked to reap what is on it.
+        // Nothing is reaped on the way.
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
         space.options.reconcile_interval = 60 * LATER;
-        let sessions = space.open(&gate).map_err(told)?;
+        let sessions = space.open(&gate).map_err(message)?;
         Ok(Self { args, gate, sessions })
     }
 
     /// Goes all the way; `each` sees every step.
-    async fn go(
+    async fn run(
         &self,
         what: &'static str,
         mut reconciliation: Reconciliation,
@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
                     scanned += step.scanned;
                     bar.at(scanned, step.keys);
                     if self.args.verbose {
-                        bar.tell(&step.findings);
+                        bar.report(&step.findings);
                     }
                     each(&step);
                 }

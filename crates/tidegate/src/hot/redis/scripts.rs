@@ -1,0 +1,89 @@
+//! The scripts of hot pages, each of them what it is made of: the numbers of a space are in them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+
+use super::super::options::{ACTIVITY_MS, Bounds};
+use crate::clock::absurd_ms;
+use crate::store::redis::Script;
+
+/// Keys live at least so much longer than what is in them.
+const BUFFER_MS: u64 = 600_000;
+
+/// In a debug build scripts check themselves.
+const CHECKED: &str = if cfg!(debug_assertions) { "local CHECKED = true" } else { "local CHECKED = false" };
+const CODES: &str = include_str!("../codes.lua");
+const HOT: &str = include_str!("../hot.lua");
+
+pub(super) static PIN: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("../pin.lua")]));
+
+/// The operations of one kind of space: its numbers are part of each script.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) record: Script,
+    pub(super) stats: Script,
+    pub(super) window: Script,
+    pub(super) cleanup: Script,
+    pub(super) count: Script,
+    pub(super) list: Script,
+    pub(super) is_hot: Script,
+    pub(super) events: Script,
+    pub(super) remove: Script,
+}
+
+/// Of all kinds of spaces in this process, by their numbers. There are as many as a
+/// process opens with other settings, which is a few, so they are never dropped.
+static SCRIPTS: Mutex<BTreeMap<String, &'static Scripts>> = Mutex::new(BTreeMap::new());
+
+pub(super) fn scripts(numbers: String) -> &'static Scripts {
+    let mut all = SCRIPTS.lock();
+    if let Some(scripts) = all.get(&numbers) {
+        return scripts;
+    }
+    let with = |kind: &str, more: &str, operation: &str| {
+        Script::new(&[CHECKED, kind, &numbers, CODES, HOT, more, operation])
+    };
+    let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
+    let reading = |operation: &str| with(reads, include_str!("../read.lua"), operation);
+    let repairing = |operation: &str| {
+        with("local READS, REPAIRS = false, true", include_str!("../repair.lua"), operation)
+    };
+    let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
+        record: with(writes, "", include_str!("../record.lua")),
+        stats: reading(include_str!("../stats.lua")),
+        window: reading(include_str!("../window.lua")),
+        cleanup: repairing(include_str!("../cleanup.lua")),
+        count: reading(include_str!("../count.lua")),
+        list: reading(include_str!("../list.lua")),
+        is_hot: with(reads, "", include_str!("../is_hot.lua")),
+        events: with(reads, "", include_str!("../events.lua")),
+        remove: repairing(include_str!("../remove.lua")),
+    }));
+    all.insert(numbers, scripts);
+    scripts
+}
+
+/// What stands in front of `hot.lua`.
+pub(super) fn numbers(bounds: &Bounds, kept_ms: u64, slack_ms: u64, families: &[String; 4]) -> String {
+    let numbers = [
+        ("buffer_ms", BUFFER_MS.max(slack_ms)),
+        ("hot_threshold", bounds.hot_threshold),
+        ("promotion_threshold", bounds.promotion_threshold),
+        ("window_ms", bounds.window_ms),
+        ("kept_ms", kept_ms),
+        ("max_tracked", bounds.max_tracked),
+        ("max_members", bounds.max_members),
+        ("spike_minimum", bounds.spike_minimum),
+        ("max_activity", bounds.max_activity),
+        ("absurd_ms", absurd_ms(kept_ms)),
+        ("activity_ttl_ms", ACTIVITY_MS + slack_ms),
+    ];
+    let (names, values): (Vec<_>, Vec<_>) =
+        numbers.into_iter().map(|(name, value)| (name, value.to_string())).unzip();
+    let mut text = format!("local {} = {}\n", names.join(", "), values.join(", "));
+    text += &format!("local replaces, spike_ratio = {}, {:?}\n", bounds.replaces, bounds.spike_ratio);
+    // Of names, colons and braces: nothing in them has to be escaped.
+    text + &format!("local FAMILIES = {{ '{}' }}", families.join("', '"))
+}

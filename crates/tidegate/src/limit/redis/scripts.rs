@@ -1,0 +1,65 @@
+//! The scripts of limits, each of them what it is made of.
+
+use std::sync::LazyLock;
+
+use super::super::algorithm::Algorithm;
+use crate::store::redis::Script;
+
+const CODES: &str = include_str!("../codes.lua");
+const RATE: &str = include_str!("../rate.lua");
+const RULES: &str = include_str!("../rules.lua");
+const LISTING: &str = include_str!("../listing.lua");
+const SLIDING_LUA: &str = include_str!("../sliding.lua");
+const SUPPRESSED_LUA: &str = include_str!("../suppressed.lua");
+const TOKEN_LUA: &str = include_str!("../token.lua");
+const CALENDAR_LUA: &str = include_str!("../calendar.lua");
+
+/// The scripts of one algorithm.
+pub(super) struct Scripts {
+    pub(super) take: Script,
+    pub(super) peek: Script,
+    pub(super) refund: Script,
+    pub(super) reset: Script,
+    pub(super) reserve: Script,
+    pub(super) lease: Script,
+}
+
+impl Scripts {
+    fn new(name: &str, algorithm: &str) -> Self {
+        let alias = format!("local algorithm = {name}");
+        let script = |operation| Script::new(&[CODES, RATE, algorithm, RULES, &alias, operation]);
+        Self {
+            take: script(include_str!("../take.lua")),
+            peek: script(include_str!("../peek.lua")),
+            refund: script(include_str!("../refund.lua")),
+            reset: script(include_str!("../reset.lua")),
+            reserve: script(include_str!("../reserve.lua")),
+            lease: script(include_str!("../lease.lua")),
+        }
+    }
+
+    pub(super) fn of(algorithm: &Algorithm) -> &'static Self {
+        match algorithm {
+            Algorithm::Sliding(_) => &SLIDING,
+            Algorithm::Suppressed(_) => &SUPPRESSED,
+            Algorithm::Token(_) => &TOKEN,
+            Algorithm::Calendar(_) => &CALENDAR,
+        }
+    }
+}
+
+static SLIDING: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("sliding", SLIDING_LUA));
+static SUPPRESSED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("suppressed", SUPPRESSED_LUA));
+static TOKEN: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("token", TOKEN_LUA));
+static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", CALENDAR_LUA));
+
+pub(super) static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
+    let algorithms = [SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA];
+    Script::new(&[&[CODES, RATE], &algorithms[..], &[RULES, include_str!("../take_all.lua")]].concat())
+});
+pub(super) static OVERRIDE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[RATE, include_str!("../override.lua")]));
+pub(super) static OVERRIDES: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[RATE, LISTING, include_str!("../overrides.lua")]));
+pub(super) static RESERVATIONS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[CODES, LISTING, include_str!("../reservations.lua")]));

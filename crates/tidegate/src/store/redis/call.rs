@@ -1,0 +1,97 @@
+//! One call of a script, put together piece by piece.
+
+use std::sync::Arc;
+
+use compact_str::{CompactString, ToCompactString};
+
+use super::script::Script;
+
+/// A script run for one item, or for several. Calls of one item travel together with others of
+/// their kind; one of several items travels alone and is answered as a list.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(super) script: &'static Script,
+    /// What all items of all calls of a kind share.
+    pub(super) shared_keys: Arc<[String]>,
+    pub(super) shared_args: Arc<[CompactString]>,
+    pub(super) items: usize,
+    /// Those of each item, one item after the other; as many for each.
+    pub(super) item_keys: Vec<String>,
+    pub(super) item_args: Vec<CompactString>,
+    /// The time a test set.
+    pub(super) now_ms: Option<u64>,
+}
+
+impl Call {
+    /// A call for one item, of which nothing is known yet.
+    pub(crate) fn new(script: &'static Script) -> Self {
+        Self {
+            script,
+            shared_keys: Arc::default(),
+            shared_args: Arc::default(),
+            items: 1,
+            item_keys: Vec::new(),
+            item_args: Vec::new(),
+            now_ms: None,
+        }
+    }
+
+    pub(crate) fn shared_keys(mut self, keys: Arc<[String]>) -> Self {
+        self.shared_keys = keys;
+        self
+    }
+
+    pub(crate) fn shared_args(mut self, args: Arc<[CompactString]>) -> Self {
+        self.shared_args = args;
+        self
+    }
+
+    /// How many items the keys and arguments that follow are of.
+    pub(crate) fn items(mut self, items: usize) -> Self {
+        self.items = items;
+        self
+    }
+
+    pub(crate) fn key(self, key: String) -> Self {
+        self.keys([key])
+    }
+
+    pub(crate) fn keys(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.item_keys.extend(keys);
+        self
+    }
+
+    pub(crate) fn arg(mut self, arg: impl ToCompactString) -> Self {
+        self.item_args.push(arg.to_compact_string());
+        self
+    }
+
+    pub(crate) fn args(mut self, args: impl IntoIterator<Item = CompactString>) -> Self {
+        self.item_args.extend(args);
+        self
+    }
+
+    pub(super) fn travels_with(&self, other: &Self) -> bool {
+        self.items == 1
+            && other.items == 1
+            && std::ptr::eq(self.script, other.script)
+            // Mostly the same allocation.
+            && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)
+            && self.shared_keys == other.shared_keys
+            && self.now_ms == other.now_ms
+    }
+
+    /// The keys of the call as people may look for them: the first, and what is beside it. Of
+    /// several items only the first is named, which is made of the same names.
+    pub(super) fn named_keys(&self) -> String {
+        let count = if self.items == 1 { self.item_keys.len() } else { 1 };
+        let (first, beside) = self
+            .item_keys
+            .split_first()
+            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), &rest[..count.saturating_sub(1)]));
+        let beside: Vec<_> =
+            beside.iter().chain(self.shared_keys.iter()).map(|key| format!("{key:?}")).collect();
+        let with = if beside.is_empty() { "" } else { " with " };
+        format!("{first:?}{with}{}", beside.join(", "))
+    }
+}

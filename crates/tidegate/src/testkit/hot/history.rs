@@ -1,0 +1,217 @@
+//! The same random edits on a space and on the model: every answer and every event must
+//! agree. Among them are duplicates, late ones, early ones and some from the future, and a
+//! clock that steps back.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
+
+use super::face::SOON;
+use super::{Face, HotModel, KINDS, Kit};
+use crate::clock::Timestamp;
+use crate::hot::{Edit, HotOptions, HotPage, WhenFull};
+use crate::key::Key;
+use crate::testkit::history;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Record { page: u8, id: u16, editor: u8, change: i64, late_ms: i64 },
+    Many(Vec<(u8, u16, i64)>),
+    Stats { page: u8 },
+    IsHot { page: u8 },
+    Remove { page: u8 },
+    Window { page: u8, from_ms: i64, to_ms: i64 },
+    List { limit: usize },
+    Count,
+    Cleanup,
+    Move { by_ms: i64 },
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let page = prop_oneof![4 => 0..4_u8, 2 => 0..12_u8];
+    let late = prop_oneof![6 => Just(0_i64), 2 => 0..400_000_i64, 1 => 0..5_000_000_i64, 1 => -90_000..0_i64];
+    let op = prop_oneof![
+        14 => (page.clone(), 0..400_u16, 0..5_u8, -50..50_i64, late.clone())
+            .prop_map(|(page, id, editor, change, late_ms)| Op::Record { page, id, editor, change, late_ms }),
+        1 => prop::collection::vec((page.clone(), 0..400_u16, late), 1..12).prop_map(Op::Many),
+        2 => page.clone().prop_map(|page| Op::Stats { page }),
+        1 => page.clone().prop_map(|page| Op::IsHot { page }),
+        1 => page.clone().prop_map(|page| Op::Remove { page }),
+        1 => (page, -4_000_000..0_i64, -1_000_000..1000_i64)
+            .prop_map(|(page, from_ms, to_ms)| Op::Window { page, from_ms, to_ms }),
+        1 => (0..8_usize).prop_map(|limit| Op::List { limit }),
+        1 => Just(Op::Count),
+        1 => Just(Op::Cleanup),
+        5 => (0..40_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
+        1 => (0..900_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
+        1 => prop_oneof![8 => -2000..0_i64, 2 => -90_000..0_i64, 1 => -20_000_000..20_000_000_i64]
+            .prop_map(|by_ms| Op::Move { by_ms }),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
+fn spaces() -> impl Strategy<Value = HotOptions> {
+    let window = prop_oneof![Just(60_u64), Just(900), Just(3600)];
+    (1..4_u32, 1..6_u32, window, 1..6_usize, 0..6_usize, any::<bool>(), 1..9_usize).prop_map(
+        |(hot, promotion, window, tracked, more, replaces, activity)| {
+            let members = hot as usize + more;
+            HotOptions {
+                hot_threshold: hot,
+                promotion_threshold: promotion.min(members as u32),
+                window_duration: Duration::from_secs(window),
+                max_tracked: tracked,
+                max_members_per_page: members,
+                when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse },
+                max_activity: activity,
+                spike_minimum: 3,
+                ..HotOptions::default()
+            }
+        },
+    )
+}
+
+fn name(page: u8) -> String {
+    format!("en:{{page}}/{page}?")
+}
+
+/// A space, and the model beside it.
+struct Pair<'a, F> {
+    face: &'a F,
+    model: HotModel,
+}
+
+impl<F: Face> Pair<'_, F> {
+    fn now(&self) -> u64 {
+        self.face.clock().now().as_millis()
+    }
+
+    /// So long before now.
+    fn moment(&self, late_ms: i64) -> Option<Timestamp> {
+        Some(Timestamp::from_millis(self.now().strict_add_signed(-late_ms)))
+    }
+
+    async fn record_many(&mut self, many: &[(u8, u16, i64)]) -> TestCaseResult {
+        let now = self.now();
+        let texts: Vec<_> = many.iter().map(|(page, id, _)| (name(*page), format!("e{id}"))).collect();
+        let edits: Vec<_> = texts
+            .iter()
+            .zip(many)
+            .map(|((page, id), (_, _, late_ms))| {
+                let edit = Edit::new(Key::new(page).expect("a page"), id, "bot");
+                Edit { at: self.moment(*late_ms), ..edit }
+            })
+            .collect();
+        let recorded = self.face.record_many(&edits).await.expect("an answer");
+        let expected: Vec<_> = edits.iter().map(|edit| self.model.record(now, edit)).collect();
+        prop_assert!(recorded.is(&expected), "{:?} is not {:?}", recorded, expected);
+        Ok(())
+    }
+
+    async fn list(&mut self, limit: usize) -> TestCaseResult {
+        let now = self.now();
+        let list = self.face.list_after(None, limit).await.expect("a list");
+        prop_assert_eq!(list, self.model.list(now, limit));
+        // Page by page it is all there is, each once.
+        let (all, size) = (self.model.list(now, 1000), 1 + limit % 3);
+        let mut paged: Vec<HotPage> = Vec::new();
+        loop {
+            let page = self.face.list_after(paged.last(), size).await.expect("a list");
+            let is_last = page.len() < size;
+            paged.extend(page);
+            if is_last || paged.len() > all.len() {
+                break;
+            }
+        }
+        prop_assert_eq!(paged, all, "by {}", size);
+        self.count().await
+    }
+
+    async fn count(&mut self) -> TestCaseResult {
+        let (now, count) = (self.now(), self.face.count().await.expect("a count"));
+        prop_assert_eq!(count, self.model.count(now));
+        Ok(())
+    }
+
+    async fn step(&mut self, op: &Op) -> TestCaseResult {
+        let (now, face) = (self.now(), self.face);
+        match op {
+            Op::Record { page, id, editor, change, late_ms } => {
+                let (page, id) = (name(*page), format!("e{id}"));
+                // One of them is nobody.
+                let editor = if *editor == 0 { String::new() } else { format!("user{editor}") };
+                let at = if *late_ms == 0 { None } else { self.moment(*late_ms) };
+                let key = Key::new(&page).expect("a page");
+                let edit = Edit { page: key, id: &id, editor: &editor, byte_change: *change, at };
+                let recorded = face.record(&edit).await.expect("an answer");
+                prop_assert_eq!(recorded, self.model.record(now, &edit));
+            }
+            Op::Many(many) => self.record_many(many).await?,
+            Op::Stats { page } => {
+                let stats = face.stats(&name(*page)).await.expect("stats");
+                prop_assert_eq!(stats, self.model.stats(now, &name(*page)));
+            }
+            Op::IsHot { page } => {
+                if let Some(is_hot) = face.is_hot(&name(*page)).await.expect("an answer") {
+                    prop_assert_eq!(is_hot, self.model.is_hot(now, &name(*page)));
+                }
+            }
+            Op::Remove { page } => {
+                let removed = face.remove(&name(*page)).await.expect("an answer");
+                prop_assert_eq!(removed, self.model.remove(now, &name(*page)));
+            }
+            Op::Window { page, from_ms, to_ms } => {
+                let (from, to) = (now.strict_add_signed(*from_ms), now.strict_add_signed(*to_ms));
+                let range = Timestamp::from_millis(from)..=Timestamp::from_millis(to);
+                let window = face.window(&name(*page), range).await.expect("a window");
+                prop_assert_eq!(window, self.model.window_of(now, &name(*page), from, to));
+            }
+            Op::List { limit } => self.list(*limit).await?,
+            Op::Count => self.count().await?,
+            Op::Cleanup => {
+                let cleaned = face.cleanup().await.expect("a count");
+                prop_assert_eq!(cleaned, self.model.cleanup(now));
+            }
+            Op::Move { by_ms } => {
+                face.clock().set(Timestamp::from_millis(now.strict_add_signed(*by_ms)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is counted is what has happened, whoever came upon it; and it is told, in order.
+    async fn events(&self, watch: &mut F::Watch) -> TestCaseResult {
+        let metrics = self.face.metrics().await;
+        for kind in KINDS {
+            let labels = format!("space=\"{}\",kind=\"{}\"", self.face.space(), kind.as_str());
+            let line = format!("tidegate_hot_events_total{{{labels}}} ");
+            let counted = metrics.lines().find_map(|found| found.strip_prefix(&line));
+            let happened = self.model.events.iter().filter(|event| event.0 == kind).count();
+            prop_assert_eq!(counted.map(str::to_owned), Some(happened.to_string()), "{}", kind.as_str());
+        }
+        for (number, expected) in self.model.events.iter().enumerate() {
+            let event = self.face.next(watch).await.expect("an event");
+            prop_assert_eq!(&event, expected, "event {}", number);
+        }
+        Ok(())
+    }
+}
+
+async fn agree(face: &impl Face, options: HotOptions, history: &[Op]) -> TestCaseResult {
+    let mut watch = face.watch().await.expect("events");
+    let mut pair = Pair { face, model: HotModel::new(options) };
+    for (number, op) in history.iter().enumerate() {
+        let agreed = pair.step(op).await;
+        agreed.map_err(|error| TestCaseError::fail(format!("step {number}, {op:?}: {error}")))?;
+    }
+    let events = tokio::time::timeout(SOON, pair.events(&mut watch)).await;
+    events.unwrap_or_else(|_| Err(TestCaseError::fail("an event is missing")))
+}
+
+/// Runs so many random operations on spaces of `kit` and on the model.
+pub fn check(kit: &impl Kit, operations: usize) {
+    // Histories have 60 operations in the mean.
+    history::run(operations / 60, &(spaces(), ops()), async |(options, history)| {
+        agree(&kit.fresh(options.clone()).await, options, &history).await
+    });
+}
