@@ -32,7 +32,7 @@ impl Readiness {
 pub(crate) struct Report {
     pub(crate) ready: bool,
     readiness: &'static str,
-    /// Whether the server shall stop.
+    /// Whether the server has been told to stop.
     draining: bool,
     store: StoreReport,
 }

@@ -1,7 +1,7 @@
 //! The parts of the server: what is set of each, and what is open. No protocol owns them:
 //! HTTP, the command line with `--store` and whatever is to come stand on them.
 //!
-//! A kind of part is an implementation of [`PartOptions`] in a file of its own, and a line in
+//! A kind of part is an implementation of `PartOptions` in a file of its own, and a line in
 //! each of the lists here: what can be set, what is set, what is open.
 
 mod declared;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::hold::{HoldLog, HoldWatch};
-use super::memory::{Partition, Set, Sweep};
+use super::memory::{DryRunPlace, Partition, Set, Sweep};
 use super::metrics::SessionMetrics;
 use super::options::{MAX_BATCH, SessionOptions};
 use super::reaped::{Claiming, Cleanup};
@@ -266,6 +266,23 @@ impl InProcess {
         let swept = self.sum_up((0..self.shared.partitions.len()).map(clean));
         self.shared.metrics.seconds.observe(started.elapsed().as_secs_f64());
         swept
+    }
+
+    /// What a [`cleanup`](Self::cleanup) would do, by the same judgement, in steps of as many sessions.
+    /// Nothing is changed.
+    pub fn cleanup_dry_run(&self) -> Swept {
+        let mut all = Swept::default();
+        for number in 0..self.shared.partitions.len() {
+            let mut from = Some(DryRunPlace::default());
+            while let Some(place) = from {
+                let (swept, next) = self.on_all(number, |it, now_ms| {
+                    it.cleanup_dry_run(now_ms, place, self.shared.options.batch)
+                });
+                all += swept;
+                from = next;
+            }
+        }
+        all
     }
 
     /// Looks after up to `limit` sessions of each partition.

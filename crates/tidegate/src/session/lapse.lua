@@ -9,5 +9,5 @@ return finish(plain_each(function(_, at)
   local lag_ms = lag()
   if is_held then return answer(lag_ms, false) end
   lapse(tonumber(ARGV[at + 1]))
-  return answer(lag_ms, #due(ACTIVE, int(ended_by(now_ms)), ahead_ms, 1) > 0)
+  return answer(lag_ms, #due(ACTIVE, 1) > 0)
 end, 1, 2, SHARED_KEYS))

@@ -19,6 +19,9 @@ mod reap;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::reap::DryRunPlace;
+use self::reap::Settled;
+
 /// The lists, as scripts number them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Set {
@@ -64,7 +67,7 @@ enum Claimed {
     Dead,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
     broadcaster: CompactString,
     config: Box<str>,
@@ -168,36 +171,12 @@ impl Partition {
     /// Brings a session up to `now_ms`; whether its holders have just been found silent.
     /// It was left when the last lease ended.
     fn settle(&mut self, id: SessionId, now_ms: u64) -> bool {
-        let bounds = self.bounds;
-        let ahead_ms = now_ms + bounds.retention_ms;
         let Some(entry) = self.sessions.get_mut(&id) else { return false };
-        let until_ms = if let Claimed::Until(until_ms) = entry.claimed { until_ms } else { 0 };
-        let deadline_ms = if entry.left_ms.is_none() { entry.deadline_ms() } else { 0 };
-        let latest = entry.seen_ms.max(deadline_ms).max(entry.left_ms.unwrap_or(0)).max(until_ms);
-        if latest > ahead_ms {
-            // What a clock that was absurdly ahead has left begins anew, now.
-            entry.seen_ms = entry.seen_ms.min(now_ms);
-            match &mut entry.left_ms {
-                None => {
-                    entry.holders.clear();
-                    entry.holders.insert(CompactString::default(), now_ms + bounds.lease_ms);
-                }
-                Some(left_ms) => *left_ms = now_ms.min(*left_ms),
-            }
-            if until_ms > ahead_ms {
-                entry.claimed = Claimed::Until(now_ms + bounds.claim_ms);
-            }
+        let settled = entry.settle(&self.bounds, &self.hold, now_ms);
+        if settled != Settled::AsItWas {
             self.file(id);
         }
-        let Some(entry) = self.sessions.get_mut(&id) else { return false };
-        let ends_ms = self.hold.ends_ms(entry.deadline_ms());
-        if entry.left_ms.is_some() || ends_ms > now_ms {
-            return false;
-        }
-        entry.left_ms = Some(ends_ms);
-        entry.holders.clear();
-        self.file(id);
-        true
+        settled == Settled::Silent
     }
 
     /// A session that can still be held, or why it cannot.

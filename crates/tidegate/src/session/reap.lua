@@ -30,18 +30,41 @@ local function answer(lag_ms, more)
     refusal, named }
 end
 
+-- The first of 2009: there was no Redis before that whose clock could have dated an entry. A
+-- clock that is not set begins in 1970.
+local FIRST_MS = 1230768000000
+local first_ms = now_ms >= FIRST_MS and FIRST_MS or 0
+
+-- The time of the first session that is due. Entries that are no ids are passed by, a few at a
+-- time: no session behind them is older than the last of those.
+local function oldest_of(set, from, to)
+  local page = call('ZRANGEBYSCORE', set, from, to, 'WITHSCORES', 'LIMIT', 0, 16)
+  for i = 1, #page, 2 do
+    if is_id(page[i]) then return tonumber(page[i + 1]) end
+  end
+  return tonumber(page[#page])
+end
+
 -- For how long the first orphan has been due.
 local function lag()
   local due_ms, oldest = now_ms - grace_ms, now_ms
-  local left = call('ZRANGEBYSCORE', DISCONNECTED, '-inf', due_ms / 1000, 'WITHSCORES', 'LIMIT', 0, 1)
-  if left[2] then oldest = math.floor(tonumber(left[2]) * 1000 + 0.5) end
-  local silent = call('ZRANGEBYSCORE', ACTIVE, '-inf', int(ended_by(due_ms)), 'WITHSCORES', 'LIMIT', 0, 1)
-  if silent[2] then oldest = math.min(oldest, ends(tonumber(silent[2]))) end
-  return math.max(0, due_ms - math.max(0, oldest))
+  local left = oldest_of(DISCONNECTED, first_ms / 1000, due_ms / 1000)
+  if left then oldest = math.floor(left * 1000 + 0.5) end
+  local silent = oldest_of(ACTIVE, int(first_ms), int(ended_by(due_ms)))
+  if silent then oldest = math.min(oldest, ends(silent)) end
+  return math.max(0, due_ms - oldest)
+end
+
+-- Until where the entries of a set are due, and behind where they are absurdly far ahead.
+local function due_scores(set)
+  if set == ACTIVE then return ended_by(now_ms), ahead_ms end
+  if set == CLAIMED then return now_ms, ahead_ms end
+  return (now_ms - grace_ms) / 1000, ahead_ms / 1000
 end
 
 -- Up to `limit` entries of a set that are due, then such as are absurdly far ahead.
-local function due(set, until_score, ahead_score, limit)
+local function due(set, limit)
+  local until_score, ahead_score = due_scores(set)
   local ids = call('ZRANGEBYSCORE', set, '-inf', until_score, 'LIMIT', 0, limit)
   if #ids < limit then
     local far = call('ZRANGEBYSCORE', set, '(' .. string.format('%.17g', ahead_score), '+inf', 'LIMIT', 0, limit - #ids)
@@ -69,7 +92,11 @@ end
 local function entry(set, id)
   local s, why = nil, FOREIGN
   if is_id(id) then s, why = read(id, nil, true) end
-  if s then return settle(s) end
+  if s then
+    local _, is_silent = settle(s)
+    if is_silent then lapsed = lapsed + 1 end
+    return s, is_silent
+  end
   call('ZREM', set, id)
   if why == GONE then
     missing = missing + 1
@@ -81,11 +108,19 @@ end
 
 -- Finds out up to `limit` sessions whose holders have fallen silent.
 local function lapse(limit)
-  for _, id in ipairs(due(ACTIVE, int(ended_by(now_ms)), ahead_ms, limit)) do
+  for _, id in ipairs(due(ACTIVE, limit)) do
     local s, is_silent = entry(ACTIVE, id)
-    if is_silent then lapsed = lapsed + 1 end
     if s and not is_silent then file(s, ACTIVE) end
   end
+end
+
+-- What becomes of a session as it is now, if claims that have ended count.
+local KEPT, BURIED, REAPED = 0, 1, 2
+
+local function fate(s)
+  if s.disconnected == 0 or s.claimed < 0 or s.claimed > now_ms then return KEPT end
+  if s.claimed > 0 then return s.attempts >= max_attempts and BURIED or REAPED end
+  return s.disconnected + grace_ms > now_ms and KEPT or REAPED
 end
 
 -- Takes up to `limit` orphans: first those whose claim has ended, then those that were
@@ -94,11 +129,11 @@ end
 local function take(limit, silent, is_claiming, reap)
   lapse(silent)
   local taken = 0
-  for _, id in ipairs(is_claiming and due(CLAIMED, int(now_ms), ahead_ms, limit) or {}) do
+  for _, id in ipairs(is_claiming and due(CLAIMED, limit) or {}) do
     local s = entry(CLAIMED, id)
-    if s and (s.claimed <= 0 or s.claimed > now_ms) then
+    if s and (s.claimed <= 0 or fate(s) == KEPT) then
       file(s, CLAIMED)
-    elseif s and s.attempts >= max_attempts then
+    elseif s and fate(s) == BURIED then
       s.claimed = -1
       buried = buried + 1
       -- It may have to wait for as long again.
@@ -112,10 +147,9 @@ local function take(limit, silent, is_claiming, reap)
     end
   end
   if taken >= limit then return end
-  local orphans = due(DISCONNECTED, (now_ms - grace_ms) / 1000, ahead_ms / 1000, limit - taken)
-  for _, id in ipairs(orphans) do
+  for _, id in ipairs(due(DISCONNECTED, limit - taken)) do
     local s = entry(DISCONNECTED, id)
-    if s and (s.disconnected == 0 or s.claimed ~= 0 or s.disconnected + grace_ms > now_ms) then
+    if s and (s.claimed ~= 0 or fate(s) == KEPT) then
       file(s, DISCONNECTED)
     elseif s then
       reap(s)
@@ -125,6 +159,5 @@ end
 
 -- Whether more is due.
 local function is_more(is_claiming)
-  return #due(ACTIVE, int(ended_by(now_ms)), ahead_ms, 1) + (is_claiming and #due(CLAIMED, int(now_ms), ahead_ms, 1) or 0)
-    + #due(DISCONNECTED, (now_ms - grace_ms) / 1000, ahead_ms / 1000, 1) > 0
+  return #due(ACTIVE, 1) + (is_claiming and #due(CLAIMED, 1) or 0) + #due(DISCONNECTED, 1) > 0
 end

@@ -131,6 +131,20 @@ impl Sessions {
         Ok(cleanup.swept())
     }
 
+    /// What a [`cleanup`](Self::cleanup) would do, by the same judgement, in steps of as many
+    /// sessions. Nothing is changed; what happens meanwhile may be seen or not. While a hold runs
+    /// it is what is due already: a cleanup waits for the end of it.
+    pub async fn cleanup_dry_run(&self) -> Result<Swept> {
+        let partitions = match &self.core.backend {
+            Backend::Memory(space) => return Ok(space.cleanup_dry_run()),
+            Backend::Redis(partitions) => partitions,
+        };
+        let (mut all, limit) = (Swept::default(), self.core.options.batch);
+        let looked_at = partitions::all(partitions.iter().map(|it| it.cleanup_dry_run(limit))).await?;
+        looked_at.into_iter().for_each(|swept| all += swept);
+        Ok(Swept { is_more: false, ..all })
+    }
+
     /// Looks after up to `limit` sessions of each partition.
     /// What became of them, and of the partitions that could not be reached; if none could,
     /// an error.

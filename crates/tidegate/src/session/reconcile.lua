@@ -20,9 +20,9 @@ local function home(s)
   return DISCONNECTED, s.disconnected / 1000
 end
 
--- The session of an id, if there is one that we know.
+-- The session of an id, if there is one that we know; or nothing, and why.
 local function known(id, key)
-  return is_id(id) and read(id, key, true) or nil
+  if is_id(id) then return read(id, key, true) end
 end
 
 local is_changed = false
@@ -91,8 +91,9 @@ local replies = plain_each(function(_, at)
 
   local function look_at_counter(key)
     local id = string.sub(key, #REF_COUNT + 1)
-    if not is_id(id) or not counted(id) then return leave_alone(key) end
-    local s = known(id)
+    local s, why = known(id)
+    -- A counter belongs to whom its session belongs to.
+    if not is_id(id) or why == FOREIGN or not counted(id) then return leave_alone(key) end
     if not s or not to_take_over(s) then must_end(key) end
   end
 

@@ -15,8 +15,8 @@ use self::codes::{A_DISCONNECTED, AN_ACTIVE, FOREIGN, NOBODY, NOTHING, OTHERS, l
 use self::place::Place;
 use self::reply::{REPLIES, lease, no_stamp, session, session_id};
 use self::scripts::{
-    ACK, ACTIVATE, CLAIM, CLEANUP, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT, LAPSE, LIST,
-    RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
+    ACK, ACTIVATE, CLAIM, CLEANUP, CLEANUP_DRY_RUN, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT,
+    LAPSE, LIST, RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,
 };
 use super::hold::HoldWatch;
 use super::memory::Set;
@@ -374,6 +374,19 @@ impl OnRedis {
         self.swept(&mut REPLIES.list(&value)?, requested_ms)
     }
 
+    /// What a cleanup would do, looked at in steps of up to `limit` entries.
+    pub(super) async fn cleanup_dry_run(&self, limit: usize) -> Result<Swept> {
+        let (mut all, mut from) = (Swept::default(), "1 0".to_owned());
+        while !from.is_empty() {
+            let requested_ms = reading_ms();
+            let value = self.send(self.on_all(&CLEANUP_DRY_RUN).arg(limit).arg(from)).await?;
+            let mut fields = REPLIES.list(&value)?;
+            all += self.swept(&mut fields, requested_ms)?;
+            from = fields.text()?;
+        }
+        Ok(all)
+    }
+
     pub(super) async fn lapse(&self, limit: usize) -> Result<Swept> {
         let (value, requested_ms) = self.reap(self.on_all(&LAPSE).arg(limit)).await?;
         self.swept(&mut REPLIES.list(&value)?, requested_ms)
@@ -385,7 +398,7 @@ impl OnRedis {
         let is_more = fields.flag()?;
         let (held_until_ms, store_ms) = self.note_hold(fields, requested_ms)?;
         let entries = fields.list()?.each(Fields::text)?;
-        if invalid > 0 {
+        if !entries.is_empty() {
             let space = self.space.as_str();
             log::warn!(
                 space,

@@ -187,14 +187,14 @@ end
 
 -- What there is to be taken over from an older program, if anything: when it has left the
 -- session (0: it holds it), and its hand. A hand that has changed since we last looked
--- holds the session; one that has not, for `migration_ms`, is what a crash has left.
+-- holds the session; one that has not, for `migration_ms`, is what a crash has left. One that is
+-- being reaped is taken over all the same: the side effects of its claim are those of the life before.
 local function to_take_over(s)
   -- Somebody holds it here, whatever was done there.
   if s.disconnected == 0 and ends(s.deadline) > now_ms then return end
   local seen = hand(s)
   if seen ~= '' and seen ~= s.hand then return 0, seen end
-  -- Its side effects may have run: that cannot be taken back.
-  if not s.is_foreign or s.claimed ~= 0 then return end
+  if not s.is_foreign then return end
   return seen == '' and left_ms(s) or 0, seen
 end
 

@@ -167,15 +167,9 @@ local function put(set, score, id)
   touched[set] = true
 end
 
--- Sees to it that what this call has written has an end.
-local function finish(replies)
-  local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
-  -- One that came too late says nothing of who is there, but that there was nobody.
-  if not is_written then stamp() end
-  if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
-  for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+-- The server does not say which key it was that is of another type.
+local function name_misused(replies)
   for i, reply in ipairs(replies) do
-    -- The server does not say which key it was.
     if type(reply) == 'string' and is_wrong_type(reply) then
       for _, set in ipairs(SETS) do
         if is_misused(set) then replies[i] = corrupt(set, 'is no sorted set') end
@@ -183,4 +177,14 @@ local function finish(replies)
     end
   end
   return replies
+end
+
+-- Sees to it that what this call has written has an end.
+local function finish(replies)
+  local ttl = retention_ms + 2 * RENEWED_MS + 2 * slack_ms + behind_ms
+  -- One that came too late says nothing of who is there, but that there was nobody.
+  if not is_written then stamp() end
+  if is_stamped and (now_ms ~= stamp_ms or not is_written) then redis.pcall('PEXPIRE', STATE, ttl) end
+  for set in pairs(touched) do call('PEXPIRE', set, ttl) end
+  return name_misused(replies)
 end

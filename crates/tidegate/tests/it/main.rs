@@ -43,6 +43,7 @@ mod session;
 mod session_audit;
 mod session_corrupt;
 mod session_corrupt_index;
+mod session_dry_run;
 mod session_effects;
 mod session_flaws;
 mod session_foreign;

@@ -84,6 +84,100 @@ async fn what_is_held_there_is_deleted_by_no_way_that_deletes() {
     assert_eq!(old.audit(), 0);
 }
 
+/// All that the older program may have done so far is to write `last_disconnect`: it counts a moment
+/// later, or died in between.
+#[tokio::test]
+async fn a_session_resumed_there_while_it_is_reaped_is_in_another_life() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    let names = ["acked", "renewed", "resumed", "cleaned", "ended", "left there", "also ended", "untouched"];
+    let mut ids = Vec::new();
+    for name in names {
+        ids.push(space.left(name).await);
+    }
+    let [acked, renewed, resumed, cleaned, ended, left_there, also_ended, untouched] = ids[..] else {
+        panic!()
+    };
+    space.pass(GRACE).await;
+    let first = sessions.claim(9).await.unwrap().claims;
+    assert_eq!(first.len(), names.len());
+    let generation = |id| first.iter().find(|it| it.id == id).unwrap().generation;
+    let sets_active = |id: SessionId| old.old_program(&[format!("HSET session:{id} last_disconnect 0")]);
+
+    // While the claim runs.
+    for id in [acked, renewed, resumed] {
+        sets_active(id);
+    }
+    let now_s = space.clock.now().as_millis() / 1000;
+    old.old_program(&[format!("HSET session:{left_there} last_disconnect {now_s}")]);
+    assert_eq!(sessions.ack(acked, generation(acked)).await.unwrap(), Answer::Refused(Refusal::Stale));
+    assert_eq!(
+        sessions.renew(renewed, generation(renewed), 1).await.unwrap(),
+        Answer::Refused(Refusal::Stale)
+    );
+    assert_eq!(sessions.resume(resumed, key("h")).await.unwrap().done().unwrap().generation.get(), 2);
+    assert_eq!(
+        sessions.ack(left_there, generation(left_there)).await.unwrap(),
+        Answer::Refused(Refusal::Stale)
+    );
+    assert_eq!(space.get(left_there).await.state, State::Disconnected, "resumed, and left again");
+    assert_eq!(
+        sessions.ack(untouched, generation(untouched)).await.unwrap(),
+        Answer::Done(()),
+        "its claim is good"
+    );
+
+    // After it has ended.
+    space.pass(CLAIM - 1).await;
+    sets_active(cleaned);
+    space.pass(1).await;
+    let swept = sessions.cleanup().await.unwrap();
+    assert_eq!(swept.deleted, 3, "two whose claim has ended, and what was left there: {swept:?}");
+    assert!(
+        sessions.get(ended).await.unwrap().is_none() && sessions.get(also_ended).await.unwrap().is_none()
+    );
+    for (id, state) in [(acked, State::Active), (renewed, State::Active), (cleaned, State::Active)] {
+        let session = space.get(id).await;
+        assert_eq!((session.state, session.generation.get()), (state, 2), "{session:?}");
+    }
+    assert_eq!(old.audit(), 4);
+}
+
+/// The same of one that is found by a claim, or was put aside.
+#[tokio::test]
+async fn neither_is_one_claimed_again_or_given_up() {
+    let old = Old::with(0).await;
+    let (space, sessions) = (&old.space, &old.space.sessions);
+    let (claimed, retried, deleted, found) =
+        (space.left("a").await, space.left("b").await, space.left("c").await, space.left("d").await);
+    let sets_active = |id: SessionId| old.old_program(&[format!("HSET session:{id} last_disconnect 0")]);
+    space.pass(GRACE).await;
+    for _ in 0..5 {
+        assert_eq!(sessions.claim(9).await.unwrap().claims.len(), 4);
+        space.pass(CLAIM).await;
+    }
+    sets_active(claimed);
+    let claims = sessions.claim(9).await.unwrap();
+    assert_eq!((claims.claims.len(), claims.swept.buried), (0, 3));
+    for id in [retried, deleted, found] {
+        sets_active(id);
+    }
+    assert_eq!(sessions.retry(retried).await.unwrap(), Answer::Refused(Refusal::NotClaimed));
+    assert_eq!(sessions.delete(deleted).await.unwrap(), Answer::Refused(Refusal::Active));
+    let (foretold, reconciled) = (old.dry_run().await, old.reconcile().await);
+    assert_eq!(foretold, reconciled);
+    assert_eq!(reconciled.adopted_active, 1, "{reconciled:?}");
+    for id in [claimed, retried, deleted, found] {
+        let session = space.get(id).await;
+        assert_eq!((session.state, session.generation.get()), (State::Active, 2), "{session:?}");
+    }
+    assert_eq!(old.audit(), 4);
+    // Nobody says anything of them any more.
+    space.pass(MIGRATION + GRACE).await;
+    assert_eq!(sessions.cleanup().await.unwrap().deleted, 4);
+    assert_eq!(old.audit(), 0);
+}
+
 #[tokio::test]
 async fn every_change_there_is_another_hand() {
     let old = Old::with(0).await;

@@ -100,7 +100,7 @@ async fn calls_that_wait_and_calls_that_do_not_are_on_the_same_state() {
 
     let metrics = gate.metrics();
     for row in [
-        "activity_counter_total{space=\"main\"} 21",
+        "activity_counter_total{space=\"main\"} 42",
         "hot_pages_promoted_total{space=\"main\"} 21",
         "orphan_sessions_deleted_total{space=\"main\"} 1",
         "disconnected_sessions_count{space=\"main\"} 1",

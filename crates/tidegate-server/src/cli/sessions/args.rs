@@ -52,7 +52,7 @@ pub(in crate::cli) enum SessionsCommand {
     /// Delete all orphans now, without side effects
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup {
-        /// Say how many would be deleted, and delete none
+        /// Say what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
         /// Do not wait for the end of a hold: exit with 1

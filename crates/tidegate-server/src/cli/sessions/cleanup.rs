@@ -8,10 +8,10 @@ use axum::http::Method;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
-use crate::api::session_reap::Cleaned;
+use crate::api::session_reap::{Cleaned, Foreseen};
 use crate::cli::REFUSED;
 use crate::cli::args::SpaceArgs;
-use crate::cli::render::{detail, moment, plural, print, read, time};
+use crate::cli::render::{Rendered, detail, moment, plural, print, read, time};
 use crate::cli::request::Request;
 use crate::cli::target::Target;
 
@@ -28,8 +28,8 @@ fn together(before: &Cleaned, after: Cleaned) -> Cleaned {
     }
 }
 
-fn text(cleaned: &Cleaned) -> String {
-    let mut text = format!("{} deleted", plural(cleaned.deleted, "session"));
+fn text(cleaned: &Cleaned, deleted: &str) -> String {
+    let mut text = format!("{} {deleted}", plural(cleaned.deleted, "session"));
     for (count, what) in [
         (cleaned.lapsed, "found silent"),
         (cleaned.buried, "put aside as dead"),
@@ -45,6 +45,11 @@ fn text(cleaned: &Cleaned) -> String {
     text
 }
 
+pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
+    let it: Foreseen = read(answer)?;
+    Ok(Rendered::yes(format!("dry run: {}", text(&it.cleaned, "would be deleted"))))
+}
+
 /// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
 pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
@@ -54,7 +59,7 @@ pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<Exi
     let cleaned = cleaned?;
     print(&match of.target.json {
         true => serde_json::to_string(&cleaned).map_err(|error| error.to_string())?,
-        false => text(&cleaned),
+        false => text(&cleaned, "deleted"),
     })?;
     Ok(if cleaned.held.held_until_ms.is_some() { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }

@@ -28,7 +28,7 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
                 let target = Target::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
-                send::send_to(target, &of.target, request, render::foreseen, send::refusal).await
+                send::send_to(target, &of.target, request, cleanup::foreseen, send::refusal).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
                 cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await

@@ -68,15 +68,6 @@ pub(super) fn acked(answer: &[u8]) -> Result<Rendered, String> {
     Ok(Rendered { is_refusal: text != "deleted", text })
 }
 
-pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
-    let it: reap::Foreseen = read(answer)?;
-    let claimed = match it.claimed {
-        0 => String::new(),
-        count => format!(", and of {count} claimed those whose claim has ended"),
-    };
-    Ok(Rendered::yes(format!("dry run: {} would be deleted{claimed}", plural(it.deleted, "session"))))
-}
-
 /// A string as its text, nothing as nothing, anything else as it was written.
 fn shown(value: &RawValue) -> String {
     let text: Option<Option<String>> = serde_json::from_str(value.get()).ok();

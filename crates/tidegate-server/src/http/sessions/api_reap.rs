@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate::clock::Timestamp;
-use tidegate::session::{Answer, Claim, Claims, Counts, Generation, Refusal, SessionId, Swept};
+use tidegate::session::{Answer, Claim, Claims, Generation, Refusal, SessionId, Swept};
 
 use crate::api::json::from_text;
 
@@ -82,24 +82,6 @@ pub(crate) struct Renewed {
     pub(crate) until_ms: u64,
 }
 
-/// What a cleanup would do.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionCleanupForeseen")]
-pub(crate) struct Foreseen {
-    pub(crate) space: String,
-    pub(crate) dry_run: bool,
-    pub(crate) deleted: u64,
-    pub(crate) claimed: u64,
-    pub(crate) lag_ms: u64,
-}
-
-impl Foreseen {
-    pub(crate) fn new(space: &str, counts: &Counts) -> Self {
-        let Counts { orphans, claimed, lag_ms, .. } = *counts;
-        Self { space: space.to_owned(), dry_run: true, deleted: orphans, claimed, lag_ms }
-    }
-}
-
 /// What became of acknowledgements, in their order.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionAcked")]
@@ -158,6 +140,15 @@ impl Cleaned {
             held: ReapHold::new(swept),
         }
     }
+}
+
+/// What a cleanup would do.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionCleanupForeseen")]
+pub(crate) struct Foreseen {
+    pub(crate) dry_run: bool,
+    #[serde(flatten)]
+    pub(crate) cleaned: Cleaned,
 }
 
 /// A dead session that can be claimed again.

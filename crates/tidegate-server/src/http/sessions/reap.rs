@@ -119,7 +119,10 @@ pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cl
     let space = sessions.space().as_str();
     call.body.parse()?;
     match call.query.0 {
-        true => Ok(Cleanup::DryRun(Foreseen::new(space, &sessions.counts().await?))),
+        true => {
+            let cleaned = Cleaned::new(space, &sessions.cleanup_dry_run().await?);
+            Ok(Cleanup::DryRun(Foreseen { dry_run: true, cleaned }))
+        }
         false => Ok(Cleanup::Done(Cleaned::new(space, &sessions.cleanup().await?))),
     }
 }

@@ -42,8 +42,10 @@ pub(super) fn scripts(numbers: String) -> &'static Scripts {
     if let Some(scripts) = all.get(&numbers) {
         return scripts;
     }
+    // Codes come last, next to who uses them: for each variable that a function keeps, Lua looks
+    // through those that were declared behind it and are kept by others, in every call of a script.
     let with = |kind: &str, more: &str, operation: &str| {
-        Script::new(&[CHECKED, kind, &numbers, CODES, HOT, more, operation])
+        Script::new(&[CHECKED, kind, &numbers, HOT, more, CODES, operation])
     };
     let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
     let reading = |operation: &str| with(reads, include_str!("../read.lua"), operation);

@@ -27,6 +27,8 @@ pub(super) static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../counts.lua")));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../claim.lua")));
 pub(super) static CLEANUP: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../cleanup.lua")));
+pub(super) static CLEANUP_DRY_RUN: LazyLock<Script> =
+    LazyLock::new(|| reaping(include_str!("../cleanup_dry_run.lua")));
 pub(super) static LAPSE: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../lapse.lua")));
 
 /// Whether a script reconciles everything: then it goes on past what stops others.
