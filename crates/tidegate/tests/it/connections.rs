@@ -84,12 +84,13 @@ async fn a_killed_tls_connection_is_replaced_before_the_next_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_connections_to_a_cluster_are_replaced_before_the_next_call() {
     let cluster = RedisCluster::start();
-    let (_gate, limit) = limit_on(&cluster.url(), patient()).await;
+    let (gate, limit) = limit_on(&cluster.url(), patient()).await;
     let mut connections: Vec<_> = cluster.nodes().iter().map(RedisServer::connection).collect();
     for i in 0..100 {
         connections.iter_mut().for_each(kill_others);
         let decision = take(&limit, &format!("user_{}", i % 7)).await;
-        assert_eq!(decision.source(), Source::Store, "take {i}");
+        let reasons = ["cut", "refused", "timeout"].map(|reason| (reason, failed(&gate, reason)));
+        assert_eq!(decision.source(), Source::Store, "take {i}: {reasons:?}, {:?}", gate.store().status());
     }
 }
 

@@ -179,10 +179,9 @@ impl Driver {
                     _ => Poll::Pending,
                 };
             }
-            // With nothing on its way the end may have come unnoticed: the runtime hears
-            // of it when it asks the system the next time, which may be after this.
-            let is_idle = self.in_flight.front().is_none_or(|first| first.from >= self.written);
-            if is_idle && !ready!(self.poll_look()) {
+            // The end may have come unnoticed: the runtime hears of it when it asks the system
+            // the next time, which may be after this.
+            if !ready!(self.poll_look()) {
                 return Poll::Ready(End::Closed);
             }
             match ready!(self.stream.poll_write(cx, &self.unwritten)) {
@@ -255,13 +254,15 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Asks the system whether an idle connection is still open.
+    /// Asks the system whether the connection is still open.
     fn poll_look(&self) -> Poll<bool> {
+        let is_idle = || self.in_flight.front().is_none_or(|first| first.from >= self.written);
         match self.stream.peek() {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Poll::Ready(true),
-            // Something came that has not been read: a goodbye, most likely. Reading was
-            // tried before this, so the runtime will wake us for it.
-            Ok(1..) => Poll::Pending,
+            // Something came that has not been read: where nothing is waited for a goodbye, most
+            // likely. Reading was tried before this, so the runtime will wake us for it.
+            Ok(1..) if is_idle() => Poll::Pending,
+            Ok(1..) => Poll::Ready(true),
             _ => Poll::Ready(false),
         }
     }
