@@ -135,3 +135,34 @@ mod session {
         check(&Audited(On::cluster(), CLUSTER.nodes()), operations() / 40);
     }
 }
+
+mod run {
+    use tidegate::testkit::run::history::check;
+
+    use super::*;
+
+    #[test]
+    fn memory_agrees_with_the_model() {
+        check(&On::url("memory:"), operations());
+    }
+
+    /// And whatever happens, every key has an end.
+    #[test]
+    fn redis_agrees_with_the_model_and_leaves_no_key_without_an_end() {
+        let server = RedisServer::start();
+        check(&On::url(server.url()), operations() / 10);
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.connection()).unwrap();
+        for family in
+            ["pipeline", "fields", "processed", "failures", "failed_at", "to_retry", "tasks", "task_start"]
+        {
+            let family = format!(":courtlistener:{family}:");
+            assert!(keys.iter().any(|key| key.contains(&family)), "no key of {family}");
+        }
+        assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_cluster_agrees_with_the_model() {
+        check(&On::cluster(), operations() / 40);
+    }
+}
