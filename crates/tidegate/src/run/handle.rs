@@ -361,7 +361,9 @@ impl Runs {
     ) -> Result<Answer<Page<Failure>>> {
         match &self.core.backend {
             Backend::Memory(space) => space.failures(run, after, limit),
-            Backend::Redis(_) => self.failures_page(run, Order::NewestFirst, after, limit).await,
+            Backend::Redis(partitions) => {
+                page_of(&partitions[self.number(run)], run, Order::NewestFirst, after, limit).await
+            }
         }
     }
 
@@ -374,24 +376,10 @@ impl Runs {
     ) -> Result<Answer<Page<Failure>>> {
         match &self.core.backend {
             Backend::Memory(space) => space.retry_list(run, after, limit),
-            Backend::Redis(_) => self.failures_page(run, Order::OldestFirst, after, limit).await,
+            Backend::Redis(partitions) => {
+                page_of(&partitions[self.number(run)], run, Order::OldestFirst, after, limit).await
+            }
         }
-    }
-
-    async fn failures_page(
-        &self,
-        run: Key<'_>,
-        order: Order,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Answer<Page<Failure>>> {
-        page::check(limit)?;
-        let Backend::Redis(partitions) = &self.core.backend else {
-            return self.failures(run, after, limit).await;
-        };
-        let is_retry = order == Order::OldestFirst;
-        let part = partitions[self.number(run)].failures(run, is_retry, after, limit).await?;
-        Ok(part.map(|part| page::merge(vec![part], limit, order)).into())
     }
 
     /// Items of all runs that failed last in an hour of UTC, the latest first; not those whose run
@@ -446,4 +434,17 @@ impl Runs {
         self.core.metrics.counted(counts);
         Ok(reaper::Progress { items: removed, is_more })
     }
+}
+
+/// Failures of a run: all, the latest first, or those to retry, the longest ago first.
+async fn page_of(
+    partition: &OnRedis,
+    run: Key<'_>,
+    order: Order,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Answer<Page<Failure>>> {
+    page::check(limit)?;
+    let part = partition.failures(run, order == Order::OldestFirst, after, limit).await?;
+    Ok(part.map(|part| page::merge(vec![part], limit, order)).into())
 }

@@ -178,7 +178,7 @@ impl OnRedis {
         after: Duration,
     ) -> Result<Granted<Timestamp>> {
         let call = self.on(&EXPIRE, run).arg(text(of)).arg(super::age_ms(after));
-        self.answered(call, Fields::time).await
+        self.answered(call, |fields| fields.time()).await
     }
 
     pub(super) async fn delete(&self, run: Key<'_>, of: Option<Attempt>) -> Result<Granted<()>> {

@@ -171,7 +171,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Unknown => f.write_str("there is no such run: start it"),
             Self::Ended { state, attempt } => {
-                write!(f, "the run has {state} in attempt {attempt}: retry it to go on")
+                write!(f, "the run ended {state} in attempt {attempt}: retry it to go on")
             }
             Self::Stale { current } => write!(f, "the run is in attempt {current}"),
             Self::Live { state, attempt } => {

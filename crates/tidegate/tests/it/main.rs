@@ -40,6 +40,7 @@ mod partitions;
 mod ranges;
 mod reservations;
 mod run;
+mod run_audit;
 mod run_corrupt;
 mod run_flaws;
 mod run_outage;

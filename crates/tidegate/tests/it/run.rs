@@ -269,7 +269,7 @@ async fn a_space_is_declared_by_what_all_must_agree_about() {
     let space = Space::on("redis", &REDIS.url(), |it| it.max_tasks = 7).await;
     space.gate.declare().await.unwrap();
     let declared = space.gate.declarations().await.unwrap();
-    let part = declared.iter().map(|it| &it.part).find(|part| part.kind == PartKind::Runs).unwrap();
+    let part = declared.iter().find(|it| it.kind == PartKind::Runs).unwrap();
     assert_eq!(part.name.as_str(), "main");
     assert_eq!((&*part.settings["state_ttl"], &*part.settings["max_tasks"]), ("25h", "7"));
     assert_eq!(&*part.settings["prefix"], "courtlistener");
