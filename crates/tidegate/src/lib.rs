@@ -10,6 +10,7 @@
 //! - [`session`]: who is connected, and what was left behind.
 //! - [`run`]: what a pipeline has done, and what it has not.
 //! - [`store`]: where state is kept; deadlines, scripts, partitions.
+//! - [`doctor`]: what is wrong with a store.
 //! - [`outage`]: what is answered while the store is away.
 //! - [`clock`], [`random`]: time and chance, and how a test sets them.
 //! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
@@ -37,6 +38,8 @@
 mod answer;
 pub mod bounds;
 pub mod clock;
+#[cfg(feature = "redis")]
+pub mod doctor;
 pub mod error;
 #[cfg(feature = "redis")]
 mod gate;

@@ -48,6 +48,8 @@ mod watch;
 pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
 #[cfg(feature = "redis")]
 pub use self::handle::Hot;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::in_process::InProcess;
 pub use self::options::HotOptions;
 #[cfg(feature = "redis")]

@@ -76,6 +76,8 @@ pub use self::calendar::{Calendar, Period};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;

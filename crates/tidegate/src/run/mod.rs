@@ -49,6 +49,8 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 pub use self::handle::Runs;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::hour::Hour;
 pub use self::in_process::InProcess;
 pub use self::options::{MAX_ITEMS, RunOptions};

@@ -55,6 +55,8 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 pub use self::handle::Sessions;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::in_process::InProcess;
 pub use self::options::{Reap, SessionOptions};
 #[cfg(feature = "redis")]

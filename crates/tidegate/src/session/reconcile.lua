@@ -12,19 +12,6 @@
 --          ids, keys that are not recognised, sets and states of another type; then, in turn, a word and a key or an entry
 --          of whatever was not as it should be; `orphan` and an id, and when it was left,
 --          of each orphan
--- The set that a session belongs to, and its place in it.
-local function home(s)
-  if s.disconnected == 0 then return ACTIVE, s.deadline end
-  if s.claimed > 0 then return CLAIMED, s.claimed end
-  if s.claimed < 0 then return DEAD end
-  return DISCONNECTED, s.disconnected / 1000
-end
-
--- The session of an id, if there is one that we know; or nothing, and why.
-local function known(id, key)
-  if is_id(id) then return read(id, key, true) end
-end
-
 local is_changed = false
 local replies = plain_each(function(_, at)
   local is_dry_run, from, count = ARGV[at + 1] == '1', ARGV[at + 2], tonumber(ARGV[at + 3])

@@ -165,8 +165,14 @@ impl Declaration {
         value.to_string()
     }
 
+    /// That of a field of the first marker, if it is one that can be read.
+    pub(crate) fn of_field(field: &str, text: &str) -> Option<Self> {
+        let (kind, name) = Part::of_field(field)?;
+        Self::parse(kind, name, text)
+    }
+
     /// All settings that somebody uses, other than `own`.
-    pub(super) fn beside(&self, own: &DeclaredSettings, now: Timestamp) -> Vec<DeclaredSettings> {
+    pub(crate) fn beside(&self, own: &DeclaredSettings, now: Timestamp) -> Vec<DeclaredSettings> {
         let others = self.others.iter().filter(|it| it.is_used(now)).map(|it| &it.settings);
         [&self.settings].into_iter().chain(others).filter(|it| *it != own).cloned().collect()
     }
@@ -179,7 +185,7 @@ impl Declaration {
 }
 
 impl Other {
-    fn is_used(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_used(&self, now: Timestamp) -> bool {
         is_within(self.used, now, OTHERS_LAST)
     }
 }

@@ -313,11 +313,7 @@ impl Declarer {
                 );
             }
             // What cannot be read is of a version to come, or of nobody.
-            if let Some((kind, name)) = Part::of_field(&field)
-                && let Some(declared) = Declaration::parse(kind, name, &text)
-            {
-                all.push(declared);
-            }
+            all.extend(Declaration::of_field(&field, &text));
         }
         all.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
         Ok(all)

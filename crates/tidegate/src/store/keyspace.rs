@@ -62,6 +62,21 @@ impl Keyspace {
         self.spread
     }
 
+    /// What all keys start with.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether keys have the tag of their partition behind that.
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.tagged
+    }
+
+    /// The key of the hash that spreads subjects.
+    pub(crate) fn hash_key(&self) -> [u8; 16] {
+        self.spread.hash_key()
+    }
+
     /// The partition of a subject.
     pub(crate) fn partition(&self, subject: &str) -> u32 {
         self.spread.partition(subject)

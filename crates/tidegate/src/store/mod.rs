@@ -7,7 +7,9 @@ pub(crate) mod declarer;
 #[cfg(feature = "redis")]
 mod default_space;
 #[cfg(feature = "redis")]
-mod keyspace;
+mod families;
+#[cfg(feature = "redis")]
+pub(crate) mod keyspace;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod metrics;
@@ -29,6 +31,8 @@ pub use self::declaration::{Declaration, Declarations, DeclaredSettings, Differe
 pub(crate) use self::declaration::{duration_of, duration_text};
 #[cfg(feature = "redis")]
 pub use self::default_space::DEFAULT_SPACE;
+#[cfg(feature = "redis")]
+pub use self::families::{FAMILIES, Family};
 #[cfg(feature = "redis")]
 pub(crate) use self::open::{Backend, MemoryStore};
 #[cfg(feature = "redis")]

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::super::options::{ACTIVITY_MS, Bounds};
 use crate::clock::absurd_ms;
+use crate::doctor;
 use crate::store::redis::Script;
 
 /// Keys live at least so much longer than what is in them.
@@ -18,6 +19,10 @@ const CODES: &str = include_str!("../codes.lua");
 const HOT: &str = include_str!("../hot.lua");
 
 pub(super) static PIN: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("../pin.lua")]));
+
+/// What a doctor looks by.
+pub(crate) static LOOK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")]));
 
 /// The operations of one kind of space: its numbers are part of each script.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::super::algorithm::Algorithm;
+use crate::doctor;
 use crate::store::redis::Script;
 
 const CODES: &str = include_str!("../codes.lua");
@@ -13,6 +14,10 @@ const SLIDING_LUA: &str = include_str!("../sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("../suppressed.lua");
 const TOKEN_LUA: &str = include_str!("../token.lua");
 const CALENDAR_LUA: &str = include_str!("../calendar.lua");
+
+/// What a doctor looks by.
+pub(crate) static LOOK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")]));
 
 /// The scripts of one algorithm.
 pub(super) struct Scripts {

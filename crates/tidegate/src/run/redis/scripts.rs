@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::doctor;
 use crate::store::redis::Script;
 
 const CODES: &str = include_str!("../codes.lua");
@@ -29,6 +30,11 @@ pub(super) static FAILURES: LazyLock<Script> = LazyLock::new(|| script(include_s
 pub(super) static FAILURES_IN_HOUR: LazyLock<Script> =
     LazyLock::new(|| script(include_str!("../failures_in_hour.lua")));
 pub(super) static CLEANUP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../cleanup.lua")));
+
+/// What a doctor looks by.
+pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(&[CODES, RUN, "local TAIL = 10", doctor::LOOK, include_str!("../look.lua")])
+});
 
 fn script(operation: &str) -> Script {
     Script::new(&[CODES, RUN, operation])

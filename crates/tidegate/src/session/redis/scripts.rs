@@ -2,11 +2,13 @@
 
 use std::sync::LazyLock;
 
+use crate::doctor;
 use crate::store::redis::Script;
 
 const CODES: &str = include_str!("../codes.lua");
 const SPACE: &str = include_str!("../space.lua");
 const SESSION: &str = include_str!("../session.lua");
+const PLACE: &str = include_str!("../place.lua");
 const REAP: &str = include_str!("../reap.lua");
 
 pub(super) static ACTIVATE: LazyLock<Script> = LazyLock::new(|| script(include_str!("../activate.lua")));
@@ -22,7 +24,10 @@ pub(super) static ACK: LazyLock<Script> = LazyLock::new(|| script(include_str!("
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| script(include_str!("../renew.lua")));
 pub(super) static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!("../retry.lua")));
 pub(super) static RECONCILE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[RECONCILING, CODES, SPACE, SESSION, include_str!("../reconcile.lua")]));
+    LazyLock::new(|| comparing(&[include_str!("../reconcile.lua")]));
+/// What a doctor looks by.
+pub(crate) static LOOK: LazyLock<Script> =
+    LazyLock::new(|| comparing(&["local TAIL = 14", doctor::LOOK, include_str!("../look.lua")]));
 pub(super) static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../stamp.lua")));
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../counts.lua")));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../claim.lua")));
@@ -37,6 +42,10 @@ const NOT_RECONCILING: &str = "local is_reconciling = false";
 
 fn script(operation: &str) -> Script {
     Script::new(&[NOT_RECONCILING, CODES, SPACE, SESSION, operation])
+}
+
+fn comparing(operation: &[&str]) -> Script {
+    Script::new(&[&[RECONCILING, CODES, SPACE, SESSION, PLACE], operation].concat())
 }
 
 fn reaping(operation: &str) -> Script {

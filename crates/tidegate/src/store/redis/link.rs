@@ -67,6 +67,22 @@ struct Connected {
     connection: Connection,
 }
 
+/// A server that is talked to for its own sake, and not for that of a slot.
+#[derive(Debug, Clone)]
+pub(crate) struct Node(Arc<Server>);
+
+impl Node {
+    /// Its address, for people.
+    pub(crate) fn address(&self) -> String {
+        self.0.address.to_string()
+    }
+
+    pub(super) async fn send(&self, links: &Links, command: &Cmd) -> Result<Value, Failure> {
+        let Connected { connection, .. } = self.0.connect(links).await?;
+        connection.send(command.get_packed_command(), 1).await
+    }
+}
+
 /// Who serves a slot, as far as is known.
 #[derive(Debug, Clone)]
 struct Owner {
@@ -213,6 +229,23 @@ impl Links {
         }
     }
 
+    /// All masters, those that serve none of our slots too.
+    pub(super) async fn masters(&self) -> Result<Vec<Node>, Failure> {
+        let cluster = match &self.servers {
+            Servers::Single(server) => return Ok(vec![Node(server.clone())]),
+            Servers::Cluster(cluster) => cluster,
+        };
+        let mut addresses: Vec<_> = cluster.served(self).await?.into_iter().map(|it| it.master).collect();
+        addresses.sort_by_key(ToString::to_string);
+        addresses.dedup();
+        Ok(addresses.into_iter().map(|address| Node(cluster.server(address))).collect())
+    }
+
+    /// A server that another one has named, to be asked a few things.
+    pub(super) fn node(&self, host: &str, port: u16) -> Node {
+        Node(Arc::new(Server::at(Address { host: host.to_owned(), port })))
+    }
+
     /// The server of a slot, for people: its address, and never a password.
     pub(super) fn server_of(&self, slot: Slot) -> String {
         match &self.servers {
@@ -278,12 +311,24 @@ impl Cluster {
         Some(owner.server.clone())
     }
 
-    /// Asks all servers at once who serves which slot, and believes the first.
+    /// Who serves a slot, as the cluster says now.
     async fn find_owner(&self, links: &Links, slot: Slot) -> Result<Arc<Server>, Failure> {
         let _one_at_a_time = self.refreshing.lock().await;
         if let Some(owner) = self.owner(slot) {
             return Ok(owner);
         }
+        for served in self.served(links).await? {
+            let slots = self.slots.iter().filter(|slot| served.slots.contains(&i64::from(slot.0)));
+            for slot in slots {
+                let server = self.server(served.master.clone());
+                self.owners.lock().insert(*slot, Owner { server, is_doubtful: false });
+            }
+        }
+        self.owner(slot).ok_or_else(|| unserved("nobody serves the slot"))
+    }
+
+    /// Asks all servers at once who serves which slots, and believes the first.
+    async fn served(&self, links: &Links) -> Result<Vec<Served>, Failure> {
         let servers: Vec<_> = self.known.lock().values().cloned().collect();
         let deadline = clock::deadline(links.dial.connect_timeout);
         let command = redis::cmd("CLUSTER").arg("SLOTS").get_packed_command();
@@ -302,10 +347,7 @@ impl Cluster {
         let mut failure = unserved("no server is known");
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(Ok((queried, rows))) => {
-                    self.learn(&queried, &rows);
-                    return self.owner(slot).ok_or_else(|| unserved("nobody serves the slot"));
-                }
+                Ok(Ok((queried, rows))) => return Ok(read_served(&queried, &rows)),
                 Ok(Err(refused)) => failure = refused,
                 Err(_) => {
                     let text = "the store cannot be reached: no server answers who serves what";
@@ -315,27 +357,30 @@ impl Cluster {
         }
         Err(failure)
     }
+}
 
-    /// Reads an answer to CLUSTER SLOTS, which a server at `asked` gave.
-    fn learn(&self, queried: &str, rows: &Value) {
-        let Value::Array(rows) = rows else { return };
-        for row in rows {
-            let Value::Array(row) = row else { continue };
-            let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &row[..] else { continue };
-            let (named, port) = match &master[..] {
-                [Value::BulkString(named), Value::Int(port), ..] => (String::from_utf8_lossy(named), port),
-                // It does not know its own name.
-                [_, Value::Int(port), ..] => ("".into(), port),
-                _ => continue,
-            };
-            let Ok(port) = u16::try_from(*port) else { continue };
-            let slots = self.slots.iter().filter(|slot| (*first..=*last).contains(&i64::from(slot.0)));
-            for slot in slots {
-                let server = self.server(Address { host: host(&named, queried), port });
-                self.owners.lock().insert(*slot, Owner { server, is_doubtful: false });
-            }
-        }
-    }
+/// Slots, and the master that serves them.
+struct Served {
+    slots: std::ops::RangeInclusive<i64>,
+    master: Address,
+}
+
+/// Reads an answer to CLUSTER SLOTS, which a server at `queried` gave.
+fn read_served(queried: &str, rows: &Value) -> Vec<Served> {
+    let Value::Array(rows) = rows else { return Vec::new() };
+    let served = |row: &Value| {
+        let Value::Array(row) = row else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &row[..] else { return None };
+        let (named, port) = match &master[..] {
+            [Value::BulkString(named), Value::Int(port), ..] => (String::from_utf8_lossy(named), port),
+            // It does not know its own name.
+            [_, Value::Int(port), ..] => ("".into(), port),
+            _ => return None,
+        };
+        let master = Address { host: host(&named, queried), port: u16::try_from(*port).ok()? };
+        Some(Served { slots: *first..=*last, master })
+    };
+    rows.iter().filter_map(served).collect()
 }
 
 #[cfg(test)]
