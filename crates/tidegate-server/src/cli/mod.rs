@@ -3,8 +3,10 @@
 //! Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
 
 mod args;
+mod bar;
 mod client;
 mod declare;
+mod doctor;
 mod hot;
 mod limits;
 mod render;
@@ -21,6 +23,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::args::{SERVE_EXAMPLES, ServeArgs};
 use self::declare::DeclareArgs;
+use self::doctor::DoctorArgs;
 use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
 use self::sessions::args::SessionsArgs;
@@ -59,6 +62,8 @@ enum Command {
     Sessions(SessionsArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),
+    /// See what is wrong with a store: its keys, its markers, its servers
+    Doctor(DoctorArgs),
 }
 
 /// The answer is no.
@@ -83,6 +88,7 @@ pub fn main() -> ExitCode {
         Some(Command::Hot(args)) => hot::run(&args.command),
         Some(Command::Sessions(args)) => sessions::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

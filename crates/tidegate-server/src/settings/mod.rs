@@ -125,7 +125,18 @@ impl StoreSettings {
         self.open_with(options).await
     }
 
-    async fn open_with(&self, mut options: StoreOptions) -> Result<Tidegate, SettingsError> {
+    async fn open_with(&self, options: StoreOptions) -> Result<Tidegate, SettingsError> {
+        Tidegate::open_with(self.url.as_str(), self.options_from(options)?)
+            .await
+            .map_err(|error| SettingsError(format!("`store`: {error}")))
+    }
+
+    /// By which options it is opened.
+    pub(crate) fn options(&self) -> Result<StoreOptions, SettingsError> {
+        self.options_from(StoreOptions::default())
+    }
+
+    fn options_from(&self, mut options: StoreOptions) -> Result<StoreOptions, SettingsError> {
         options.namespace = self.namespace.clone();
         options.partitions = self.partitions;
         options.deadline = self.deadline;
@@ -140,9 +151,7 @@ impl StoreSettings {
                 SettingsError(format!("`store.tls_ca`: cannot read {}: {error}", path.display()))
             })?),
         };
-        Tidegate::open_with(self.url.as_str(), options)
-            .await
-            .map_err(|error| SettingsError(format!("`store`: {error}")))
+        Ok(options)
     }
 }
 

@@ -14,6 +14,7 @@ mod config_files;
 mod conformance;
 mod corrupt;
 mod declarations;
+mod doctor;
 mod fast_path;
 mod hot;
 mod hot_bulk;

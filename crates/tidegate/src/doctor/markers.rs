@@ -88,7 +88,8 @@ pub(super) async fn find(url: &str, options: &StoreOptions) -> Result<Found> {
     let mut disagreements = Vec::new();
     let default = if url.starts_with("redis-cluster") || url.starts_with("rediss-cluster") { 64 } else { 1 };
     // Of two the one that the settings mean, or the one that says what its own name does.
-    let fits = |assumed: u32, is_cluster: bool, partitions: u32| is_cluster || (partitions > 1) == (assumed > 1);
+    let fits =
+        |assumed: u32, is_cluster: bool, partitions: u32| is_cluster || (partitions > 1) == (assumed > 1);
     let chosen = found
         .iter()
         .find(|(_, is_cluster, assumed, _)| set.is_some_and(|set| fits(*assumed, *is_cluster, set)))
@@ -135,7 +136,8 @@ pub(super) async fn look_at(
     }
     let mut declared = Vec::new();
     for partition in 0..found.partitions {
-        let (key, marker) = (direct.keyspace.marker(partition), Marker::read(direct, partition, is_mending).await?);
+        let (key, marker) =
+            (direct.keyspace.marker(partition), Marker::read(direct, partition, is_mending).await?);
         match marker.key_type.as_str() {
             "hash" => {}
             "none" => {

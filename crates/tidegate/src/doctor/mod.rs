@@ -96,11 +96,7 @@ impl Doctor {
 
     /// Goes through all of it; `progress` is told after each step. An error is that it could not be
     /// looked at, not that something is wrong with it.
-    pub async fn check(
-        &self,
-        options: &DoctorOptions,
-        mut progress: impl FnMut(Progress),
-    ) -> Result<Report> {
+    pub async fn check(&self, options: &DoctorOptions, mut progress: impl FnMut(Progress)) -> Result<Report> {
         let mut report = Report { partitions: self.found.partitions, ..Report::default() };
         let masters = self.direct.masters().await?;
         for node in &masters {
@@ -111,7 +107,8 @@ impl Doctor {
         let keys = report.servers.iter().map(|server| server.keys).sum();
         let mut walk = Walk::new(&self.direct, &declared, *options, report);
         for node in &masters {
-            walk.through(node, |scanned| progress(Progress { scanned, keys: u64::max(keys, scanned) })).await?;
+            walk.through(node, |scanned| progress(Progress { scanned, keys: u64::max(keys, scanned) }))
+                .await?;
         }
         let mut report = walk.end();
         if !self.found.has_marker && report.undeclared > 0 {
@@ -122,9 +119,8 @@ impl Doctor {
             );
             report.found(DefectKind::MarkerMissing, marker, detail);
         }
-        let order = |family: &FamilyCount| {
-            crate::store::FAMILIES.iter().position(|it| it.name == family.family.name)
-        };
+        let order =
+            |family: &FamilyCount| crate::store::FAMILIES.iter().position(|it| it.name == family.family.name);
         report.families.sort_by_key(order);
         report.counts.sort();
         Ok(report)

@@ -40,8 +40,7 @@ pub(super) fn find<'a>(parts: &[Part], rest: &'a str) -> Option<Known<'a>> {
     parts.iter().enumerate().find_map(|(number, part)| {
         let rest = rest.strip_prefix(&part.root)?;
         let of_kind = FAMILIES.iter().filter(|family| family.kind == Some(part.kind));
-        let (family, subject) =
-            of_kind.filter_map(|family| Some((family, family.subject(rest)?))).next()?;
+        let (family, subject) = of_kind.filter_map(|family| Some((family, family.subject(rest)?))).next()?;
         Some(Known { part: number, family, subject })
     })
 }
@@ -79,7 +78,8 @@ impl Part {
         let times = |name| all(name).iter().filter_map(|it| duration_of(it)).map(ms).collect::<Vec<_>>();
         let longest = |name| times(name).into_iter().max().unwrap_or_default();
         let shortest = |name| times(name).into_iter().min().unwrap_or_default();
-        let number = |name| all(name).iter().filter_map(|it| it.parse::<u64>().ok()).max().unwrap_or_default();
+        let number =
+            |name| all(name).iter().filter_map(|it| it.parse::<u64>().ok()).max().unwrap_or_default();
         let hour_ms = 3_600_000;
         let (script, span_ms, life_ms, numbers): (&'static Script, _, _, _) = match declared.kind {
             // No key of ours lives for longer, and the next charge knows better.

@@ -48,7 +48,9 @@ pub(super) async fn look_at(direct: &Direct, node: &Node, report: &mut Report) -
         let replica = direct.node(&host, port);
         server.replicas.push(replica.address());
         match direct.send(&replica, &redis::cmd("PING")).await {
-            Err(_) => report.notes.push(format!("the replica {} cannot be reached from here", replica.address())),
+            Err(_) => {
+                report.notes.push(format!("the replica {} cannot be reached from here", replica.address()))
+            }
             Ok(_) if config(direct, &replica, "replica-read-only").await.is_some_and(|it| it == "no") => {
                 let detail = format!(
                     "it is a replica of {address} and accepts writes, which are lost: set replica-read-only to yes"
@@ -143,7 +145,9 @@ mod tests {
         assert_eq!(read["redis_version"], "7.0.15");
         assert_eq!(replicas(&read), [("10.0.0.2".to_owned(), 7002), ("::1".to_owned(), 7001)]);
         assert_eq!(replicas(&info("")), []);
-        for (version, old) in [("6.0.16", true), ("6.2.0", false), ("7.0.15", false), ("", false), ("5", false)] {
+        for (version, old) in
+            [("6.0.16", true), ("6.2.0", false), ("7.0.15", false), ("", false), ("5", false)]
+        {
             assert_eq!(is_old(version), old, "{version}");
         }
     }

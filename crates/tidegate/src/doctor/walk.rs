@@ -11,9 +11,9 @@ use super::part::{Known, Part, find};
 use super::report::{Defect, DefectKind, Report};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::key;
 use crate::store::redis::{Direct, Node};
-use crate::store::{Declaration, FAMILIES, Family, PartKind, Spread};
+use crate::store::{Declaration, FAMILIES, Family, PartKind};
+use crate::{hot, key};
 
 /// Keys that a server goes through in one step, about.
 const SCANNED: &str = "250";
@@ -120,7 +120,8 @@ impl<'a> Walk<'a> {
             }
             Named::Outside(partition) => {
                 let of = self.direct.keyspace.partitions();
-                let detail = format!("it is in partition {partition}, and there are {of}: nobody will read it");
+                let detail =
+                    format!("it is in partition {partition}, and there are {of}: nobody will read it");
                 self.report.found(DefectKind::OutsidePartitions, key, detail);
                 return Ok(());
             }
@@ -182,7 +183,7 @@ impl<'a> Walk<'a> {
         if !family.pattern.contains('<') {
             return subject.to_owned();
         }
-        let number = Spread::new(part.spread, self.direct.keyspace.hash_key()).map(|it| it.partition(subject));
+        let number = hot::spread(part.spread).map(|it| it.partition(subject));
         format!(":{}", number.unwrap_or_default())
     }
 

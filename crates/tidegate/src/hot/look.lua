@@ -4,7 +4,7 @@
 -- SUFFIX is what the indices of the space end in here, SPAN_MS the longest window that anybody has for it.
 local STATE, ACTIVITIES = ROOT .. 'hot:state' .. SUFFIX, ROOT .. 'hot:activities' .. SUFFIX
 local RANK, DUE = ROOT .. 'hot:rank' .. SUFFIX, ROOT .. 'hot:due' .. SUFFIX
-local ACTIVITY_MS, RANKED, OF_PAGE = 600000, 2199023255552, { window = true, meta = true, editors = true }
+local ACTIVITY_MS, OF_PAGE = 600000, { window = true, meta = true, editors = true }
 
 -- What was done last may be ahead of the clock, and decides then.
 local state = redis.pcall('HMGET', STATE, 'now', 'due_base', 'seq')
@@ -46,15 +46,16 @@ local function judge_entry(family, key, _, page, score)
     if exists(ROOT .. 'activity:' .. page) then return end
     -- They end in the order in which they are listed: one that has ended is behind none that is there.
     local first_ms = first_edit(ROOT .. 'activity:' .. redis.call('ZRANGE', key, 0, 0)[1])
-    local is_over = not (first_ms and first_ms + ACTIVITY_MS > hot_ms) and not (sequence and score > sequence)
+    local is_over = not (first_ms and first_ms + ACTIVITY_MS > hot_ms) and score >= 1 and not (sequence and score > sequence)
     if is_over then return end
     return 'entry-without-data', function() redis.call('ZREM', key, page) end
   end
   if exists(ROOT .. 'hot:meta:' .. page) then return end
-  local is_over
-  if family == 'rank' then is_over = score % RANKED + SPAN_MS <= hot_ms else is_over = score - base_ms + SPAN_MS <= hot_ms end
-  -- What both list is told once.
-  if is_over or family == 'due' and listed(RANK, page) then return end
+  local ranked, due_ms = listed(RANK, page), listed(DUE, page)
+  -- What is in the way of another type is told of itself, and what both list once.
+  if ranked == true or due_ms == true or family == 'due' and ranked then return end
+  -- One that both list is dropped by the cleanup that it is due for.
+  if ranked and due_ms and due_ms - base_ms + SPAN_MS <= hot_ms then return end
   if exists(ROOT .. 'hot:window:' .. page, ROOT .. 'hot:editors:' .. page) then return 'incomplete' end
   return 'entry-without-data', function()
     redis.pcall('ZREM', RANK, page)

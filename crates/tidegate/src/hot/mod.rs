@@ -48,10 +48,12 @@ mod watch;
 pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
 #[cfg(feature = "redis")]
 pub use self::handle::Hot;
+pub use self::in_process::InProcess;
+#[cfg(feature = "redis")]
+pub(crate) use self::notes::spread;
+pub use self::options::HotOptions;
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::LOOK;
-pub use self::in_process::InProcess;
-pub use self::options::HotOptions;
 #[cfg(feature = "redis")]
 pub use self::watch::Watch;
 pub use crate::bounds::WhenFull;

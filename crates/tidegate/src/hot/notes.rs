@@ -17,10 +17,15 @@ pub(super) struct Notes {
     refusals: Refusals,
 }
 
+/// How pages are spread over the partitions of a space.
+pub(crate) fn spread(partitions: u32) -> Result<Spread> {
+    Spread::new(partitions, *b"tidegate-hotpage")
+}
+
 impl Notes {
     pub(super) fn new(space: &str, options: HotOptions, metrics: HotMetrics) -> Result<Self> {
         let refusals = Refusals::new(space, options.max_tracked, options.when_full);
-        let spread = Spread::new(options.partitions, *b"tidegate-hotpage")?;
+        let spread = spread(options.partitions)?;
         Ok(Self { options, spread, metrics, refusals })
     }
 

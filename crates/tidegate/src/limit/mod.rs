@@ -76,8 +76,6 @@ pub use self::calendar::{Calendar, Period};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;
@@ -86,6 +84,8 @@ pub use self::memory::InProcess;
 pub use self::options::LimitOptions;
 pub use self::overrides::Override;
 pub use self::receipt::{Receipt, ReceiptText};
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
 pub use self::sliding::Sliding;
 pub use self::suppressed::Suppressed;

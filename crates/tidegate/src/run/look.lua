@@ -45,8 +45,9 @@ local function judge_entry(family, key, subject, id, score)
   local run, is_something = known(id)
   if run == nil then
     local due_ms = family == 'runs_due' and tonumber(score) or listed(DUE, id)
-    -- One that is over is taken away by the next cleanup, wherever it is listed.
-    if due_ms == true or due_ms and due_ms <= clock_ms then return end
+    -- One that is over is taken away by the next cleanup, wherever it is listed; without any, the index ends too.
+    local is_left = due_ms ~= true and due_ms and due_ms <= clock_ms and due_ms > clock_ms - 4 * ttl_ms - 86400000
+    if due_ms == true or is_left then return end
     return 'entry-without-data', remove
   end
   if is_something then return end

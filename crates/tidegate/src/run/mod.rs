@@ -49,12 +49,12 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 pub use self::handle::Runs;
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 pub use self::hour::Hour;
 pub use self::in_process::InProcess;
 pub use self::options::{MAX_ITEMS, RunOptions};
 pub use self::progress::Progress;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Refusal, Run, RunFailure, RunState,
     Started, Task, TaskStarted, Update, Updated,

@@ -2,6 +2,7 @@
 -- program wait to be taken over, and that is no defect.
 --
 -- KEYS  as space.lua has them, then the keys to look at
+local LONG_MS = 30 * 86400000
 local SET_OF = { active = ACTIVE, disconnected = DISCONNECTED, claimed = CLAIMED, dead = DEAD }
 
 local function judge(family, key, subject, report)
@@ -37,9 +38,10 @@ local function judge_entry(family, key, _, id, score)
   local function remove() call('ZREM', key, id) end
   if not is_id(id) then return 'entry-without-data', remove end
   if why ~= GONE then return 'entry-without-data' end
-  -- A session that nobody has taken away ends by itself after its retention; a cleanup finds its entry then.
-  local at_ms = tonumber(score) * (family == 'disconnected' and 1000 or 1)
-  if at_ms + retention_ms / 2 > now_ms then return 'entry-without-data', remove end
+  -- A session that nobody has taken away ends by itself after its retention; a cleanup finds its entry then, and among
+  -- the dead a reconciliation. Later than that nothing is left.
+  local age_ms = now_ms - tonumber(score) * (family == 'disconnected' and 1000 or 1)
+  if age_ms < retention_ms / 2 or age_ms > 4 * retention_ms + LONG_MS then return 'entry-without-data', remove end
 end
 
 return look(SHARED_KEYS + 2, judge, judge_entry, { session = true, broadcaster = true, ref_count = true })

@@ -55,12 +55,12 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 pub use self::handle::Sessions;
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 pub use self::in_process::InProcess;
 pub use self::options::{Reap, SessionOptions};
 #[cfg(feature = "redis")]
 pub use self::reconcile::{Reconciled, Reconciliation, Step};
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::LOOK;
 pub use self::types::{
     Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, HeldBy, Holder, Lease, List,
     Listed, MAX_TEXT_BYTES, Refusal, Session, SessionId, State, Swept,

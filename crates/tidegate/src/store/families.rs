@@ -63,13 +63,7 @@ pub const FAMILIES: &[Family] = &[
     family(Limit, "calendar", "<prefix>:<limit>:<window>", "string", &[]),
     family(Limit, "calendar_of_key", "<prefix>:<limit>:<window>:<key>", "string", &[]),
     family(Limit, "beside", "<prefix>:<limit>:beside:<window>:<key>", "hash", &[]),
-    family(
-        Limit,
-        "override",
-        "<prefix>:<limit>:override:<key>",
-        "string",
-        &["<prefix>:<limit>:overrides"],
-    ),
+    family(Limit, "override", "<prefix>:<limit>:override:<key>", "string", &["<prefix>:<limit>:overrides"]),
     index(Limit, "overrides", "<prefix>:<limit>:overrides"),
     index(Limit, "pending", "<prefix>:<limit>:pending"),
     Family {

@@ -72,11 +72,6 @@ impl Keyspace {
         self.tagged
     }
 
-    /// The key of the hash that spreads subjects.
-    pub(crate) fn hash_key(&self) -> [u8; 16] {
-        self.spread.hash_key()
-    }
-
     /// The partition of a subject.
     pub(crate) fn partition(&self, subject: &str) -> u32 {
         self.spread.partition(subject)

@@ -34,11 +34,6 @@ impl Spread {
         self.partitions
     }
 
-    /// The key of the hash.
-    pub(crate) fn hash_key(&self) -> [u8; 16] {
-        self.hash_key
-    }
-
     /// The partition of a subject.
     #[inline]
     pub(crate) fn partition(&self, subject: &str) -> u32 {

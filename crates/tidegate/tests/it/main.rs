@@ -9,6 +9,8 @@ mod conformance;
 mod connections;
 mod declarations;
 mod differential;
+mod doctor;
+mod doctor_world;
 mod full_memory;
 mod hot;
 mod hot_audit;

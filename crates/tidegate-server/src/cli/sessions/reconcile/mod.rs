@@ -1,7 +1,6 @@
 //! Commands that go through a whole store: `migrate`, `reconcile` and `compare`. They hold the
 //! library themselves: a server answers questions, and none of these is one.
 
-mod bar;
 mod compare;
 mod found;
 mod migrate;
@@ -13,11 +12,11 @@ use tidegate::Tidegate;
 use tidegate::session::{Reap, Reconciled, Reconciliation, Sessions, Step};
 use tidegate::store::PartKind;
 
-use self::bar::Bar;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 pub(super) use self::run::reconcile;
 use super::args::ReconcileArgs;
+use crate::cli::bar::Bar;
 use crate::parts::{Access, Named};
 use crate::settings::{Settings, StoreSettings};
 

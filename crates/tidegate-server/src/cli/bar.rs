@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::render::printable;
 
 /// It draws on standard error, and nothing unless that is a terminal. It is cleared at the end.
-pub(super) struct Bar(ProgressBar);
+pub(in crate::cli) struct Bar(ProgressBar);
 
 impl Bar {
-    pub(super) fn new(what: &'static str) -> Self {
+    pub(in crate::cli) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new(0).with_message(what);
         // A template of ours is never wrong; a plain bar would do.
         let style = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len}, {eta} left");
@@ -21,13 +21,13 @@ impl Bar {
     }
 
     /// So many were looked at; the server has so many keys, and there are entries besides.
-    pub(super) fn at(&self, looked_at: u64, keys: u64) {
+    pub(in crate::cli) fn at(&self, looked_at: u64, keys: u64) {
         self.0.set_length(keys.max(looked_at));
         self.0.set_position(looked_at);
     }
 
     /// Says what is not as it should be.
-    pub(super) fn report(&self, findings: &[(String, String)]) {
+    pub(in crate::cli) fn report(&self, findings: &[(String, String)]) {
         self.0.suspend(|| {
             let mut err = std::io::stderr().lock();
             for (word, id) in findings {
