@@ -76,8 +76,8 @@ local function look(first, judge, judge_entry, is_yielding)
   local key, cursor, count, subject = KEYS[first], ARGV[TAIL + 7], ARGV[TAIL + 8], ARGV[TAIL + 9]
   local page = redis.pcall(ARGV[TAIL + 10], key, cursor, 'COUNT', count)
   -- One of another type has been told.
-  if page.err then return { '0', 0 } end
-  local answer = { page[1], #page[2] / 2 }
+  if page.err then return { '0', '0' } end
+  local answer = { page[1], int(#page[2] / 2) }
   for i = 1, #page[2], 2 do
     local word, mend = judge_entry(WHAT, key, subject, page[2][i], page[2][i + 1])
     if word then
