@@ -79,7 +79,8 @@ pub(crate) struct Operation {
     pub(crate) summary: &'static str,
     /// A body or a query, as people write it.
     pub(crate) example: &'static str,
-    /// What it may be refused with, beside what every operation may be.
+    /// What it may be refused with, beside what every operation may be; that there is no such
+    /// limit or space is known by its path.
     pub(crate) problems: &'static [Kind],
     /// What it reads and answers.
     pub(crate) shape: fn(&mut SchemaGenerator) -> Shape,
@@ -91,14 +92,26 @@ pub(super) type Serve = Arc<dyn Fn(App, Request, Histogram, TimeClass) -> Served
 
 type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 
+/// `handler` at `path`: a function for each method.
+macro_rules! methods {
+    ($($function:ident $method:ident),*) => {$(
+        pub(super) fn $function<P, Q, B, A, F, Fut>(path: &'static str, name: &'static str, handler: F) -> Operation
+        where
+            P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+            Q: FromQuery + Send + Sync + 'static,
+            B: FromBody + Send + 'static,
+            A: Answer + Send + 'static,
+            F: Fn(Call<P, Q, B>) -> Fut + Copy + Send + Sync + 'static,
+            Fut: Future<Output = Result<A, Problem>> + Send + 'static,
+        {
+            Operation::new(Method::$method, path, name, handler)
+        }
+    )*};
+}
+methods!(get GET, put PUT, post POST, delete DELETE);
+
 impl Operation {
-    /// `handler` at `method` and `path`.
-    pub(super) fn new<P, Q, B, A, F, Fut>(
-        method: Method,
-        path: &'static str,
-        name: &'static str,
-        handler: F,
-    ) -> Self
+    fn new<P, Q, B, A, F, Fut>(method: Method, path: &'static str, name: &'static str, handler: F) -> Self
     where
         P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
         Q: FromQuery + Send + Sync + 'static,

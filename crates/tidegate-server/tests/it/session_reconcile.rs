@@ -164,7 +164,7 @@ fn a_migration_is_printed_for_people() {
     );
 }
 
-/// It is killed while it waits for somebody to read what it tells.
+/// It is killed while it waits for somebody to read what it writes.
 #[test]
 fn an_interrupted_migration_goes_on() {
     let redis = RedisServer::start();

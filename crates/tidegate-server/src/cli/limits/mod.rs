@@ -17,6 +17,7 @@ use super::send;
 use super::target::Target;
 use crate::api::Invalid;
 use crate::api::limit::{self as api, Refund, Reserve, SetOverride, Take, TakeAll, TakeOne, WholeCost};
+use crate::parts::Access;
 
 pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
@@ -145,5 +146,6 @@ async fn about(
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
     let parts: Vec<_> = limits.iter().map(|limit| (PartKind::Limit, *limit)).collect();
-    send::send_to(Target::open(args, &parts).await?, args, request, render, render::refusal).await
+    let target = Target::open(args, &parts, Access::Write).await?;
+    send::send_to(target, args, request, render, render::refusal).await
 }
