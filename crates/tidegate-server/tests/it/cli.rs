@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// Sends a signal.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub(crate) fn send_signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
@@ -142,7 +142,7 @@ impl Server {
 
     /// Sends a signal and waits: the exit code and the log.
     pub(crate) fn signal(mut self, signal: &str) -> (Option<i32>, String) {
-        self.signal(signal);
+        self.send_signal(signal);
         let mut err = self.child.stderr.take().unwrap();
         let log = within(move || {
             let mut log = String::new();
