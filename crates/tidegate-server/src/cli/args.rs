@@ -105,22 +105,25 @@ impl ServeArgs {
     }
 }
 
+/// Whatever comes before them, they are shown behind what a command has of its own.
+const LAST: usize = 900;
+
 #[derive(Debug, Args)]
 pub(super) struct TargetArgs {
     /// The server
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(long, display_order = LAST, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) server: String,
     /// Use this store directly: by its declarations, or by what --config, the environment and --set say
-    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    #[arg(long, display_order = LAST + 1, value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
     /// YAML file with settings, with --store
-    #[arg(long, value_name = "FILE", requires = "store")]
+    #[arg(long, display_order = LAST + 2, value_name = "FILE", requires = "store")]
     config: Option<PathBuf>,
     /// Any setting, like limits.api.rate=5/s, with --store; may be repeated
-    #[arg(long, value_name = "SETTING=VALUE", value_parser = setting, requires = "store")]
+    #[arg(long, display_order = LAST + 3, value_name = "SETTING=VALUE", value_parser = setting, requires = "store")]
     set: Vec<(String, String)>,
     /// Answer in JSON
-    #[arg(long)]
+    #[arg(long, display_order = LAST + 4)]
     pub(super) json: bool,
 }
 

@@ -35,8 +35,6 @@ pub(in crate::cli) enum LimitCommand {
         /// Judge by this rate instead of the limit's own, like 10/s
         #[arg(long)]
         rate: Option<String>,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Charge a key under several limits, or under none of them
     #[command(after_help = help(
@@ -63,8 +61,6 @@ pub(in crate::cli) enum LimitCommand {
         /// For a take of how many permits
         #[arg(long, default_value_t = 1)]
         cost: u64,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Give back what a take has charged
     #[command(after_help = help(
@@ -76,16 +72,12 @@ pub(in crate::cli) enum LimitCommand {
         subject: Subject,
         /// What the take answered
         receipt: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Forget what a key has used
     #[command(after_help = help("", &["limit reset api user_123"]))]
     Reset {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Judge a key by a rate of its own for a while
     #[command(after_help = help("", &["limit set-override api user_123 --rate 50/s --lasting 1h"]))]
@@ -98,24 +90,18 @@ pub(in crate::cli) enum LimitCommand {
         /// For how long, like 1h; at most 90 days
         #[arg(long, value_name = "TIME")]
         lasting: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the rate of a key's own
     #[command(after_help = help("0 it has one, 1 it has none", &["limit get-override api user_123"]))]
     GetOverride {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// End the rate of a key's own
     #[command(after_help = help("", &["limit clear-override api user_123"]))]
     ClearOverride {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Hold permits until they are committed or released; twice with one id holds them once
     #[command(after_help = help(
@@ -133,8 +119,6 @@ pub(in crate::cli) enum LimitCommand {
         /// For how long, like 30s; at most the window
         #[arg(long, value_name = "TIME")]
         lasting: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Spend what is held
     #[command(after_help = help(
@@ -146,8 +130,6 @@ pub(in crate::cli) enum LimitCommand {
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Give back what is held
     #[command(after_help = help(
@@ -159,8 +141,6 @@ pub(in crate::cli) enum LimitCommand {
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See where a reservation stands
     #[command(after_help = help(
@@ -172,24 +152,18 @@ pub(in crate::cli) enum LimitCommand {
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the keys that have a rate of their own, the first to end first
     #[command(after_help = help("", &["limit overrides api --limit 20"]))]
     Overrides {
         #[command(flatten)]
         page: PageOf,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See what is held and neither committed nor released, the first to end first
     #[command(after_help = help("", &["limit reservations api --json"]))]
     Reservations {
         #[command(flatten)]
         page: PageOf,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the limits and their numbers
     #[command(after_help = help("", &["limit list --json"]))]
@@ -199,7 +173,7 @@ pub(in crate::cli) enum LimitCommand {
     },
 }
 
-/// A limit, and a part of a list.
+/// A limit and a part of a list, and whom to talk to about it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PageOf {
     /// The limit's name
@@ -210,15 +184,19 @@ pub(in crate::cli) struct PageOf {
     /// Where to go on, as the page before has it
     #[arg(long)]
     pub(in crate::cli) cursor: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) target: TargetArgs,
 }
 
-/// A limit and whose.
+/// A limit and whose, and whom to talk to about it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Subject {
     /// The limit's name
     pub(in crate::cli) limit: String,
     #[command(flatten)]
     pub(in crate::cli) whose: Whose,
+    #[command(flatten)]
+    pub(in crate::cli) target: TargetArgs,
 }
 
 /// A key, or nobody's in particular.
