@@ -120,7 +120,8 @@ pub(super) struct TargetArgs {
     #[arg(long, display_order = LAST + 2, value_name = "FILE", requires = "store")]
     config: Option<PathBuf>,
     /// Any setting, like limits.api.rate=5/s, with --store; may be repeated
-    #[arg(long, display_order = LAST + 3, value_name = "SETTING=VALUE", value_parser = setting, requires = "store")]
+    #[arg(long, display_order = LAST + 3, requires = "store")]
+    #[arg(value_name = "SETTING=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
     /// Answer in JSON
     #[arg(long, display_order = LAST + 4)]
