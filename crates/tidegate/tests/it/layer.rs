@@ -4,7 +4,7 @@
 mod strict;
 
 use std::convert::Infallible;
-use std::future::{Ready, poll_fn, ready};
+use std::future::{Ready, poll_fn};
 use std::num::NonZeroU32;
 use std::task::{Context, Poll};
 

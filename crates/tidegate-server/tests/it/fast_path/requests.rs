@@ -1,6 +1,6 @@
 //! Requests of every form that a take can have, and of some that it cannot.
 
-use super::{BODY, TAKE, plain, take, with_first_line};
+use super::{BODY, JSON, TAKE, plain, take, with_first_line};
 
 pub(super) fn requests() -> Vec<String> {
     let bodies = [
