@@ -207,7 +207,7 @@ pub fn router(app: App) -> Router {
             Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {
                 Ok((StatusCode::NO_CONTENT, [(header::ALLOW, ALL_METHODS)]))
             }
-            Ok(()) => Err(Problem::unknown_path(uri.path())),
+            Ok(()) => Err(limits::explain(uri.path()).unwrap_or_else(|| Problem::unknown_path(uri.path()))),
         })
         // What is allowed is among the fields of both.
         .method_not_allowed_fallback(async |method: Method, uri: Uri| match method {
