@@ -516,6 +516,21 @@ class Lost(unittest.TestCase):
         self.assertTrue(client.limit("holding").reserve(key, "r", lasting_ms=600_000))
         self.assertEqual((len(self.proxy.requests), self.used("holding", key)), (2, 1))
 
+    def test_half_an_answer_is_none(self):
+        def cut(_, client, number):
+            if number > 1:
+                return says(200, {"limits": []})(None, client, number)
+            client.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\r\n{}")
+            return False
+
+        with Between(answer=cut) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            self.assertEqual(client.limits(), [])
+            self.assertEqual(len(proxy.requests), 2)
+        with Between(answer=cut) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.NoAnswer) as caught:
+                client.limit("api").take("k")
+            self.assertTrue(caught.exception.may_be_done)
+
     def test_claims_are_not_sent_twice(self):
         self.proxy.lose = 1
         with self.assertRaises(tidegate.NoAnswer):

@@ -39,7 +39,9 @@ import time
 import urllib.parse
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (
+    Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union,
+)
 
 __all__ = [
     "EVERYONE", "AllDecision", "Ack", "BadLine", "BadRequest", "BulkRecorded", "Claim", "Claims", "Cleaned", "Client",
@@ -637,7 +639,9 @@ class _Connection(http.client.HTTPConnection):
             self.sock.settimeout(self.left())
         super().send(data)
 
-    def response_class(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:  # type: ignore[override]
+    def response_class(  # type: ignore[override]
+        self, sock: Any, *args: Any, **kwargs: Any
+    ) -> http.client.HTTPResponse:
         return http.client.HTTPResponse(_Readable(sock, self), *args, **kwargs)  # type: ignore[arg-type]
 
     def is_usable(self) -> bool:
@@ -689,7 +693,8 @@ class _Transport:
 
     def __init__(self, url: str, context: Optional[ssl.SSLContext], max_idle: int, max_idle_s: float) -> None:
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        is_more = parts.query or parts.fragment or parts.username
+        if parts.scheme not in ("http", "https") or not parts.hostname or is_more:
             raise ValueError(f"{url!r} is not a server: http://HOST:PORT and https://HOST:PORT are")
         is_tls = parts.scheme == "https"
         self.url = url
@@ -760,23 +765,36 @@ class _Transport:
         """A request and the whole of its answer."""
         connection, response = self.begin(method, path, body, headers, until)
         try:
-            read = response.read(_MAX_ANSWER_BYTES + 1)
-            if len(read) > _MAX_ANSWER_BYTES:
-                raise UnexpectedAnswer(f"an answer of more than {_MAX_ANSWER_BYTES} bytes")
-            # Whether the connection can be used again is known once it is read to its end.
-            is_last = response.will_close or not response.isclosed()
+            read = _whole(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise _failed(self.url, error, True) from error
         except BaseException:
             connection.close()
             raise
-        if is_last:
+        if response.will_close:
             connection.close()
         else:
             self._keep(connection)
         media_type = response.headers.get("content-type", "")
         return _Answer(response.status, media_type, read)
+
+
+def _whole(response: http.client.HTTPResponse) -> bytes:
+    """A body to its end: one that ends before the length that was announced is none."""
+    pieces: List[bytes] = []
+    size = 0
+    while True:
+        piece = response.read(1 << 16)
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_ANSWER_BYTES:
+            raise UnexpectedAnswer(f"an answer of more than {_MAX_ANSWER_BYTES} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return b"".join(pieces)
 
 
 def _failed(url: str, error: Exception, sent: bool) -> _Failed:
@@ -888,7 +906,9 @@ class Client:
 
     # What parts ask by.
 
-    def _repeat(self, attempt: Callable[[float], Tuple[Result, Optional[Problem]]], repeatable: bool) -> Tuple[Result, bool]:
+    def _repeat(
+        self, attempt: Callable[[float], Tuple[Result, Optional[Problem]]], repeatable: bool
+    ) -> Tuple[Result, bool]:
         """The result of `attempt`, which may be repeated while it fails or says that it was no good, and whether one
         before it may have been done."""
         until = time.monotonic() + self._deadline
@@ -975,7 +995,7 @@ class Client:
             if response.status == 200:
                 return (connection, response), None
             try:
-                problem = _Answer(response.status, "", response.read(_MAX_ANSWER_BYTES)).problem()
+                problem = _Answer(response.status, "", _whole(response)).problem()
             except (OSError, http.client.HTTPException) as error:
                 raise _failed(self._transport.url, error, True) from error
             finally:
