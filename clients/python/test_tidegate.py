@@ -80,6 +80,12 @@ class Between:
                 self.open.append(client)
             threading.Thread(target=self.serve, args=(client,), daemon=True).start()
 
+    def end_all(self):
+        """Says on every connection that no answer will come, and goes on to read."""
+        with self.lock:
+            for each in self.open:
+                each.shutdown(socket.SHUT_WR)
+
     def close_all(self):
         """Ends every connection, as a server does that waited for long enough."""
         with self.lock:
@@ -156,6 +162,12 @@ def says(status, members, *, then_close=False):
 
 def problem(kind, status):
     return {"type": f"urn:tidegate:problem:{kind}", "title": "T", "status": status, "detail": f"it is {kind}"}
+
+
+DECISION = {
+    "outcome": "admitted", "limit": "api", "key": "k", "cost": 1, "capacity": 5, "remaining": 4, "reset_after_ms": 60_000,
+    "window_size_seconds": 60, "receipt": None, "source": "store",
+}
 
 
 class Texts(unittest.TestCase):
@@ -388,11 +400,11 @@ class Connections(unittest.TestCase):
     def test_a_connection_that_was_closed_while_idle_is_no_error(self):
         with Between() as proxy, patient() as direct, Client(proxy.url, deadline=PATIENT_S) as client:
             key = unique()
-            for _ in range(10):
+            for end in [proxy.close_all, proxy.end_all] * 5:
                 # Even a take, which is never sent twice.
                 self.assertTrue(client.limit("roomy").take(key))
-                proxy.close_all()
-            self.assertEqual(proxy.connections, 10)
+                end()
+            self.assertEqual((proxy.connections, len(proxy.requests)), (10, 10))
             used = direct.limit("roomy").peek(key)
             self.assertEqual(used.capacity - used.remaining, 10)
 
@@ -514,7 +526,8 @@ class Lost(unittest.TestCase):
         key = unique()
         self.proxy.swallow = 1
         self.assertTrue(client.limit("holding").reserve(key, "r", lasting_ms=600_000))
-        self.assertEqual((len(self.proxy.requests), self.used("holding", key)), (2, 1))
+        self.assertGreater(len(self.proxy.requests), 1)
+        self.assertEqual(self.used("holding", key), 1)
 
     def test_half_an_answer_is_none(self):
         def cut(_, client, number):
@@ -562,7 +575,7 @@ class Deadlines(unittest.TestCase):
         return False
 
     def test_a_server_that_says_nothing(self):
-        with Between(answer=self.silent) as proxy, Client(proxy.url, deadline=0.4) as client:
+        with Between(answer=self.silent) as proxy, Client(proxy.url, deadline=2.0, attempt=0.2) as client:
             self.check(client, lambda it: it.limit("api").take("k"), True)
             self.assertEqual(len(proxy.requests), 1)
             self.check(client, lambda it: it.limits(), True)
@@ -591,12 +604,13 @@ class Deadlines(unittest.TestCase):
                 if not proxies:
                     listener.listen()
                     proxies.append(listener)
-                    answer = says(200, {"limits": []})
+                    answer = says(200, DECISION)
                     threading.Thread(target=lambda: serve_one(listener, answer), daemon=True).start()
 
             with Client(f"http://127.0.0.1:{listener.getsockname()[1]}", deadline=PATIENT_S) as client:
+                # Also of a take: nothing of it was sent before.
                 with unittest.mock.patch.object(tidegate.time, "sleep", pause):
-                    self.assertEqual(client.limits(), [])
+                    self.assertTrue(client.limit("api").take("k"))
             self.assertEqual(len(proxies), 1)
 
     def test_another_deadline_is_on_the_same_connections(self):
@@ -632,7 +646,7 @@ class Passing(unittest.TestCase):
 
     def test_at_the_deadline_it_is_told_as_it_was_said(self):
         answer = says(503, problem("store-unavailable", 503))
-        with Between(answer=answer) as proxy, Client(proxy.url, deadline=0.3) as client:
+        with Between(answer=answer) as proxy, Client(proxy.url, deadline=2.0) as client:
             with self.assertRaises(tidegate.Unavailable) as caught:
                 client.limit("api").reset("k")
             self.assertEqual(caught.exception.detail, "it is store-unavailable")
@@ -646,11 +660,8 @@ class Passing(unittest.TestCase):
             self.assertEqual(len(proxy.requests), 1)
 
     def test_a_decision_of_an_outage_policy_is_an_answer(self):
-        decision = {
-            **problem("store-away", 503), "outcome": "rejected", "limit": "api", "key": "k", "cost": 1, "capacity": 5,
-            "remaining": 0, "reset_after_ms": 0, "window_size_seconds": 60, "retry_after_ms": 1000,
-            "remaining_after_waiting": 5, "receipt": None, "source": "policy",
-        }
+        refused = {"outcome": "rejected", "remaining": 0, "retry_after_ms": 1000, "remaining_after_waiting": 5}
+        decision = {**problem("store-away", 503), **DECISION, **refused, "source": "policy"}
         with Between(answer=says(503, decision)) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
             taken = client.limit("api").take("k")
             self.assertFalse(taken)
@@ -715,6 +726,7 @@ class Pipe:
                 other.sendall(read)
         with contextlib.suppress(OSError):
             other.shutdown(socket.SHUT_RDWR)
+        one.close()
 
     def cut(self):
         ended, self.open = self.open, []
@@ -740,7 +752,7 @@ class EveryOperation(unittest.TestCase):
         self.of_limits(client)
         self.of_hot(client)
         self.of_sessions(client)
-        description = patient()._get("/openapi.json")
+        description = client._get("/openapi.json")
         missing = []
         for path, methods in description["paths"].items():
             form = re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path))

@@ -499,7 +499,7 @@ class SessionSpace:
     reconcile_interval_ms: int
 
 
-def _record(kind: Type[Record], members: Any, **read: Any) -> Record:
+def _record(kind: Type[Record], members: Any, /, **read: Any) -> Record:
     """`members` as a dataclass, with those in `read` as they are there. What it does not know is left out, so that a
     server may say more than this module knows; what is missing is an error."""
     if not isinstance(members, dict):
@@ -702,14 +702,17 @@ class _Transport:
         self._prefix = parts.path.rstrip("/")
         self._context = (context or ssl.create_default_context()) if is_tls else None
         self._max_idle, self._max_idle_s = max_idle, max_idle_s
-        self.forget()
-        _transports.add(self)
-
-    def forget(self) -> None:
-        """What is here is another process's: it is left alone, and begun anew."""
         self._lock = threading.Lock()
         self._idle: List[_Connection] = []
         self._is_closed = False
+        _transports.add(self)
+
+    def forget(self) -> None:
+        """What is open is the process's that this one was forked from, which goes on to use it; and its lock may be
+        held by a thread that is not here."""
+        idle, self._idle, self._lock = self._idle, [], threading.Lock()
+        for connection in idle:
+            connection.close()
 
     def close(self) -> None:
         with self._lock:
@@ -915,6 +918,7 @@ class Client:
         each_s = self._attempt or self._deadline / 3
         pause_s = _FIRST_PAUSE_S
         unsure = False
+        told: Optional[Problem] = None
         error: TidegateError
         cause: Optional[BaseException]
         while True:
@@ -923,12 +927,15 @@ class Client:
                 if passing is None:
                     return result, unsure
                 error, cause, again = passing, None, repeatable
-                unsure = True
+                unsure, told = True, passing
             except _Failed as failed:
                 unsure = unsure or failed.sent
                 again = repeatable or not failed.sent
-                is_over = failed.late and time.monotonic() >= until
-                error, cause = (DeadlineExceeded if is_over else NoAnswer)(str(failed), unsure), failed.__cause__
+                error = (DeadlineExceeded if failed.late else NoAnswer)(str(failed), unsure)
+                cause = failed.__cause__
+                # There was no time left for more than what the server has said.
+                if failed.late and told is not None:
+                    error = told
             chosen_s = random.uniform(0, pause_s)
             if not again or time.monotonic() + chosen_s >= until:
                 raise error from cause
