@@ -90,6 +90,25 @@ async fn spaces_and_prefixes_share_no_run() {
     }
 }
 
+/// Whoever opens a store in this process and asks it without waiting sees the same state.
+#[tokio::test]
+async fn calls_that_wait_and_calls_that_do_not_are_on_the_same_runs() {
+    let space = Space::on("memory", "memory:", |_| {}).await;
+    let here = space.runs.in_process().expect("it is in memory");
+    space.start("r").await;
+    assert!(!here.start(key("r")).into_result().unwrap().is_new);
+    here.processed(key("r"), None, &[key("a")]).unwrap().into_result().unwrap();
+    here.failed(key("r"), None, key("b"), "why", key("1")).unwrap().into_result().unwrap();
+    let waiting = space.runs.progress(key("r")).await.unwrap().into_result().unwrap();
+    assert_eq!(here.progress(key("r")).into_result().unwrap(), waiting);
+    assert_eq!((waiting.processed, waiting.failed), (1, 1));
+    assert_eq!(here.get(key("r")), space.runs.get(key("r")).await.unwrap());
+    space.clock.advance_ms(30 * HOUR_MS);
+    assert_eq!((here.cleanup(), here.cleanup()), (1, 0));
+    let redis = Space::on("redis", &REDIS.url(), |_| {}).await;
+    assert!(redis.runs.in_process().is_none());
+}
+
 #[tokio::test]
 async fn options_that_are_not_allowed_are_refused_by_name() {
     let refused = |set: fn(&mut RunOptions), named: &str| {
