@@ -5,7 +5,7 @@
 //! missed goal is a line that says `short`, not a failure.
 //!
 //! ```text
-//! cargo run --release -p tidegate-bench -- limit|hot|session [--quick] [--only NAME] [--json FILE]
+//! cargo run --release -p tidegate-bench -- limit|hot|session|run [--quick] [--only NAME] [--json FILE]
 //! ```
 
 mod cpu;
@@ -17,6 +17,7 @@ mod peers;
 mod redis_server;
 mod report;
 mod rounds;
+mod run;
 mod server;
 mod session;
 mod until;
@@ -66,6 +67,8 @@ enum Area {
     Hot,
     /// Sessions, on Redis.
     Session,
+    /// Runs of pipelines, on Redis.
+    Run,
 }
 
 fn main() -> ExitCode {
@@ -97,6 +100,9 @@ fn run(args: &Args) -> Result<()> {
     }
     if matches!(args.area, Area::All | Area::Session) {
         figures.extend(session::figures(effort, &args.only)?);
+    }
+    if matches!(args.area, Area::All | Area::Run) {
+        figures.extend(run::figures(effort, &args.only)?);
     }
     print!("{}", report::table(&figures));
     if let Some(mut json) = json {

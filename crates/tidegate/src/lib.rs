@@ -50,6 +50,7 @@ mod ranges;
 mod reaper;
 #[cfg(feature = "redis")]
 mod registry;
+pub mod run;
 pub mod session;
 mod setters;
 pub mod store;

@@ -46,6 +46,7 @@ impl Kind {
     pub(crate) const UNKNOWN_SPACE: Self = Self::new("unknown-space", "Unknown space", StatusCode::NOT_FOUND);
     pub(crate) const UNKNOWN_PATH: Self = Self::new("unknown-path", "Unknown path", StatusCode::NOT_FOUND);
     pub(crate) const NO_OVERRIDE: Self = Self::new("no-override", "No override", StatusCode::NOT_FOUND);
+    pub(crate) const NO_CHARGE: Self = Self::new("no-charge", "No charge", StatusCode::NOT_FOUND);
     pub(crate) const NO_RESERVATION: Self =
         Self::new("no-reservation", "No reservation", StatusCode::NOT_FOUND);
     pub(crate) const METHOD: Self =
@@ -208,6 +209,12 @@ impl Problem {
         let detail =
             format!("{whose} has no reservation {id:?} of the limit {limit:?}, or it has been forgotten");
         Self::new(Kind::NO_RESERVATION, detail)
+    }
+
+    pub(crate) fn no_charge(key: Key<'_>, id: &str) -> Self {
+        let (whose, id) = (whose(key), id.chars().take(64).collect::<String>());
+        let detail = format!("{whose} has no charge {id:?} under these limits, or it has been forgotten");
+        Self::new(Kind::NO_CHARGE, detail)
     }
 
     pub(crate) fn unknown_path(path: &str) -> Self {

@@ -5,6 +5,7 @@
 
 mod acl;
 mod chance;
+mod charges;
 mod conformance;
 mod connections;
 mod declarations;
@@ -37,6 +38,8 @@ mod override_rates;
 mod overrides;
 mod pages;
 mod partitions;
+mod quota;
+mod quota_flaws;
 mod ranges;
 mod reservations;
 mod session;

@@ -47,6 +47,32 @@ pub(in crate::cli) enum LimitCommand {
         #[command(flatten)]
         target: TargetArgs,
     },
+    /// Charge a key under several limits, or under none of them, by an id; twice with one id charges once
+    #[command(after_help = CHARGE_EXAMPLES, allow_missing_positional = true)]
+    Charge {
+        /// The limits' names, each with its cost unless that is 1
+        #[arg(value_name = "LIMIT[=COST],...", value_parser = Costs::parse)]
+        limits: Costs,
+        #[command(flatten)]
+        whose: Whose,
+        /// What to call it; ids are remembered for the longest window, at least an hour
+        id: String,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Give back what an id has charged
+    #[command(after_help = RELEASE_CHARGE_EXAMPLES, allow_missing_positional = true)]
+    ReleaseCharge {
+        /// The names of all limits that were charged
+        #[arg(value_name = "LIMIT,...", value_parser = Costs::parse)]
+        limits: Costs,
+        #[command(flatten)]
+        whose: Whose,
+        /// What it was called
+        id: String,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
     /// See where a key stands; charges nothing
     #[command(after_help = PEEK_EXAMPLES)]
     Peek {
@@ -217,6 +243,10 @@ impl Costs {
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(one).collect::<Result<_, _>>().map(Self)
     }
+
+    pub(in crate::cli) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(limit, _)| limit.as_str()).collect()
+    }
 }
 
 /// `LIMIT` or `LIMIT=COST`.
@@ -238,6 +268,18 @@ Exit codes: 0 admitted by all, 1 refused, 2 wrong usage or no answer.
 
 Example:
   tidegate limit take-all second,hour,bytes=1500 user_123";
+
+const CHARGE_EXAMPLES: &str = "\
+Exit codes: 0 charged, now or before, 1 refused or released, 2 wrong usage or no answer.
+
+Example:
+  tidegate limit charge second,hour=3 user_123 order-4711";
+
+const RELEASE_CHARGE_EXAMPLES: &str = "\
+Exit codes: 0 released, 1 there is none, 2 wrong usage or no answer.
+
+Example:
+  tidegate limit release-charge second,hour user_123 order-4711";
 
 const PEEK_EXAMPLES: &str = "\
 Exit codes: 0 such a take would be admitted, 1 refused, 2 wrong usage or no answer.

@@ -16,7 +16,7 @@ use crate::http::response::{Fields, JSON, respond, status};
 use crate::http::shape::AnswerShape;
 
 /// A decision about a take from several; a refusal is a problem too.
-pub(crate) struct AllTaken(Response);
+pub(crate) struct AllTaken(pub(super) Response);
 
 impl Answer for AllTaken {
     fn into_response(self) -> Response {
@@ -47,7 +47,7 @@ pub(super) async fn take_all(
     Ok(AllTaken(response(key, &decision, &limits)))
 }
 
-fn response(key: Key<'_>, decision: &limit::AllDecision, limits: &[(&Limit, Cost)]) -> Response {
+pub(super) fn response(key: Key<'_>, decision: &limit::AllDecision, limits: &[(&Limit, Cost)]) -> Response {
     let answer = AllDecision::new(key, decision, limits);
     let (status, body) = (status(answer.status()), answer.to_json());
     let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
