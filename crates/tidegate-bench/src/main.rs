@@ -67,12 +67,12 @@ enum Area {
     Hot,
     /// Sessions, on Redis.
     Session,
-    /// Runs of pipelines, on Redis.
+    /// Runs, on Redis.
     Run,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match measure(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidegate-bench: {error:#}");
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
+fn measure(args: &Args) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("this is not a release build: the figures mean little");
     }

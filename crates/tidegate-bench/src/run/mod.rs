@@ -1,7 +1,11 @@
-//! The area `run`: what a pipeline keeps of itself, beside the layout of the seed's document, on the same kind of
-//! server.
+//! The area `run`: what a pipeline notes as processed and what it may call, beside the layout and the script of the
+//! seed's document, on the same kind of server.
 
+mod append;
+mod bytes;
+mod ours;
 mod quota;
+mod seed;
 
 use anyhow::Result;
 
@@ -22,6 +26,15 @@ async fn with_servers(effort: Effort, only: &str) -> Result<Vec<Figure>> {
     // A group is asked for by its own name, by a shorter or by a longer one.
     let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
     let mut figures = Vec::new();
+    if wants("run.append_growth") {
+        figures.extend(append::growth(effort).await?);
+    }
+    if wants("run.append_items") {
+        figures.extend(append::items(effort).await?);
+    }
+    if wants("run.bytes_per_item") {
+        figures.extend(bytes::figures(effort).await?);
+    }
     if wants("run.quota_ops") {
         figures.extend(quota::ops(effort).await?);
     }

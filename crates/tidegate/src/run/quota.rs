@@ -123,7 +123,7 @@ impl Quota {
             Some(hour) => log::info!(
                 family,
                 quota,
-                previous = %hour,
+                previous = %hour.hour,
                 used = hour.most(),
                 "the quota counts a new hour"
             ),

@@ -63,7 +63,7 @@ async fn a_charge_whose_answer_is_lost_is_charged_once() {
     for i in 0..CHARGES {
         let id = format!("charge-{i}");
         // Until it arrived: then the answer is swallowed, and somebody else has to say so.
-        proxy.set(Fault::Mute);
+        proxy.set(Fault::SwallowAnswers);
         let lost = gate.charge_all(key(), &both, &id).await.unwrap_err();
         assert!(lost.is_transient(), "{lost}");
         proxy.set(Fault::None);
@@ -73,7 +73,7 @@ async fn a_charge_whose_answer_is_lost_is_charged_once() {
             other => panic!("{other:?}"),
         }
         if i % 3 == 0 {
-            proxy.set(Fault::Mute);
+            proxy.set(Fault::SwallowAnswers);
             assert!(gate.release_all(key(), &[&minute, &hour], &id).await.is_err());
             proxy.set(Fault::None);
             proxy.close_connections();

@@ -291,12 +291,12 @@ async fn the_first_charge_of_an_hour_is_noted_once() {
         assert_eq!(status.hours.len(), 24, "{}", world.on);
         for (back, hour) in status.hours.iter().enumerate() {
             let starts_ms = FULL_HOUR_MS + (29 - back as u64) * HOUR;
-            assert_eq!(hour.starts_at.as_millis(), starts_ms);
+            assert_eq!(hour.hour.starts_at().as_millis(), starts_ms);
             assert_eq!(hour.first_charge_at.as_millis(), starts_ms + 7 * MINUTE);
             assert_eq!((hour.most_aligned, hour.most_sliding), (Some(16), Some(31)), "{}", world.on);
         }
-        assert_eq!(status.hours[0].to_string(), "2024-09-18_19");
-        assert_eq!(status.peak().unwrap().starts_at, status.hours[0].starts_at, "of equals the last");
+        assert_eq!(status.hours[0].hour.to_string(), "2024-09-18_19");
+        assert_eq!(status.peak().unwrap().hour, status.hours[0].hour, "of equals the last");
         assert_eq!(status.aligned.unwrap().used, 15, "{}", world.on);
         assert_eq!(status.aligned.unwrap().resets_in_ms, 51 * MINUTE);
         // A day without a charge later nothing is left to tell.
@@ -393,7 +393,7 @@ async fn every_charge_sent_twice_is_counted_once() {
     let mut repeated = 0;
     for i in 0..10_u64 {
         let id = format!("docket-{i}");
-        proxy.set(Fault::Mute);
+        proxy.set(Fault::SwallowAnswers);
         assert!(quota.charge(cost(i + 1), Some(&id)).await.unwrap_err().is_transient());
         proxy.set(Fault::None);
         proxy.close_connections();

@@ -1,10 +1,9 @@
 //! What a quota answers.
 
-use std::fmt;
-
 use super::options::QuotaKind;
 use crate::clock::Timestamp;
-use crate::limit::{self, AllDecision, Cause, Decision, Hour, Period};
+use crate::limit::{self, AllDecision, Cause, Decision, Period};
+use crate::run::Hour;
 
 /// The answer to a charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,8 +121,8 @@ impl QuotaUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaHour {
-    /// When it began.
-    pub starts_at: Timestamp,
+    /// Which.
+    pub hour: Hour,
     /// When its first charge came.
     pub first_charge_at: Timestamp,
     /// The most that counted in this hour of UTC.
@@ -134,7 +133,7 @@ pub struct QuotaHour {
 
 impl QuotaHour {
     /// One whose first numbers are of the hour of UTC if there is a limit of that.
-    pub(super) fn new(hour: &Hour, kind: QuotaKind) -> Self {
+    pub(super) fn new(hour: &limit::Hour, kind: QuotaKind) -> Self {
         let [first, second] = [0, 1].map(|at| hour.most.get(at).copied());
         let (most_aligned, most_sliding) = match kind {
             QuotaKind::Aligned => (first, None),
@@ -142,7 +141,7 @@ impl QuotaHour {
             QuotaKind::Both => (first, second),
         };
         Self {
-            starts_at: Timestamp::from_millis(hour.number * Period::Hour.as_millis()),
+            hour: Hour::of(Timestamp::from_millis(hour.number * Period::Hour.as_millis())),
             first_charge_at: hour.first_charge,
             most_aligned,
             most_sliding,
@@ -152,12 +151,5 @@ impl QuotaHour {
     /// The most that was used by either measure.
     pub fn most(&self) -> u64 {
         self.most_aligned.max(self.most_sliding).unwrap_or(0)
-    }
-}
-
-/// As keys and people name it: `2024-09-17_14`.
-impl fmt::Display for QuotaHour {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&Period::Hour.label(self.starts_at.as_millis() / Period::Hour.as_millis()))
     }
 }
