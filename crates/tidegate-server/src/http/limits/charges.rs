@@ -6,19 +6,24 @@ use schemars::SchemaGenerator;
 use tidegate::Name;
 use tidegate::limit::{self, AllCharge, Quota, Release};
 
-use super::take_all::{AllTaken, response};
+use super::path::whose;
+use super::take::Taken;
+use super::take_all::response;
 use crate::api::charge::{Charge, ChargeAll, ChargedLimit, ReleaseAll, Released};
+use crate::api::decision::AllDecision;
 use crate::http::answer::{Answer, Json, Made};
 use crate::http::call::{Call, JsonBody, NoPath};
 use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::http::response::Fields;
 use crate::http::shape::AnswerShape;
+
+pub(super) const NO_CHARGE: Kind = Kind::new(404, "no-charge", "No charge");
 
 /// What is charged, with the fields of its limits, or a refusal as of a take.
 pub(crate) enum Charged {
     Charged(Made<Charge>, Fields),
-    Refused(AllTaken),
+    Refused(Taken<AllDecision<'static>>),
 }
 
 impl Answer for Charged {
@@ -34,7 +39,9 @@ impl Answer for Charged {
     }
 
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        let refusals = AllTaken::shapes(schemas).into_iter().filter(|shape| shape.status != StatusCode::OK);
+        let refusals = Taken::<AllDecision<'static>>::shapes(schemas)
+            .into_iter()
+            .filter(|shape| shape.status != StatusCode::OK);
         Made::<Charge>::shapes(schemas).into_iter().chain(refusals).collect()
     }
 }
@@ -62,7 +69,7 @@ pub(super) async fn charge(
                 "the charge {id:?} is released: nothing is charged; use another id"
             )))
         }
-        AllCharge::Refused(decision) => Ok(Charged::Refused(AllTaken(response(key, &decision, &limits)))),
+        AllCharge::Refused(decision) => Ok(Charged::Refused(Taken::new(response(key, &decision, &limits)))),
     }
 }
 
@@ -75,6 +82,10 @@ pub(super) async fn release(
     let (id, key) = (&*sent.id, sent.key.key()?);
     match call.app.gate().release_all(key, &limits, id).await? {
         Release::Released { is_new } => Ok(Json(Released::new(id, key, is_new))),
-        Release::Unknown => Err(Problem::no_charge(key, id)),
+        Release::Unknown => {
+            let (whose, id) = (whose(key), id.chars().take(64).collect::<String>());
+            let detail = format!("{whose} has no charge {id:?} under these limits, or it has been forgotten");
+            Err(Problem::new(NO_CHARGE, detail))
+        }
     }
 }
