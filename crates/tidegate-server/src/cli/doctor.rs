@@ -49,8 +49,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
     let mut settings =
         Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
-    settings.store.deadline = settings.store.deadline.max(DEADLINE);
-    let store = settings.store.options().map_err(|error| error.to_string())?;
+    settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
+    let store = settings.store.whole_options().map_err(|error| error.to_string())?;
     let options =
         DoctorOptions::default().fix(args.fix).keys_per_second(NonZeroU32::new(args.keys_per_second));
     let report = super::runtime()?.block_on(async {

@@ -10,7 +10,7 @@ use tidegate::testkit::limit::sliding;
 use tidegate::testkit::{RedisCluster, RedisServer};
 use tidegate::{Outage, Tidegate};
 use tidegate_server::http::App;
-use tidegate_server::settings::Readiness;
+use tidegate_server::settings::{HttpSettings, Readiness};
 
 use crate::cli::Server;
 use crate::support::{SOON, call, limit, limits_on};
@@ -30,7 +30,7 @@ async fn readyz(app: &App) -> (u16, Value) {
     (answer.status.as_u16(), answer.json())
 }
 
-/// Asks until the answer has this status.
+/// Sends requests until the answer has this status.
 async fn until(app: &App, status: u16) -> Value {
     let deadline = monotonic() + SOON;
     loop {
@@ -66,7 +66,8 @@ async fn an_idle_store_that_dies_without_a_word_is_noticed() {
 async fn a_server_whose_limits_answer_without_the_store_is_ready_without_it() {
     let mut redis = RedisServer::start();
     let (open, closed) = (app(&redis.url(), Outage::Open).await, app(&redis.url(), Outage::Closed).await);
-    let all = open.clone().with_readiness(Readiness::All);
+    let all =
+        open.clone().with_settings(&HttpSettings { readiness: Readiness::All, ..HttpSettings::default() });
     redis.kill();
     let body = until(&closed, 503).await;
     assert_eq!(body["store"]["away"][0]["reason"], "refused", "{body}");
@@ -103,7 +104,8 @@ async fn a_server_is_not_ready_before_its_store_was_reached_once() {
 async fn a_dead_master_of_three_is_reported_and_takes_nobody_out() {
     let mut cluster = RedisCluster::start();
     let app = app(&cluster.url(), Outage::Closed).await;
-    let all = app.clone().with_readiness(Readiness::All);
+    let all =
+        app.clone().with_settings(&HttpSettings { readiness: Readiness::All, ..HttpSettings::default() });
     assert_eq!((readyz(&app).await.0, readyz(&all).await.0), (200, 200));
     let dead = cluster.nodes()[1].port();
     cluster.nodes_mut()[1].kill();
@@ -120,13 +122,13 @@ fn a_server_that_is_told_to_stop_is_not_ready_first_and_takes_requests_meanwhile
     let mut server = Server::start(&["--set", "http.drain_delay=1h"]);
     let log = server.log();
     assert!(server.get("/readyz").starts_with("HTTP/1.1 200 OK\r\n"));
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("not ready any more");
     let ready = server.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"draining\":true"), "{ready}");
     let take = server.request("POST", "/v1/limits/api/take", "{\"key\":\"a\"}");
     assert!(take.starts_with("HTTP/1.1 200 OK\r\n"), "{take}");
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("stopped at once by a second signal");
     assert_eq!(server.wait(), Some(0));
 }
@@ -135,7 +137,7 @@ fn a_server_that_is_told_to_stop_is_not_ready_first_and_takes_requests_meanwhile
 fn a_short_drain_ends_by_itself() {
     let mut server = Server::start(&["--set", "http.drain_delay=10ms"]);
     let log = server.log();
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("not ready any more");
     log.wait_for("stopped");
     assert_eq!(server.wait(), Some(0));

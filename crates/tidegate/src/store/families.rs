@@ -77,6 +77,7 @@ pub const FAMILIES: &[Family] = &[
         )
     },
     index(Limit, "reservations_due", "<prefix>:<limit>:reservations_due:<key>"),
+    family(Limit, "hours", "<prefix>:<limit>:hours", "hash", &[]),
     family(Limit, "leases", "<prefix>:<limit>:leases:<key>", "hash", &[]),
     family(Hot, "activity", "activity:<page>", "string", &["hot:activities"]),
     family(Hot, "window", "hot:window:<page>", "zset", PAGES),

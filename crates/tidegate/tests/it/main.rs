@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod acl;
+mod calendar_keys;
 mod chance;
+mod charges;
 mod conformance;
 mod connections;
 mod declarations;
@@ -29,6 +31,7 @@ mod keys;
 mod kit;
 mod layer;
 mod lease;
+mod lease_processes;
 mod limit_corrupt;
 mod listing;
 mod log_lines;
@@ -39,6 +42,8 @@ mod override_rates;
 mod overrides;
 mod pages;
 mod partitions;
+mod quota;
+mod quota_flaws;
 mod ranges;
 mod reservations;
 mod run;

@@ -9,8 +9,9 @@ use tidegate::hot::{Hot, Recorded};
 use tidegate::store::Declarations;
 
 use super::fields::Mapped;
-use super::report::{Report, Row};
+use super::report::Report;
 use super::{Refused, Sink};
+use crate::api::hot::Ranked;
 use crate::cli::hot::args::ReplayArgs;
 use crate::parts::Named;
 use crate::settings::Settings;
@@ -50,17 +51,17 @@ impl Clocked {
             None => format!("replay-{}-{}", Clock::system().now().as_millis(), std::process::id()),
         };
         let checked = Name::new(&namespace).map_err(|error| format!("`--namespace`: {error}"))?;
-        settings.store.namespace = Some(checked);
-        settings.store.declarations = Declarations::ReadOnly;
-        settings.store.deadline = settings.store.deadline.max(DEADLINE);
         let space = Named::find(&settings.parts.hot, &args.space);
         let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
         let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
         let clock = ManualClock::at(Timestamp::from_millis(0));
         // As long as its indices: nothing of it is there after that.
         let marker_ttl = space.options.window_duration.max(ACTIVITY) + 2 * SLACK;
-        let gate = settings.store.open_for(clock.clone().into(), marker_ttl).await;
-        let gate = gate.map_err(|error| error.to_string())?;
+        let deadline = settings.store.options.deadline.max(DEADLINE);
+        let options = settings.store.options.namespace(checked).declarations(Declarations::ReadOnly);
+        settings.store.options =
+            options.deadline(deadline).clock(clock.clone().into()).marker_ttl(marker_ttl);
+        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
         gate.store().check().map_err(|error| error.to_string())?;
         let hot = space.open(&gate).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -105,12 +106,7 @@ impl Sink for Clocked {
         let hottest = self.hot.list(self.top).await.map_err(message)?;
         report.count = self.hot.count().await.map_err(message)?;
         report.window_ms = self.hot.options().window_duration.as_secs() * 1000;
-        let row = |it: tidegate::hot::HotPage| Row {
-            page: it.page,
-            edits: it.edits,
-            last_seen_ms: it.last_seen.as_millis(),
-        };
-        report.pages = hottest.into_iter().map(row).collect();
+        report.pages = hottest.into_iter().map(|page| Ranked::new(page, None)).collect();
         report.namespace = self.namespace.take();
         self.gate.shutdown().await;
         Ok(())
