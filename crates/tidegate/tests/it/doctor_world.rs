@@ -93,7 +93,7 @@ impl World {
         let user = key(&user);
         for (i, limit) in self.limits.iter().enumerate() {
             let taken = limit.take(user, Cost::ONE).await.unwrap();
-            if number % 2 == 0
+            if number.is_multiple_of(2)
                 && let Some(receipt) = taken.receipt()
             {
                 limit.refund(user, receipt).await.unwrap();
