@@ -3,8 +3,13 @@
 use std::sync::Arc;
 
 use compact_str::{CompactString, ToCompactString};
+use smallvec::SmallVec;
 
 use super::script::Script;
+
+/// What most calls have of each needs no allocation: one key, as many numbers as a take sends.
+pub(crate) type Keys = SmallVec<[String; 1]>;
+pub(crate) type Args = SmallVec<[CompactString; 3]>;
 
 /// A script run for one item, or for several. Calls of one item travel together with others of
 /// their kind; one of several items travels alone and is answered as a list.
@@ -16,8 +21,8 @@ pub(crate) struct Call {
     pub(super) shared_args: Arc<[CompactString]>,
     pub(super) items: usize,
     /// Those of each item, one item after the other; as many for each.
-    pub(super) item_keys: Vec<String>,
-    pub(super) item_args: Vec<CompactString>,
+    pub(super) item_keys: Keys,
+    pub(super) item_args: Args,
     /// The time a test set.
     pub(super) now_ms: Option<u64>,
 }
@@ -30,8 +35,8 @@ impl Call {
             shared_keys: Arc::default(),
             shared_args: Arc::default(),
             items: 1,
-            item_keys: Vec::new(),
-            item_args: Vec::new(),
+            item_keys: Keys::new(),
+            item_args: Args::new(),
             now_ms: None,
         }
     }
@@ -52,8 +57,9 @@ impl Call {
         self
     }
 
-    pub(crate) fn key(self, key: String) -> Self {
-        self.keys([key])
+    pub(crate) fn key(mut self, key: String) -> Self {
+        self.item_keys.push(key);
+        self
     }
 
     pub(crate) fn keys(mut self, keys: impl IntoIterator<Item = String>) -> Self {
