@@ -167,7 +167,9 @@ async fn an_index_that_is_made_anew_has_its_end_at_once() {
     let edit = |page, id| Edit::new(key(page), id, "alice");
     space.fill(&["a".to_owned(), "b".to_owned()], 2).await;
     space.clock.advance_ms(HOUR - 30_000);
-    assert_eq!(space.record("c", "1").await, Recorded::Remembered);
+    for page in ["c", "d"] {
+        assert_eq!(space.record(page, "1").await, Recorded::Remembered);
+    }
     space.clock.advance_ms(30_000);
     let recorded = space.hot.record_many(&[edit("c", "2"), edit("a", "3"), edit("b", "3")]).await.unwrap();
     assert_eq!(recorded, [PROMOTED, Recorded::Remembered, Recorded::Remembered]);
