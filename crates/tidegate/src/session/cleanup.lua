@@ -11,20 +11,16 @@ return finish(plain_each(function(_, at)
   if is_over(ARGV[at + 3]) then return clock_ms end
   start_counting()
   local lag_ms, gone, keys, is_claiming = lag(), { {}, {} }, {}, ARGV[at + 2] == '1'
-  local ids, broadcasters = {}, {}
   if is_held then return answer(lag_ms, false) end
   local limit = tonumber(ARGV[at + 1])
   take(limit, limit, is_claiming, function(s)
-    ids[#ids + 1], broadcasters[#broadcasters + 1] = s.id, s.broadcaster
+    if is_mapped(s) then keys[#keys + 1] = BROADCASTER .. s.broadcaster end
     keys[#keys + 1] = s.key
     if s.is_counted then keys[#keys + 1] = REF_COUNT .. s.id end
     local from = gone[s.claimed > 0 and 2 or 1]
     from[#from + 1] = s.id
     deleted = deleted + 1
   end)
-  for i, id in ipairs(texts_of(BROADCASTER, broadcasters)) do
-    if id == ids[i] then keys[#keys + 1] = BROADCASTER .. broadcasters[i] end
-  end
   -- Not more than a stack holds at a time.
   for i = 1, #keys, 1000 do call('UNLINK', unpack(keys, i, math.min(i + 999, #keys))) end
   if gone[1][1] then call('ZREM', DISCONNECTED, unpack(gone[1])) end

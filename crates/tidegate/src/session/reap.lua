@@ -106,29 +106,9 @@ local function entry(set, id)
   if #named < NAMED then named[#named + 1] = set .. ' ' .. string.sub(id, 1, 100) end
 end
 
--- What the keys `family .. name` are, in one call for many: false where there is no text.
-local function texts_of(family, names)
-  local texts = {}
-  -- Not more than a stack holds at a time.
-  for first = 1, #names, 1000 do
-    local keys = {}
-    for i = first, math.min(first + 999, #names) do keys[#keys + 1] = family .. names[i] end
-    for i, text in ipairs(call('MGET', unpack(keys))) do texts[first + i - 1] = text end
-  end
-  return texts
-end
-
--- The same entries; what older programs have counted for them is read in one go.
-local function due_and_counted(set, limit)
-  local ids = due(set, limit)
-  read_counts = {}
-  for i, count in ipairs(texts_of(REF_COUNT, ids)) do read_counts[ids[i]] = count end
-  return ids
-end
-
 -- Finds out up to `limit` sessions whose holders have fallen silent.
 local function lapse(limit)
-  for _, id in ipairs(due_and_counted(ACTIVE, limit)) do
+  for _, id in ipairs(due(ACTIVE, limit)) do
     local s, is_silent = entry(ACTIVE, id)
     if s and not is_silent then file(s, ACTIVE) end
   end
@@ -149,7 +129,7 @@ end
 local function take(limit, silent, is_claiming, reap)
   lapse(silent)
   local taken = 0
-  for _, id in ipairs(is_claiming and due_and_counted(CLAIMED, limit) or {}) do
+  for _, id in ipairs(is_claiming and due(CLAIMED, limit) or {}) do
     local s = entry(CLAIMED, id)
     if s and (s.claimed <= 0 or fate(s) == KEPT) then
       file(s, CLAIMED)
@@ -167,7 +147,7 @@ local function take(limit, silent, is_claiming, reap)
     end
   end
   if taken >= limit then return end
-  for _, id in ipairs(due_and_counted(DISCONNECTED, limit - taken)) do
+  for _, id in ipairs(due(DISCONNECTED, limit - taken)) do
     local s = entry(DISCONNECTED, id)
     if s and (s.claimed ~= 0 or fate(s) == KEPT) then
       file(s, DISCONNECTED)

@@ -168,13 +168,9 @@ local function left_ms(s)
   return math.floor(s.left < 100000000000 and s.left * 1000 or s.left)
 end
 
--- Counts of older programs that were read in advance, by session.
-local read_counts
-
 -- What an older program has counted, as it is written; false if there is no such count.
 local function counted(id)
-  local count = read_counts and read_counts[id]
-  if count == nil then count = redis.pcall('GET', REF_COUNT .. id) end
+  local count = redis.pcall('GET', REF_COUNT .. id)
   return type(count) == 'string' and string.match(count, '^%-?%d+$')
 end
 
