@@ -5,7 +5,7 @@
 //! missed goal is a line that says `short`, not a failure.
 //!
 //! ```text
-//! cargo run --release -p tidegate-bench -- limit|hot|session [--quick] [--only NAME] [--json FILE]
+//! cargo run --release -p tidegate-bench -- limit|hot|session|run [--quick] [--only NAME] [--json FILE]
 //! ```
 
 mod cpu;
@@ -17,6 +17,7 @@ mod peers;
 mod redis_server;
 mod report;
 mod rounds;
+mod run;
 mod server;
 mod session;
 mod until;
@@ -66,10 +67,12 @@ enum Area {
     Hot,
     /// Sessions, on Redis.
     Session,
+    /// Runs, on Redis.
+    Run,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match measure(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidegate-bench: {error:#}");
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
+fn measure(args: &Args) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("this is not a release build: the figures mean little");
     }
@@ -97,6 +100,9 @@ fn run(args: &Args) -> Result<()> {
     }
     if matches!(args.area, Area::All | Area::Session) {
         figures.extend(session::figures(effort, &args.only)?);
+    }
+    if matches!(args.area, Area::All | Area::Run) {
+        figures.extend(run::figures(effort, &args.only)?);
     }
     print!("{}", report::table(&figures));
     if let Some(mut json) = json {

@@ -14,6 +14,7 @@ use crate::limit::{self, Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::{OpenPart, Registry};
+use crate::run::{RunOptions, Runs};
 use crate::session::{SessionOptions, Sessions};
 use crate::store::declarer::{Declarer, DeclarerTask};
 use crate::store::metrics::StoreMetrics;
@@ -34,6 +35,7 @@ struct Inner {
     limits: Arc<Registry<Limit>>,
     hot: Registry<Hot>,
     sessions: Registry<Sessions>,
+    runs: Registry<Runs>,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
 }
@@ -102,8 +104,8 @@ impl Tidegate {
             .on_redis()
             .map(|redis| Arc::new(Declarer::new(redis.clone(), redis.declarations(), metrics.clone())));
         let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
-        let (hot, sessions) = (Registry::default(), Registry::default());
-        let inner = Inner { store, metrics, store_metrics, limits, hot, sessions, declarer };
+        let (hot, sessions, runs) = (Registry::default(), Registry::default(), Registry::default());
+        let inner = Inner { store, metrics, store_metrics, limits, hot, sessions, runs, declarer };
         let background = Background { reapers: Mutex::new(reapers), declaring };
         Self { inner: Arc::new(inner), background: Arc::new(background) }
     }
@@ -126,6 +128,12 @@ impl Tidegate {
     /// and `sessions` are two names of one space: that whose keys have no name in them.
     pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
         self.open_part(&self.inner.sessions, name, &options)
+    }
+
+    /// The space of runs called `name`. Asked again with the same options it is the same space;
+    /// with others it is an error.
+    pub fn runs(&self, name: &str, options: RunOptions) -> Result<Runs> {
+        self.open_part(&self.inner.runs, name, &options)
     }
 
     /// The part called `name`: looked after from when it is first opened, and declared.

@@ -1,13 +1,14 @@
 //! Short-lived state of a service inside hard bounds of time and memory.
 //!
 //! One [`Tidegate`] opens one store, in this process or on Redis, Valkey or
-//! their Cluster, and hands out parts that answer alike on each: [`limit`], [`hot`] and
-//! [`session`].
+//! their Cluster, and hands out parts that answer alike on each: [`limit`], [`hot`],
+//! [`session`] and [`run`].
 //!
 //! Where to look:
 //! - [`limit`]: rate limits.
 //! - [`hot`]: which pages are hot right now.
 //! - [`session`]: who is connected, and what was left behind.
+//! - [`run`]: what a pipeline has done, and what it has not.
 //! - [`store`]: where state is kept; deadlines, scripts, partitions.
 //! - [`outage`]: what is answered while the store is away.
 //! - [`clock`], [`random`]: time and chance, and how a test sets them.
@@ -15,9 +16,9 @@
 //!
 //! Features, all on unless default features are off:
 //! - `redis`: stores that processes share, and with them [`Tidegate`], what runs in the background
-//!   and the calls that wait. Without it there are the three parts in this process,
-//!   [`limit::InProcess`], [`hot::InProcess`] and [`session::InProcess`], which are synchronous
-//!   and need no runtime.
+//!   and the calls that wait. Without it there are the four parts in this process,
+//!   [`limit::InProcess`], [`hot::InProcess`], [`session::InProcess`] and [`run::InProcess`], which
+//!   are synchronous and need no runtime.
 //! - `metrics`: what a [`Tidegate`] counts, for a `prometheus-client` registry.
 //! - `tracing`: what is to be said to people, as events of `tracing`.
 //!
@@ -33,6 +34,7 @@
     allow(dead_code, unused_imports, unused_variables, rustdoc::broken_intra_doc_links)
 )]
 
+mod answer;
 pub mod bounds;
 pub mod clock;
 pub mod error;
@@ -44,18 +46,21 @@ pub mod limit;
 mod log;
 mod metrics;
 pub mod outage;
+mod page;
 pub mod random;
 mod ranges;
 #[cfg(feature = "redis")]
 mod reaper;
 #[cfg(feature = "redis")]
 mod registry;
+pub mod run;
 pub mod session;
 mod setters;
 pub mod store;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+pub use crate::answer::Answer;
 pub use crate::bounds::{Cost, Rate, WhenFull, Window};
 pub use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
@@ -64,6 +69,7 @@ pub(crate) use crate::gate::Background;
 pub use crate::gate::Tidegate;
 pub use crate::key::{Key, Name};
 pub use crate::outage::{AfterLoss, ClosedStatus, Outage, OutageReason, Share};
+pub use crate::page::{Cursor, MAX_PAGE, Page};
 
 /// The kinds of parts there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,10 +81,12 @@ pub enum PartKind {
     Hot,
     /// A space of sessions.
     Sessions,
+    /// A space of runs.
+    Runs,
 }
 
 impl PartKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Limit, Self::Hot, Self::Sessions];
+    pub(crate) const ALL: [Self; 4] = [Self::Limit, Self::Hot, Self::Sessions, Self::Runs];
 
     /// The word for it in declarations and metrics.
     pub fn as_str(self) -> &'static str {
@@ -86,6 +94,7 @@ impl PartKind {
             Self::Limit => "limit",
             Self::Hot => "hot",
             Self::Sessions => "sessions",
+            Self::Runs => "runs",
         }
     }
 }

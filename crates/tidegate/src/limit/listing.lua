@@ -6,17 +6,8 @@
 -- listed member, its time, and what `look` answered.
 local function page(index, now_ms, after_ms, after, limit, look)
   local rank = redis.call('ZCOUNT', index, '-inf', int(now_ms))
-  if after_ms and after_ms > now_ms then
-    -- Those of one time are in the order of their texts, and the one that the last page
-    -- ended with may have left.
-    local low = redis.call('ZCOUNT', index, '-inf', '(' .. int(after_ms))
-    local high = low + redis.call('ZCOUNT', index, int(after_ms), int(after_ms))
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if is_before(after, redis.call('ZRANGE', index, middle, middle)[1]) then high = middle else low = middle + 1 end
-    end
-    rank = low
-  end
+  -- What the last page ended with may have left.
+  if after_ms and after_ms > now_ms then rank = index_rank(index, after_ms, after, true) end
   local answer, found, looked_at = { 0, 0, '', now_ms }, 0, 0
   while found < limit and looked_at < limit + 1000 do
     local some = redis.call('ZRANGE', index, rank + looked_at, rank + looked_at + limit - 1, 'WITHSCORES')

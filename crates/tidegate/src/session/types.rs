@@ -148,58 +148,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What was asked for, or why not. A refusal is an answer; an [`Error`] says that there
-/// is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "it may be a refusal"]
-pub enum Answer<T> {
-    /// It was done.
-    Done(T),
-    /// Nothing was changed.
-    Refused(Refusal),
-}
-
-impl<T> Answer<T> {
-    /// Whether it was done.
-    pub fn is_done(&self) -> bool {
-        matches!(self, Self::Done(_))
-    }
-
-    /// What was asked for, if it was done.
-    pub fn done(self) -> Option<T> {
-        self.into_result().ok()
-    }
-
-    /// Why it was not done, if it was not.
-    pub fn refusal(&self) -> Option<Refusal> {
-        match self {
-            Self::Done(_) => None,
-            Self::Refused(refusal) => Some(*refusal),
-        }
-    }
-
-    /// The same with another value, if it was done.
-    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Answer<U> {
-        self.into_result().map(to).into()
-    }
-
-    /// The same for callers to whom a refusal is an error.
-    pub fn into_result(self) -> std::result::Result<T, Refusal> {
-        match self {
-            Self::Done(done) => Ok(done),
-            Self::Refused(refusal) => Err(refusal),
-        }
-    }
-}
-
-impl<T> From<Granted<T>> for Answer<T> {
-    fn from(granted: Granted<T>) -> Self {
-        match granted {
-            Ok(done) => Self::Done(done),
-            Err(refusal) => Self::Refused(refusal),
-        }
-    }
-}
+/// What was asked for of sessions, or why not.
+pub type Answer<T> = crate::answer::Answer<T, Refusal>;
 
 /// The same on the way to it, where a refusal ends a step.
 pub(super) type Granted<T> = std::result::Result<T, Refusal>;

@@ -7,7 +7,7 @@
 use super::PartKind;
 use crate::key::Name;
 
-/// What the default spaces are called: that of hot pages and that of sessions.
+/// What the default spaces are called: those of hot pages, sessions and runs.
 pub const DEFAULT_SPACE: &str = "main";
 
 impl PartKind {
@@ -16,7 +16,8 @@ impl PartKind {
         match self {
             Self::Hot => Some("pages"),
             Self::Sessions => Some("sessions"),
-            _ => None,
+            Self::Runs => Some(DEFAULT_SPACE),
+            Self::Limit => None,
         }
     }
 
@@ -41,7 +42,7 @@ impl PartKind {
     /// The other name of the part that is called `name`, if it has two: those of the default
     /// space.
     pub fn alias(self, name: &str) -> Option<&'static str> {
-        let stored = self.stored_default()?;
+        let stored = self.stored_default().filter(|stored| *stored != DEFAULT_SPACE)?;
         match name {
             DEFAULT_SPACE => Some(stored),
             name if name == stored => Some(DEFAULT_SPACE),
@@ -77,6 +78,10 @@ mod tests {
             let prefix = |name: &str| kind.key_prefix(&Name::new(name).unwrap());
             assert_eq!([prefix("main"), prefix(first), prefix("news")], ["", "", "spaces:news:"]);
         }
+        // That of runs was never called otherwise.
+        assert_eq!((PartKind::Runs.alias("main"), PartKind::Runs.name_of("main")), (None, Some("main")));
+        assert_eq!(PartKind::Runs.key_prefix(&Name::new("main").unwrap()), "");
+        assert_eq!(PartKind::Runs.key_prefix(&Name::new("runs").unwrap()), "spaces:runs:");
         // What is the first name of one kind is a name like others for another.
         assert!(!PartKind::Hot.is_same("main", "sessions") && !PartKind::Sessions.is_same("main", "pages"));
         assert_eq!((PartKind::Limit.alias("main"), PartKind::Limit.name_of("main")), (None, Some("main")));

@@ -88,3 +88,16 @@ end
 local function index_due(index, now_ms, limit)
   return redis.call('ZRANGEBYSCORE', index, '-inf', int(now_ms), 'LIMIT', 0, limit)
 end
+
+-- How many members are before a place: earlier, or at the same time with a text that is before its own; with the
+-- place itself, if that `is_included`.
+local function index_rank(index, at_ms, member, is_included)
+  local low = redis.call('ZCOUNT', index, '-inf', '(' .. int(at_ms))
+  local high = low + redis.call('ZCOUNT', index, int(at_ms), int(at_ms))
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local other = redis.call('ZRANGE', index, middle, middle)[1]
+    if is_before(other, member) or (is_included and other == member) then low = middle + 1 else high = middle end
+  end
+  return low
+end

@@ -13,6 +13,7 @@ pub mod history;
 pub mod hot;
 pub mod limit;
 mod proxy;
+pub mod run;
 mod server;
 pub mod session;
 

@@ -29,6 +29,9 @@ pub enum Fault {
     /// Swallows them. A connection that lost bytes stays dead though it looks
     /// open, as after a firewall forgot it.
     HalfOpen,
+    /// Passes requests on and swallows the answers: what was asked is done, and nobody hears of it.
+    /// A connection that lost an answer stays without.
+    SwallowAnswers,
 }
 
 /// A proxy in front of one server.
@@ -65,14 +68,16 @@ impl FaultProxy {
                     faults: faults.clone(),
                     closings: closings.clone(),
                     held_back: holding.clone(),
+                    is_answers: false,
                 };
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
                 // Whatever is closed from now on, this is.
                 passing.closings.mark_unchanged();
-                tokio::spawn(pass(from_client, to_server, passing.clone()));
-                tokio::spawn(pass(from_server, to_client, passing));
+                let answers = Passing { is_answers: true, ..passing.clone() };
+                tokio::spawn(pass(from_client, to_server, passing));
+                tokio::spawn(pass(from_server, to_client, answers));
                 accepts.send_modify(|count| *count += 1);
             }
         });
@@ -124,6 +129,8 @@ struct Passing {
     faults: watch::Receiver<Fault>,
     closings: watch::Receiver<u64>,
     held_back: Arc<AtomicUsize>,
+    /// Whether this is the way back.
+    is_answers: bool,
 }
 
 /// Pieces that may be on their way at once.
@@ -161,7 +168,7 @@ async fn pass(mut from: OwnedReadHalf, to: OwnedWriteHalf, passing: Passing) {
 
 /// Hands over what has come, when it is due and no fault keeps it.
 async fn arrive(mut due: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: OwnedWriteHalf, passing: Passing) {
-    let Passing { mut faults, held_back, .. } = passing;
+    let Passing { mut faults, held_back, is_answers, .. } = passing;
     let mut lost_bytes = false;
     while let Some((at, bytes)) = due.recv().await {
         sleep_until(at).await;
@@ -170,7 +177,8 @@ async fn arrive(mut due: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: OwnedWriteH
             match fault {
                 Fault::None | Fault::Delay(_) => break,
                 Fault::Cut => return,
-                Fault::HalfOpen => {
+                Fault::SwallowAnswers if !is_answers => break,
+                Fault::HalfOpen | Fault::SwallowAnswers => {
                     lost_bytes = true;
                     break;
                 }

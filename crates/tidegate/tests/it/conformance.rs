@@ -43,3 +43,13 @@ mod session {
     session_conformance!(redis, On::url(REDIS.url()));
     session_conformance!(cluster, On::cluster());
 }
+
+mod run {
+    use tidegate::run_conformance;
+
+    use super::*;
+
+    run_conformance!(memory, On::url("memory:"));
+    run_conformance!(redis, On::url(REDIS.url()));
+    run_conformance!(cluster, On::cluster());
+}

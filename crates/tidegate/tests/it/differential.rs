@@ -135,3 +135,55 @@ mod session {
         check(&Audited(On::cluster(), CLUSTER.nodes()), operations() / 40);
     }
 }
+
+mod run {
+    use tidegate::run::RunOptions;
+    use tidegate::testkit::run::history::check;
+    use tidegate::testkit::run::{Kit, Library};
+
+    use super::*;
+    use crate::run_audit::audit;
+
+    /// A store of which all that was written is looked at after each history.
+    struct Audited<'a>(On, &'a [RedisServer]);
+
+    impl Kit for Audited<'_> {
+        type Face = Library;
+
+        async fn fresh(&self, options: RunOptions) -> Library {
+            Kit::fresh(&self.0, options).await
+        }
+
+        fn is_partitioned(&self) -> bool {
+            Kit::is_partitioned(&self.0)
+        }
+
+        fn look_below(&self, face: &Library) {
+            let connections = self.1.iter().map(RedisServer::connection).collect();
+            audit(connections, &format!("{}:", face.namespace));
+        }
+    }
+
+    #[test]
+    fn memory_agrees_with_the_model() {
+        check(&On::url("memory:"), operations());
+    }
+
+    #[test]
+    fn redis_agrees_with_the_model_and_what_it_writes_is_whole() {
+        let server = RedisServer::start();
+        check(&Audited(On::url(server.url()), std::slice::from_ref(&server)), operations() / 10);
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.connection()).unwrap();
+        let parts = ["pipeline", "fields", "processed", "failures", "failed_at", "to_retry", "tasks"];
+        for family in parts.into_iter().chain(["task_start", "failed"]) {
+            let family = format!(":courtlistener:{family}:");
+            assert!(keys.iter().any(|key| key.contains(&family)), "no key of {family}");
+        }
+        assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_cluster_agrees_with_the_model_and_what_it_writes_is_whole() {
+        check(&Audited(On::cluster(), CLUSTER.nodes()), operations() / 40);
+    }
+}

@@ -7,9 +7,10 @@ use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, LimitOptions};
 use tidegate::random::Random;
+use tidegate::run::RunOptions;
 use tidegate::session::SessionOptions;
 use tidegate::store::StoreOptions;
-use tidegate::testkit::{RedisCluster, RedisServer, TlsServer, hot, limit, session, unique};
+use tidegate::testkit::{RedisCluster, RedisServer, TlsServer, hot, limit, run, session, unique};
 use tidegate::{Name, Tidegate};
 
 pub(crate) static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
@@ -93,5 +94,19 @@ impl session::Kit for On {
 
     fn is_quick(&self) -> bool {
         self.url == "memory:"
+    }
+}
+
+impl run::Kit for On {
+    type Face = run::Library;
+
+    async fn fresh(&self, options: RunOptions) -> run::Library {
+        let (namespace, clock) = (unique("t"), ManualClock::at(Timestamp::from_millis(run::START_MS)));
+        let gate = self.open_in(&namespace, clock.clone(), 1).await;
+        run::Library::new(&gate, options, namespace, clock)
+    }
+
+    fn is_partitioned(&self) -> bool {
+        self.url.starts_with("redis-cluster")
     }
 }

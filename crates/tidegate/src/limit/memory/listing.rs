@@ -24,10 +24,10 @@ impl InProcess {
         algorithm.holding_ms()?;
         let now = clock.now();
         listed(pending_by_deadline, now, after, limit, |place| {
-            let (key, id) = listing::key_and_id(&place.member)?;
+            let (key, id) = listing::texts_of(&place.member)?;
             let see = |book: &mut Book| {
                 // Not of a reservation before a reset, which had the same id.
-                let is_it = book.pending_until_ms(id) == place.ends_at_ms;
+                let is_it = book.pending_until_ms(id) == place.at_ms;
                 book.see(now.as_millis(), id).filter(|_| is_it)
             };
             let reservation = reservations.get(key, see).flatten()?;
@@ -49,5 +49,5 @@ fn listed<T>(
     let looked_to = places.last().filter(|_| has_more).cloned();
     let look = |place: Cursor| look(&place).map(|it| (place, it));
     let found = places.into_iter().filter_map(look).collect();
-    Ok(listing::merge(vec![listing::Part { found, looked_to }], limit))
+    Ok(listing::merge(vec![listing::Part { found, looked_to }], limit, listing::Order::OldestFirst))
 }

@@ -41,7 +41,7 @@ impl OnRedis {
             limit,
             |place, expires_in_ms, cost| {
                 let (key, id) =
-                    listing::key_and_id(&place.member).ok_or_else(|| REPLIES.unexpected(&place.member))?;
+                    listing::texts_of(&place.member).ok_or_else(|| REPLIES.unexpected(&place.member))?;
                 let cost = cost.parse().map_err(|_| REPLIES.unexpected(cost))?;
                 let reservation =
                     Reservation { cost, state: ReservationState::Pending, expires_in_ms, is_new: false };
@@ -62,7 +62,7 @@ impl OnRedis {
         read: impl Fn(&Cursor, u64, &str) -> Result<T>,
     ) -> Result<Page<T>> {
         listing::check(limit)?;
-        let after_ms = after.map(|after| after.ends_at_ms.to_compact_string()).unwrap_or_default();
+        let after_ms = after.map(|after| after.at_ms.to_compact_string()).unwrap_or_default();
         let after = after.map(|after| after.member.clone()).unwrap_or_default();
         let calls = (0..self.store.partitions()).map(|partition| {
             let prefix = self.store.prefix(partition);
@@ -75,7 +75,7 @@ impl OnRedis {
         });
         let answers = partitions::all(calls).await?;
         let parts = answers.iter().map(|answer| part(answer, &read));
-        Ok(listing::merge(parts.collect::<Result<_>>()?, limit))
+        Ok(listing::merge(parts.collect::<Result<_>>()?, limit, listing::Order::OldestFirst))
     }
 }
 
@@ -83,19 +83,19 @@ impl OnRedis {
 fn part<T>(answer: &Value, read: impl Fn(&Cursor, u64, &str) -> Result<T>) -> Result<listing::Part<T>> {
     let mut fields = REPLIES.list(answer)?;
     let has_more = fields.flag()?;
-    let (ends_at_ms, member, now_ms) = (fields.integer()?, fields.bytes()?, fields.number()?);
-    let looked_to = has_more.then(|| cursor(&fields, ends_at_ms, member)).transpose()?;
+    let (at_ms, member, now_ms) = (fields.integer()?, fields.bytes()?, fields.number()?);
+    let looked_to = has_more.then(|| cursor(&fields, at_ms, member)).transpose()?;
     let found = fields.each(|it| {
-        let (member, ends_at_ms, text) = (it.bytes()?, it.integer()?, it.text()?);
-        let place = cursor(it, ends_at_ms, member)?;
-        let listed = read(&place, place.ends_at_ms.saturating_sub(now_ms), &text)?;
+        let (member, at_ms, text) = (it.bytes()?, it.integer()?, it.text()?);
+        let place = cursor(it, at_ms, member)?;
+        let listed = read(&place, place.at_ms.saturating_sub(now_ms), &text)?;
         Ok((place, listed))
     });
     Ok(listing::Part { found: found?, looked_to })
 }
 
 /// Anybody may have written to an index: a time that is none is the last of all.
-fn cursor(fields: &Fields<'_>, ends_at_ms: i64, member: &[u8]) -> Result<Cursor> {
+fn cursor(fields: &Fields<'_>, at_ms: i64, member: &[u8]) -> Result<Cursor> {
     let member = CompactString::from_utf8(member).map_err(|_| fields.unexpected())?;
-    Ok(Cursor { ends_at_ms: ends_at_ms as u64, member })
+    Ok(Cursor { at_ms: at_ms as u64, member })
 }

@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub(super) shared_keys: Arc<[String]>,
     pub(super) shared_args: Arc<[CompactString]>,
     pub(super) items: usize,
+    /// Whether it has as many arguments as it likes, and so no company.
+    pub(super) is_alone: bool,
     /// Those of each item, one item after the other; as many for each.
     pub(super) item_keys: Keys,
     pub(super) item_args: Args,
@@ -35,6 +37,7 @@ impl Call {
             shared_keys: Arc::default(),
             shared_args: Arc::default(),
             items: 1,
+            is_alone: false,
             item_keys: Keys::new(),
             item_args: Args::new(),
             now_ms: None,
@@ -54,6 +57,13 @@ impl Call {
     /// How many items the keys and arguments that follow are of.
     pub(crate) fn items(mut self, items: usize) -> Self {
         self.items = items;
+        self
+    }
+
+    /// Its arguments are as many as they are: other calls of its kind may have more or fewer, so it
+    /// travels without them.
+    pub(crate) fn alone(mut self) -> Self {
+        self.is_alone = true;
         self
     }
 
@@ -80,6 +90,8 @@ impl Call {
     pub(super) fn travels_with(&self, other: &Self) -> bool {
         self.items == 1
             && other.items == 1
+            && !self.is_alone
+            && !other.is_alone
             && std::ptr::eq(self.script, other.script)
             // Mostly the same allocation.
             && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)

@@ -1,0 +1,11 @@
+-- cleanup: takes runs away whose time was over a while ago.
+--
+-- Keys  anything of the partition
+-- Own   how many to look at
+-- Answers  how many it looked at, how many it took away, then how many there are in each state
+return named(each(function(_, at)
+  local looked_at, removed = collect(clock_ms - slack_ms, tonumber(ARGV[at + 1]))
+  local answer = { looked_at, removed }
+  for _, state in ipairs(STATES) do answer[#answer + 1] = call('ZCARD', STARTED[state]) end
+  return answer
+end, 1, 1, SHARED_KEYS))

@@ -1,0 +1,270 @@
+//! The flaws of the seed's design that are about runs, R3 to R7 and R9 to R11: each a promise that it
+//! would break, and where it is cheap, the seed's own commands breaking it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::Commands as _;
+use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::run::{Answer, Hour, Refusal, RunState, Update};
+use tidegate::store::StoreOptions;
+use tidegate::testkit::RedisServer;
+use tidegate::testkit::run::ODD_TEXTS;
+use tidegate::{Key, Tidegate};
+
+use crate::kit::CLUSTER;
+use crate::run::{HOUR_MS, Space, key, keys, open, options};
+use crate::session_flaws::{does, raw};
+
+/// The moment by a server's clock.
+fn server_ms(connection: &mut redis::Connection) -> u64 {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection).unwrap();
+    seconds * 1000 + micros / 1000
+}
+
+/// The seed's workers name the hour by their own clocks.
+#[tokio::test]
+async fn r3_the_stores_clock_picks_the_hour() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let before = Hour::of(Timestamp::from_millis(server_ms(&mut connection)));
+    for (number, wrong_ms) in [0, 5 * 60_000, 100 * HOUR_MS].into_iter().enumerate() {
+        let mut store = StoreOptions::default();
+        store.client_clock = Some(ManualClock::at(Timestamp::from_millis(wrong_ms)).into());
+        let gate = Tidegate::open_with(&server.url(), store).await.unwrap();
+        let runs = gate.runs("main", options(|_| {})).unwrap();
+        let _ = runs.start(key("r")).await.unwrap();
+        let item = number.to_string();
+        runs.failed(key("r"), None, key(&item), "", key("1")).await.unwrap().into_result().unwrap();
+        let after = Hour::of(Timestamp::from_millis(server_ms(&mut connection)));
+        let mut found = runs.failures_in_hour(before, None, 10).await.unwrap().items;
+        if after != before {
+            found.extend(runs.failures_in_hour(after, None, 10).await.unwrap().items);
+        }
+        assert_eq!(found.len(), number + 1);
+    }
+}
+
+/// The seed's script gives a counter its TTL anew with every call, whatever it had.
+#[tokio::test]
+async fn r4_everything_of_a_run_ends_with_it() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let gate = open(&server.url(), "", None).await;
+    let runs = gate.runs("main", options(|_| {})).unwrap();
+    let run = key("manual_2024-09-17T14:30:00+00:00");
+    let _ = runs.start(run).await.unwrap();
+    let _ = runs.update(run, None, &Update::new().field("a", "b")).await.unwrap();
+    let _ = runs.processed(run, None, &[key("1")]).await.unwrap();
+    let _ = runs.failed(run, None, key("2"), "", key("1")).await.unwrap();
+    let _ = runs.task_started(run, None, key("t")).await.unwrap();
+    let lives = |connection: &mut redis::Connection| -> Vec<(String, u64)> {
+        let all: Vec<String> = connection.keys("courtlistener:*").unwrap();
+        all.into_iter().map(|key| (key.clone(), connection.pttl(&key).unwrap())).collect()
+    };
+    let all = lives(&mut connection);
+    assert_eq!(all.len(), 11, "{all:?}");
+    for (key, life_ms) in all {
+        // 25 hours, up to a hundredth more until they are renewed, and the slack; an hour's index its hour.
+        let most_ms = 25 * HOUR_MS + if key.contains(":failed:") { HOUR_MS } else { HOUR_MS / 4 } + 10_000;
+        assert!((25 * HOUR_MS - 60_000..=most_ms).contains(&life_ms), "{key} lives for {life_ms}");
+    }
+    // A shorter life is one of all of it.
+    runs.expire(run, None, Duration::from_secs(60)).await.unwrap().into_result().unwrap();
+    let _ = runs.processed(run, None, &[key("3")]).await.unwrap();
+    for (key, life_ms) in lives(&mut connection) {
+        let is_index = key.contains(":failed:") || key.contains(":runs");
+        assert!(is_index || life_ms <= 60_000 + HOUR_MS / 4 + 10_000, "{key} lives for {life_ms}");
+    }
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// The seed calls its scripts by hash alone.
+#[tokio::test]
+async fn r5_after_a_script_flush_nothing_is_lost() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let seed = redis::cmd("EVALSHA").arg("0".repeat(40)).arg(0).exec(&mut connection);
+    assert_eq!(seed.unwrap_err().code(), Some("NOSCRIPT"), "the seed's update is gone");
+
+    let gate = open(&server.url(), "", None).await;
+    let runs = gate.runs("main", options(|_| {})).unwrap();
+    let mut flush = || does(&mut connection, &["SCRIPT FLUSH"]);
+    let r = key("r");
+    for turn in 1..=3 {
+        flush();
+        runs.start(r).await.unwrap().into_result().unwrap();
+        for number in 0..5 {
+            let item = format!("{turn} {number}");
+            flush();
+            let processed = runs.processed(r, None, &[key(&item)]).await.unwrap().into_result().unwrap();
+            assert_eq!(processed.new, 1);
+            flush();
+            let failed = runs.failed(r, None, key("x"), "", key(&item)).await.unwrap().into_result().unwrap();
+            assert_eq!(failed.count, 5 * (turn - 1) + number + 1);
+        }
+        flush();
+        runs.update(r, None, &Update::new().state(RunState::Paused)).await.unwrap().into_result().unwrap();
+        flush();
+        assert_eq!(runs.get(r).await.unwrap().unwrap().state, RunState::Paused);
+    }
+    flush();
+    assert_eq!(runs.progress(r).await.unwrap().into_result().unwrap().processed, 15);
+}
+
+/// The seed writes a list into one field: who writes last has read before.
+#[tokio::test]
+async fn r6_two_writers_do_not_lose_each_others_items() {
+    let server = RedisServer::start();
+    let (mut one, mut two) = (server.connection(), server.connection());
+    does(&mut one, &["HSET courtlistener:pipeline:seed dockets_processed ['1']"]);
+    let read: Vec<String> = [&mut one, &mut two]
+        .map(|it| raw::<String>(it, "HGET courtlistener:pipeline:seed dockets_processed"))
+        .to_vec();
+    for (connection, (list, item)) in [&mut one, &mut two].into_iter().zip(read.iter().zip(["2", "3"])) {
+        let list = list.replace(']', &format!(",'{item}']"));
+        let _: i64 = connection.hset("courtlistener:pipeline:seed", "dockets_processed", list).unwrap();
+    }
+    let left: String = raw(&mut one, "HGET courtlistener:pipeline:seed dockets_processed");
+    assert_eq!(left, "['1','3']", "the seed has lost an item");
+
+    for space in Space::everywhere(|_| {}).await {
+        space.start("r").await;
+        let brought = (0..40).map(|number| {
+            let runs = space.runs.clone();
+            tokio::spawn(async move {
+                let item = number.to_string();
+                runs.processed(key("r"), None, &[key(&item)]).await.unwrap().into_result().unwrap().new
+            })
+        });
+        let mut new = 0;
+        for worker in brought.collect::<Vec<_>>() {
+            new += worker.await.unwrap();
+        }
+        assert_eq!(new, 40, "{}", space.on);
+        let all: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        let flags = space.runs.is_processed(key("r"), &keys(&all)).await.unwrap().done().unwrap();
+        assert!(flags.iter().all(|it| *it), "{}", space.on);
+    }
+}
+
+/// The seed's lists go through Lua's cjson.
+#[tokio::test]
+async fn r7_ids_are_texts_and_stay_as_they_are() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let cjson = |connection: &mut redis::Connection, list: &str| -> String {
+        let script = "return cjson.encode(cjson.decode(ARGV[1]))";
+        redis::cmd("EVAL").arg(script).arg(0).arg(list).query(connection).unwrap()
+    };
+    assert_eq!(cjson(&mut connection, "[100000000000001]"), "[1e+14]");
+    assert_eq!(cjson(&mut connection, "[]"), "{}");
+
+    let gate = open(&server.url(), "", None).await;
+    let runs = gate.runs("main", options(|_| {})).unwrap();
+    for text in ODD_TEXTS {
+        let run = key(text);
+        runs.start(run).await.unwrap().into_result().unwrap();
+        runs.processed(run, None, &[]).await.unwrap().into_result().unwrap();
+        runs.processed(run, None, &ODD_TEXTS.map(key)).await.unwrap().into_result().unwrap();
+        // As others see them, under the seed's name.
+        let id: String = connection.hget(format!("courtlistener:pipeline:{text}"), "dag_run_id").unwrap();
+        let members: BTreeSet<String> =
+            connection.smembers(format!("courtlistener:processed:{text}")).unwrap();
+        assert_eq!((id.as_str(), members), (text, ODD_TEXTS.map(str::to_owned).into_iter().collect()));
+    }
+}
+
+/// In the seed any status may follow any other.
+#[tokio::test]
+async fn r9_only_legal_states_follow_and_a_late_worker_changes_nothing() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    does(&mut connection, &["HSET seed status succeeded", "HSET seed status running"]);
+    assert_eq!(raw::<String>(&mut connection, "HGET seed status"), "running", "the seed's run runs again");
+
+    for space in Space::everywhere(|_| {}).await {
+        let (runs, r, first) = (&space.runs, key("r"), space.start("r").await);
+        runs.finish(r, Some(first), RunState::Succeeded).await.unwrap().into_result().unwrap();
+        let ended = Refusal::Ended { state: RunState::Succeeded, attempt: first };
+        let running = Update::new().state(RunState::Running);
+        assert_eq!(runs.update(r, None, &running).await.unwrap(), Answer::Refused(ended), "{}", space.on);
+        let failed = runs.finish(r, None, RunState::Failed).await.unwrap();
+        assert_eq!(failed, Answer::Refused(ended), "{}", space.on);
+        let second = runs.retry(r, first).await.unwrap().into_result().unwrap().attempt;
+        let before = runs.get(r).await.unwrap();
+        let stale = Refusal::Stale { current: second };
+        assert_eq!(runs.update(r, Some(first), &running).await.unwrap(), Answer::Refused(stale));
+        let late = runs.finish(r, Some(first), RunState::Succeeded).await.unwrap();
+        assert_eq!(late, Answer::Refused(stale), "{}", space.on);
+        assert_eq!(runs.get(r).await.unwrap(), before, "{}", space.on);
+    }
+}
+
+/// The seed's list of failures has no bound, no reasons, and two hours.
+#[tokio::test]
+async fn r10_failures_are_bounded_have_one_entry_per_item_and_live_as_long_as_their_run() {
+    for space in Space::everywhere(|it| it.max_failures = 100).await {
+        let (runs, r) = (&space.runs, key("r"));
+        space.start("r").await;
+        for number in 0..250_u64 {
+            let (item, id) = ((number % 125).to_string(), number.to_string());
+            space.clock.advance_ms(1);
+            runs.failed(r, None, key(&item), &format!("why {number}"), key(&id))
+                .await
+                .unwrap()
+                .into_result()
+                .unwrap();
+        }
+        // Those of the first round had left before their second failure.
+        space.clock.advance_ms(24 * HOUR_MS);
+        let failures = runs.failures(r, None, 1000).await.unwrap().into_result().unwrap().items;
+        let items: BTreeSet<_> = failures.iter().map(|failure| failure.item.as_str()).collect();
+        assert_eq!((failures.len(), items.len()), (100, 100), "{}", space.on);
+        assert_eq!((failures[0].item.as_str(), failures[0].reason.as_str()), ("124", "why 249"));
+        space.clock.advance_ms(2 * HOUR_MS);
+        assert!(!runs.failures(r, None, 1).await.unwrap().is_done(), "{}", space.on);
+    }
+}
+
+/// The seed cleans up by KEYS, and its keys are in three slots.
+#[tokio::test]
+async fn r11_nothing_is_found_by_scanning_and_a_run_is_in_one_slot() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    for url in [server.url(), CLUSTER.url()] {
+        let namespace = tidegate::testkit::unique("r11");
+        let gate = open(&url, &namespace, Some(&clock)).await;
+        let runs = gate.runs("main", options(|_| {})).unwrap();
+        for run in ["a:{x}", "b:{y}", "c", "manual_2024-09-17T14:30:00+00:00"] {
+            let run: Key<'_> = key(run);
+            let _ = runs.start(run).await.unwrap();
+            let _ = runs.update(run, None, &Update::new().field("a", "b")).await.unwrap();
+            let _ = runs.processed(run, None, &[key("1"), key("2")]).await.unwrap();
+            let _ = runs.failed(run, None, key("3"), "", key("1")).await.unwrap();
+            let _ = runs.task_started(run, None, key("t:{z}")).await.unwrap();
+        }
+        let _ = runs.list(None, None, 10).await.unwrap();
+        if url.starts_with("redis-cluster") {
+            let mut tags = BTreeSet::new();
+            for node in CLUSTER.nodes() {
+                let mut connection = node.connection();
+                let found: Vec<String> = connection.keys(format!("{namespace}:*")).unwrap();
+                for name in found.iter().filter(|name| name.contains("manual_") || name.contains("manual%5F"))
+                {
+                    tags.insert(name.split("}:").next().unwrap().to_owned());
+                }
+                // One that names no run lists those of its partition.
+                assert!(found.iter().all(|name| name.contains(":{")), "{found:?}");
+            }
+            assert_eq!(tags.len(), 1, "{tags:?}");
+        }
+        clock.advance_ms(30 * HOUR_MS);
+        assert_eq!(runs.cleanup().await.unwrap(), 4);
+    }
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    let used = |command: &str| stats.contains(&format!("cmdstat_{command}:"));
+    assert!(used("sadd") && used("zrangebyscore"), "{stats}");
+    assert!(!used("scan") && !used("keys") && !used("sscan") && !used("hscan"), "{stats}");
+}
