@@ -1,0 +1,839 @@
+"""The client against a real server, and against what can stand between the two.
+
+`scripts/client-test` starts the servers and runs this on each store; `TIDEGATE_TEST_URL` is where they are.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+import unittest
+import unittest.mock
+import uuid
+
+import tidegate
+from tidegate import EVERYONE, Client, Edit
+
+URL = os.environ["TIDEGATE_TEST_URL"]
+
+# So long that a busy machine is not late.
+PATIENT_S = 30.0
+
+TEXTS = [
+    "100000000000001", "007", "1e14", "-0", "null", "true", "everyone", "keys", '"quoted"', "it's", "two\nlines",
+    "tab\tand\rreturn", "a/b//c", "/", "%", "%2F", "100%", ".", "..", "../../etc", "a b", " ", "+", "a+b", "a&b=c",
+    "?", "#", ";", ":", "{tag}", "[]", "\\", "\x01", "Ünïcödé", "日本語", "🌊", "e\u0301", "\u202e", "x" * 255, "é" * 127,
+]
+
+
+def unique(name="k"):
+    return f"{name}-{uuid.uuid4().hex}"
+
+
+def patient(**options):
+    return Client(URL, **{"deadline": PATIENT_S, "attempt": PATIENT_S, **options})
+
+
+class Between:
+    """Stands between client and server, a thread for each connection.
+
+    `lose` is how many answers are kept from the client, which then sees the connection end; `cut` is how many
+    connections the server's side has closed while nobody asked anything.
+    """
+
+    def __init__(self, target=None, answer=None):
+        self.target = target or URL.split("//")[1]
+        self.answer = answer
+        self.lose = 0
+        self.swallow = 0
+        self.connections = 0
+        self.requests = []
+        self.lock = threading.Lock()
+        self.open = []
+        self.release = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release.set()
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.close_all()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with self.lock:
+                self.connections += 1
+                self.open.append(client)
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def end_all(self):
+        """Says on every connection that no answer will come, and goes on to read."""
+        with self.lock:
+            for each in self.open:
+                each.shutdown(socket.SHUT_WR)
+
+    def close_all(self):
+        """Ends every connection, as a server does that waited for long enough."""
+        with self.lock:
+            ended, self.open = self.open, []
+        for each in ended:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def serve(self, client):
+        with contextlib.suppress(OSError):
+            host, port = self.target.rsplit(":", 1)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(client)
+                server = None
+                while True:
+                    request = read_message(client)
+                    if not request:
+                        return
+                    with self.lock:
+                        self.requests.append(request.split(b"\r\n", 1)[0].decode())
+                        number = len(self.requests)
+                    if self.answer is not None:
+                        if not self.answer(self, client, number):
+                            return
+                        continue
+                    if server is None:
+                        server = stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENT_S))
+                    server.sendall(request)
+                    answer = read_message(server, b"204 No Content")
+                    with self.lock:
+                        loses, self.lose = self.lose > 0, max(0, self.lose - 1)
+                        swallows, self.swallow = self.swallow > 0, max(0, self.swallow - 1)
+                    if loses:
+                        return
+                    if swallows:
+                        self.release.wait()
+                        return
+                    client.sendall(answer)
+
+
+def read_message(connection, without_body=b"\0"):
+    """A head and the body that it announces."""
+    read = b""
+    while b"\r\n\r\n" not in read:
+        more = connection.recv(65536)
+        if not more:
+            return b""
+        read += more
+    head, body = read.split(b"\r\n\r\n", 1)
+    found = re.search(rb"(?i)\r\ncontent-length: *([0-9]+)", head)
+    length = int(found[1]) if found and without_body not in head else 0
+    while len(body) < length:
+        more = connection.recv(65536)
+        if not more:
+            return b""
+        body += more
+    return head + b"\r\n\r\n" + body
+
+
+def says(status, members, *, then_close=False):
+    """An answer of any kind."""
+
+    def answer(_, client, __):
+        body = members if isinstance(members, bytes) else json.dumps(members).encode()
+        kind = "application/problem+json" if status >= 300 else "application/json"
+        ending = "connection: close\r\n" if then_close else ""
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{ending}content-length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        return not then_close
+
+    return answer
+
+
+def problem(kind, status):
+    return {"type": f"urn:tidegate:problem:{kind}", "title": "T", "status": status, "detail": f"it is {kind}"}
+
+
+DECISION = {
+    "outcome": "admitted", "limit": "api", "key": "k", "cost": 1, "capacity": 5, "remaining": 4, "reset_after_ms": 60_000,
+    "window_size_seconds": 60, "receipt": None, "source": "store",
+}
+
+
+class Texts(unittest.TestCase):
+    """Whatever a key is, it comes back as it went in, and is another than all others."""
+
+    def setUp(self):
+        self.client = patient()
+        self.addCleanup(self.client.close)
+
+    def test_keys_of_limits(self):
+        limit = self.client.limit("roomy")
+        mark = uuid.uuid4().hex
+        keys = [text if len(text.encode()) > 200 else text + mark for text in TEXTS]
+        for key in keys:
+            limit.reset(key)
+        for number, key in enumerate(keys, 1):
+            decision = limit.take(key, number)
+            self.assertTrue(decision)
+            self.assertEqual((decision.key, decision.cost), (key, number))
+        for number, key in enumerate(keys, 1):
+            peeked = limit.peek(key)
+            self.assertEqual((peeked.key, peeked.capacity - peeked.remaining), (key, number))
+
+    def test_texts_alone_are_keys_too(self):
+        limit = self.client.limit("roomy")
+        for key in TEXTS:
+            limit.reset(key)
+            self.assertEqual(limit.take(key, 7).key, key)
+            peeked = limit.peek(key)
+            self.assertEqual((peeked.key, peeked.capacity - peeked.remaining), (key, 7))
+
+    def test_keys_and_ids_of_reservations_and_overrides(self):
+        limit = self.client.limit("holding")
+        key = unique()
+        for text in TEXTS:
+            limit.reset(text)
+            self.assertEqual(limit.reserve(key, text, lasting_ms=3_600_000).reservation.id, text)
+            self.assertTrue(limit.reserve(text, key, lasting_ms=3_600_000))
+            self.assertEqual(limit.set_override(text, "50/h", 3_600_000).key, text)
+        found = {(each.key, each.id) for each in limit.reservations()}
+        self.assertLessEqual({(key, text) for text in TEXTS} | {(text, key) for text in TEXTS}, found)
+        self.assertLessEqual(set(TEXTS), {each.key for each in limit.overrides()})
+        for text in TEXTS:
+            self.assertEqual(limit.reservation(key, text).id, text)
+            self.assertEqual(limit.commit(key, text).state, "committed")
+            self.assertEqual(limit.release(text, key).state, "released")
+            self.assertEqual(limit.override(text).rate, "50/h")
+            limit.clear_override(text)
+            self.assertIsNone(limit.override(text))
+
+    def test_pages_ids_and_editors(self):
+        hot = self.client.hot("pages")
+        for text in TEXTS:
+            hot.remove(text)
+            other = unique()
+            for edit in [Edit(text, text, text), Edit(text, other, "somebody", -7)]:
+                self.assertEqual(hot.record(edit).page, text)
+            window = hot.window(text)
+            self.assertEqual({(each.id, each.editor) for each in window}, {(text, text), (other, "somebody")})
+            self.assertTrue(hot.stats(text).is_hot)
+            self.assertEqual(hot.remove(text), "hot")
+
+    def test_broadcasters_holders_configurations_and_values(self):
+        sessions = self.client.sessions("rooms")
+        for text in TEXTS:
+            config = {"text": text, "number": 100000000000001, "list": [], "none": None}
+            activated = sessions.activate(text, config, text)
+            sessions.update(activated.id, text)
+            session = sessions.find(text)
+            self.assertEqual((session.id, session.broadcaster), (activated.id, text))
+            self.assertEqual((session.config, session.value), (config, text))
+            self.assertEqual([each.holder for each in session.holders], [text])
+            self.assertEqual(sessions.heartbeat(session.id, text).holder, text)
+            self.assertEqual(sessions.disconnect(session.id, text), "disconnected")
+
+    def test_numbers_are_no_texts(self):
+        limit = self.client.limit("roomy")
+        for wrong in [7, 7.0, None, True, b"7"]:
+            for call in [limit.take, limit.peek, limit.reset]:
+                with self.assertRaises(TypeError):
+                    call(wrong)
+            with self.assertRaises(TypeError):
+                limit.reserve("key", wrong, lasting_ms=1000)
+            with self.assertRaises(TypeError):
+                self.client.hot("pages").record(Edit(wrong, "id"))
+        with self.assertRaises(ValueError):
+            limit.peek("")
+        with self.assertRaises(UnicodeEncodeError):
+            limit.take("\ud800")
+        with self.assertRaises(UnicodeEncodeError):
+            limit.peek("\ud800")
+
+
+class Answers(unittest.TestCase):
+    """What the server says, as values and exceptions."""
+
+    def setUp(self):
+        self.client = patient()
+        self.addCleanup(self.client.close)
+
+    def test_a_refused_take_is_a_value_and_false(self):
+        limit, key = self.client.limit("tight"), unique()
+        self.assertTrue(limit.take(key, 2))
+        refused = limit.take(key)
+        self.assertFalse(refused)
+        self.assertEqual((refused.outcome, refused.remaining, refused.kind), ("rejected", 0, "quota-exceeded"))
+        self.assertGreater(refused.retry_after_ms, 0)
+        self.assertIn("tight", refused.detail)
+        self.assertIsNone(limit.take(key, 3).retry_after_ms)
+        self.assertFalse(limit.reserve(key, "r", lasting_ms=1000))
+        both = self.client.take_all(key, ["roomy", ("tight", 1)])
+        self.assertFalse(both)
+        self.assertEqual([each.outcome for each in both.limits], ["admitted", "rejected"])
+        self.assertEqual(self.client.limit("roomy").peek(key).remaining, self.client.limit("roomy").info().capacity)
+
+    def test_a_charge_is_given_back_once(self):
+        limit, key = self.client.limit("tight"), unique()
+        receipt = limit.take(key, 2).receipt
+        self.assertEqual([limit.refund(key, receipt), limit.refund(key, receipt)], [2, 0])
+        self.assertTrue(limit.take(key, 2))
+        with self.assertRaises(tidegate.BadRequest):
+            limit.refund(unique(), receipt)
+
+    def test_what_everyone_shares_needs_to_be_meant(self):
+        limit = self.client.limit("shared")
+        limit.reset(EVERYONE)
+        decision = limit.take(EVERYONE, 2)
+        self.assertEqual((decision.key, decision.remaining), (None, decision.capacity - 2))
+        self.assertEqual(limit.peek(EVERYONE).remaining, decision.remaining)
+        self.assertEqual(limit.peek("everyone").remaining, decision.capacity, "that is a key")
+        self.assertTrue(self.client.take_all(EVERYONE, ["shared"]))
+
+    def test_problems_are_exceptions_with_the_words_of_the_server(self):
+        with self.assertRaises(tidegate.NotFound) as caught:
+            self.client.limit("nowhere").take("k")
+        self.assertEqual((caught.exception.status, caught.exception.kind), (404, "unknown-limit"))
+        self.assertIn("roomy", str(caught.exception))
+        with self.assertRaises(tidegate.NotFound):
+            self.client.limit("nowhere").override("k")
+        with self.assertRaises(tidegate.BadRequest):
+            self.client.limit("roomy").take("k", 0)
+        limit, key = self.client.limit("holding"), unique()
+        limit.reserve(key, "id", 2, lasting_ms=60_000)
+        with self.assertRaises(tidegate.Conflict):
+            limit.reserve(key, "id", 3, lasting_ms=60_000)
+        with self.assertRaises(tidegate.NotFound) as caught:
+            limit.commit(key, "other")
+        self.assertEqual(caught.exception.kind, "no-reservation")
+        sessions = self.client.sessions("rooms")
+        gone = "67e55044-10b1-426f-9247-bb680e5fe0c8"
+        with self.assertRaises(tidegate.NotFound) as caught:
+            sessions.heartbeat(gone, "h")
+        self.assertEqual(caught.exception.refusal, "gone")
+        with self.assertRaises(tidegate.NotFound):
+            sessions.delete(gone)
+        self.assertIsNone(sessions.get(gone))
+        held = sessions.activate(unique(), {}, "h")
+        with self.assertRaises(tidegate.Conflict) as caught:
+            sessions.delete(held.id)
+        self.assertEqual(caught.exception.refusal, "active")
+
+    def test_edits_in_bulk_are_counted_over_all_batches(self):
+        hot, page = self.client.hot("pages"), unique()
+        edits = [Edit(page, str(number % 11_000)) for number in range(12_000)]
+        edits[11_999] = Edit(page, "late", at=1)
+        edits[7_000] = Edit(page, "")
+        told = hot.record_many(iter(edits))
+        self.assertEqual((told.lines, told.good, told.bad), (12_000, 11_999, 1))
+        self.assertEqual([each.line for each in told.bad_lines], [7_001])
+        self.assertEqual(sum(told.outcomes.values()), 11_999)
+        self.assertFalse(told.is_complete)
+        self.assertTrue(hot.record_many([]).is_complete)
+
+    def test_whatever_is_not_our_server_is_told_so(self):
+        with Between(answer=says(200, b"<html>")) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.UnexpectedAnswer):
+                client.limits()
+        with Between(answer=says(404, b"<html>")) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.NotFound) as caught:
+                client.limit("api").override("k")
+            self.assertEqual(caught.exception.kind, "")
+        with Between(answer=says(200, {"limit": "api"})) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.UnexpectedAnswer):
+                client.limit("api").take("k")
+
+    def test_only_servers_are_addresses(self):
+        for wrong in ["127.0.0.1:80", "ftp://x", "http://", "http://x?y=1", "http://user@x"]:
+            with self.assertRaises(ValueError):
+                Client(wrong)
+        for wrong in [0, -1, float("inf"), float("nan")]:
+            with self.assertRaises(ValueError):
+                Client(URL, deadline=wrong)
+
+
+class Connections(unittest.TestCase):
+    """They are kept, and never mixed up."""
+
+    def test_one_thread_uses_one_connection(self):
+        with Between() as proxy, patient() as direct, Client(proxy.url, deadline=PATIENT_S) as client:
+            key = unique()
+            for _ in range(50):
+                self.assertTrue(client.limit("roomy").take(key))
+            with self.assertRaises(tidegate.NotFound):
+                client.limit("nowhere").info()
+            client.limit("roomy").reset(key)
+            self.assertEqual((proxy.connections, len(proxy.requests)), (1, 52))
+            self.assertEqual(direct.limit("roomy").peek(key).remaining, direct.limit("roomy").info().capacity)
+
+    def test_threads_share_a_client_and_get_their_own_answers(self):
+        wrong = []
+        with Between() as proxy, Client(proxy.url, deadline=PATIENT_S, attempt=PATIENT_S) as client:
+
+            def work():
+                limit = client.limit("roomy")
+                for number in range(1, 41):
+                    key = unique()
+                    decision = limit.take(key, number)
+                    if (decision.key, decision.cost) != (key, number):
+                        wrong.append(decision)
+
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+            self.assertEqual(len(proxy.requests), 320)
+            self.assertLessEqual(proxy.connections, 8)
+
+    def test_a_connection_that_was_closed_while_idle_is_no_error(self):
+        with Between() as proxy, patient() as direct, Client(proxy.url, deadline=PATIENT_S) as client:
+            key = unique()
+            for end in [proxy.close_all, proxy.end_all] * 5:
+                # Even a take, which is never sent twice.
+                self.assertTrue(client.limit("roomy").take(key))
+                end()
+            self.assertEqual((proxy.connections, len(proxy.requests)), (10, 10))
+            used = direct.limit("roomy").peek(key)
+            self.assertEqual(used.capacity - used.remaining, 10)
+
+    def test_an_old_connection_is_not_used_again(self):
+        with Between() as proxy, Client(proxy.url, deadline=PATIENT_S, max_idle_seconds=0.0) as client:
+            for _ in range(3):
+                client.limits()
+            self.assertEqual(proxy.connections, 3)
+
+    def test_an_answer_that_says_close_is_read_to_its_end(self):
+        answer = says(200, {"limits": []}, then_close=True)
+        with Between(answer=answer) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            self.assertEqual([client.limits(), client.limits()], [[], []])
+            self.assertEqual(proxy.connections, 2)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork here")
+    def test_a_child_has_connections_of_its_own(self):
+        with Between() as proxy, Client(proxy.url, deadline=PATIENT_S, attempt=PATIENT_S) as client:
+            limit, key = client.limit("roomy"), unique()
+            self.assertTrue(limit.take(key))
+            child = os.fork()
+            if child == 0:
+                failed = 1
+                try:
+                    taken = [limit.take(key + "-child").key for _ in range(20)]
+                    failed = 0 if taken == [key + "-child"] * 20 else 1
+                finally:
+                    os._exit(failed)
+            self.assertEqual([limit.take(key).key for _ in range(20)], [key] * 20)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(proxy.connections, 2)
+
+    def test_a_closed_client_says_so(self):
+        client = patient()
+        other = client.within(1.0)
+        client.limits()
+        client.close()
+        for each in [client, other]:
+            with self.assertRaisesRegex(tidegate.TidegateError, "closed"):
+                each.limits()
+
+
+class Lost(unittest.TestCase):
+    """Answers that never come: what may be sent again is, and counts once; what may not is told of."""
+
+    def setUp(self):
+        self.proxy = Between()
+        self.addCleanup(self.proxy.__exit__)
+        self.client = Client(self.proxy.url, deadline=PATIENT_S, attempt=PATIENT_S)
+        self.addCleanup(self.client.close)
+        self.direct = patient()
+        self.addCleanup(self.direct.close)
+
+    def used(self, limit, key):
+        peeked = self.direct.limit(limit).peek(key)
+        return peeked.capacity - peeked.remaining
+
+    def test_a_take_is_never_sent_twice(self):
+        key = unique()
+        self.proxy.lose = 1
+        with self.assertRaises(tidegate.NoAnswer) as caught:
+            self.client.limit("roomy").take(key)
+        self.assertTrue(caught.exception.may_be_done)
+        self.assertIn("may have been done", str(caught.exception))
+        self.assertEqual((len(self.proxy.requests), self.used("roomy", key)), (1, 1))
+        self.proxy.lose = 1
+        with self.assertRaises(tidegate.NoAnswer):
+            self.client.take_all(key, ["roomy"])
+        self.assertEqual((len(self.proxy.requests), self.used("roomy", key)), (2, 2))
+
+    def test_a_reservation_charges_once(self):
+        limit, key = self.client.limit("holding"), unique()
+        self.proxy.lose = 3
+        held = limit.reserve(key, "order-17", 2, lasting_ms=600_000)
+        self.assertTrue(held.is_new, "although the answer that came says that it was there")
+        self.assertEqual((len(self.proxy.requests), self.used("holding", key)), (4, 2))
+        self.proxy.lose = 3
+        self.assertEqual(limit.commit(key, "order-17").state, "committed")
+        self.assertEqual((len(self.proxy.requests), self.used("holding", key)), (8, 2))
+        limit.reserve(key, "order-18", 2, lasting_ms=600_000)
+        self.proxy.lose = 2
+        self.assertEqual(limit.release(key, "order-18").state, "released")
+        self.assertEqual(self.used("holding", key), 2)
+
+    def test_a_refund_gives_back_once(self):
+        limit, key = self.client.limit("roomy"), unique()
+        receipt = limit.take(key, 2).receipt
+        limit.take(key, 5)
+        self.proxy.lose = 2
+        limit.refund(key, receipt)
+        self.assertEqual(self.used("roomy", key), 5)
+
+    def test_an_edit_counts_once(self):
+        hot, page = self.client.hot("pages"), unique()
+        for number in range(3):
+            self.proxy.lose = 2
+            hot.record(Edit(page, str(number)))
+        self.assertEqual(self.direct.hot("pages").stats(page).total_edits, 3)
+        self.proxy.lose = 1
+        told = hot.record_many([Edit(page, "3"), Edit(page, "4")])
+        self.assertEqual(told.outcomes["duplicate"], 2)
+        self.assertEqual(self.direct.hot("pages").stats(page).total_edits, 5)
+
+    def test_a_session_is_activated_and_deleted_once(self):
+        sessions = self.client.sessions("rooms")
+        self.proxy.lose = 2
+        session = sessions.activate(unique(), {}, "h")
+        self.assertEqual((session.generation, session.found), (1, "active"))
+        self.proxy.lose = 2
+        self.assertEqual(sessions.disconnect(session.id, "h"), "disconnected")
+        self.proxy.lose = 1
+        sessions.delete(session.id)
+        self.assertIsNone(self.direct.sessions("rooms").get(session.id))
+        with self.assertRaises(tidegate.NotFound):
+            sessions.delete(session.id)
+
+    def test_an_answer_that_is_swallowed_is_asked_for_again_within_the_deadline(self):
+        client = self.client.within(PATIENT_S, attempt=0.5)
+        key = unique()
+        self.proxy.swallow = 1
+        self.assertTrue(client.limit("holding").reserve(key, "r", lasting_ms=600_000))
+        self.assertGreater(len(self.proxy.requests), 1)
+        self.assertEqual(self.used("holding", key), 1)
+
+    def test_half_an_answer_is_none(self):
+        def cut(_, client, number):
+            if number > 1:
+                return says(200, {"limits": []})(None, client, number)
+            client.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\r\n{}")
+            return False
+
+        with Between(answer=cut) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            self.assertEqual(client.limits(), [])
+            self.assertEqual(len(proxy.requests), 2)
+        with Between(answer=cut) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.NoAnswer) as caught:
+                client.limit("api").take("k")
+            self.assertTrue(caught.exception.may_be_done)
+
+    def test_claims_are_not_sent_twice(self):
+        self.proxy.lose = 1
+        with self.assertRaises(tidegate.NoAnswer):
+            self.client.sessions("work").claim()
+        self.assertEqual(len(self.proxy.requests), 1)
+
+
+class Deadlines(unittest.TestCase):
+    """A call ends by its deadline, whatever the server does."""
+
+    # A busy machine is late by itself; what has no bound is later.
+    LATE_S = 15.0
+
+    def check(self, client, call, may_be_done, kind=tidegate.DeadlineExceeded):
+        began = time.monotonic()
+        with self.assertRaises(kind) as caught:
+            call(client)
+        self.assertLess(time.monotonic() - began, self.LATE_S)
+        self.assertEqual(caught.exception.may_be_done, may_be_done)
+
+    def silent(self, proxy, *_):
+        proxy.release.wait(60)
+        return False
+
+    def dripping(self, proxy, client, _):
+        client.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not proxy.release.wait(0.05):
+            client.sendall(b"x-drop: drip\r\n")
+        return False
+
+    def test_a_server_that_says_nothing(self):
+        with Between(answer=self.silent) as proxy, Client(proxy.url, deadline=2.0, attempt=0.2) as client:
+            self.check(client, lambda it: it.limit("api").take("k"), True)
+            self.assertEqual(len(proxy.requests), 1)
+            self.check(client, lambda it: it.limits(), True)
+            self.assertGreater(len(proxy.requests), 2, "what can be repeated is, within the deadline")
+
+    def test_a_server_that_drips(self):
+        with Between(answer=self.dripping) as proxy, Client(proxy.url, deadline=0.4) as client:
+            self.check(client, lambda it: it.limit("api").take("k"), True)
+
+    def test_a_server_that_does_not_accept(self):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            with Client(address, deadline=0.3) as client:
+                self.check(client, lambda it: it.limit("api").take("k"), False, tidegate.NoAnswer)
+                self.check(client, lambda it: it.limits(), False, tidegate.NoAnswer)
+
+    def test_a_server_that_is_back_in_time_is_no_error(self):
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", 0))
+            proxies = []
+
+            def pause(_):
+                # It comes after the first attempt has failed.
+                if not proxies:
+                    listener.listen()
+                    proxies.append(listener)
+                    answer = says(200, DECISION)
+                    threading.Thread(target=lambda: serve_one(listener, answer), daemon=True).start()
+
+            with Client(f"http://127.0.0.1:{listener.getsockname()[1]}", deadline=PATIENT_S) as client:
+                # Also of a take: nothing of it was sent before.
+                with unittest.mock.patch.object(tidegate.time, "sleep", pause):
+                    self.assertTrue(client.limit("api").take("k"))
+            self.assertEqual(len(proxies), 1)
+
+    def test_another_deadline_is_on_the_same_connections(self):
+        with Between() as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            client.limits()
+            client.within(PATIENT_S / 2).limits()
+            client.limits()
+            self.assertEqual(proxy.connections, 1)
+
+
+def serve_one(listener, answer):
+    connection, _ = listener.accept()
+    with connection:
+        read_message(connection)
+        answer(None, connection, 1)
+
+
+class Passing(unittest.TestCase):
+    """Answers that say that it may be over in a moment."""
+
+    def after_two(self, status, body, good):
+        def answer(proxy, client, number):
+            return says(*((status, body) if number <= 2 else (200, good)))(proxy, client, number)
+
+        return answer
+
+    def test_what_can_be_repeated_is(self):
+        for status, kind in [(503, "store-unavailable"), (408, "request-timeout")]:
+            answer = self.after_two(status, problem(kind, status), {"refunded": 3})
+            with Between(answer=answer) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+                self.assertEqual(client.limit("api").refund("k", "r"), 3)
+                self.assertEqual(len(proxy.requests), 3)
+
+    def test_at_the_deadline_it_is_told_as_it_was_said(self):
+        answer = says(503, problem("store-unavailable", 503))
+        with Between(answer=answer) as proxy, Client(proxy.url, deadline=2.0) as client:
+            with self.assertRaises(tidegate.Unavailable) as caught:
+                client.limit("api").reset("k")
+            self.assertEqual(caught.exception.detail, "it is store-unavailable")
+            self.assertGreater(len(proxy.requests), 1)
+
+    def test_what_cannot_be_repeated_is_not(self):
+        answer = says(503, problem("store-unavailable", 503))
+        with Between(answer=answer) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            with self.assertRaises(tidegate.Unavailable):
+                client.sessions().claim()
+            self.assertEqual(len(proxy.requests), 1)
+
+    def test_a_decision_of_an_outage_policy_is_an_answer(self):
+        refused = {"outcome": "rejected", "remaining": 0, "retry_after_ms": 1000, "remaining_after_waiting": 5}
+        decision = {**problem("store-away", 503), **DECISION, **refused, "source": "policy"}
+        with Between(answer=says(503, decision)) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            taken = client.limit("api").take("k")
+            self.assertFalse(taken)
+            self.assertEqual((taken.kind, taken.source), ("store-away", "policy"))
+            self.assertFalse(client.limit("api").reserve("k", "r", lasting_ms=1000))
+            self.assertEqual(len(proxy.requests), 2)
+
+
+class Events(unittest.TestCase):
+    """A stream goes on where it was."""
+
+    def test_events_are_told_once_over_connections_that_end(self):
+        client = patient()
+        self.addCleanup(client.close)
+        hot = client.hot("pages")
+        pages = [unique("page") for _ in range(3)]
+        with Pipe() as pipe, Client(pipe.url, deadline=PATIENT_S) as watching:
+            events = watching.hot("pages").events("0-0")
+            self.addCleanup(events.close)
+            for page in pages:
+                hot.record(Edit(page, "1"))
+                hot.record(Edit(page, "2"))
+                told = next(each for each in events if each.page in pages)
+                self.assertEqual((told.page, told.kind), (page, "promoted"))
+                pipe.cut()
+
+
+class Pipe:
+    """Bytes in both directions, until it is cut."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.open = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+    def accept(self):
+        host, port = URL.split("//")[1].rsplit(":", 1)
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection((host, int(port)))
+                self.open += [client, server]
+                for one, other in [(client, server), (server, client)]:
+                    threading.Thread(target=self.copy, args=(one, other), daemon=True).start()
+
+    def copy(self, one, other):
+        with contextlib.suppress(OSError):
+            while True:
+                read = one.recv(65536)
+                if not read:
+                    break
+                other.sendall(read)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+    def cut(self):
+        ended, self.open = self.open, []
+        for each in ended:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class EveryOperation(unittest.TestCase):
+    """Whatever the server offers of a part, the client has a method for."""
+
+    def test_of_every_part(self):
+        client = patient()
+        self.addCleanup(client.close)
+        requested = set()
+        begin = client._transport.begin
+
+        def recording(method, path, *rest):
+            requested.add((method, path.split("?")[0]))
+            return begin(method, path, *rest)
+
+        client._transport.begin = recording
+        self.of_limits(client)
+        self.of_hot(client)
+        self.of_sessions(client)
+        description = client._get("/openapi.json")
+        missing = []
+        for path, methods in description["paths"].items():
+            form = re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path))
+            for method, operation in methods.items():
+                is_of_a_part = path.startswith("/v1/")
+                found = any(method.upper() == it and form.fullmatch(other) for it, other in requested)
+                if is_of_a_part and not found:
+                    missing.append(f"{method.upper()} {path} ({operation['operationId']})")
+        self.assertEqual(missing, [])
+
+    def of_limits(self, client):
+        self.assertIn("roomy", [each.limit for each in client.limits()])
+        limit = client.limit("holding")
+        self.assertEqual(limit.info().limit, "holding")
+        self.assertTrue(client.is_ready())
+        limit.reset(EVERYONE)
+        for key in [unique(), EVERYONE]:
+            taken = limit.take(key)
+            self.assertTrue(client.take_all(key, [("holding", 2)]))
+            limit.peek(key)
+            limit.refund(key, taken.receipt)
+            limit.set_override(key, "60/h", 3_600_000)
+            self.assertEqual(limit.override(key).rate, "60/h")
+            self.assertGreater(len(list(limit.overrides())), 0)
+            limit.clear_override(key)
+            id = unique()
+            limit.reserve(key, id, lasting_ms=3_600_000)
+            self.assertIn(id, [each.id for each in limit.reservations()])
+            self.assertEqual(limit.reservation(key, id).state, "pending")
+            limit.commit(key, id)
+            limit.reserve(key, id + "-", lasting_ms=3_600_000)
+            limit.release(key, id + "-")
+            limit.reset(key)
+        self.assertTrue(limit.take(unique(), rate="100/h"))
+
+    def of_hot(self, client):
+        hot, page = client.hot("pages"), unique()
+        self.assertIn("pages", [each.space for each in client.hot_spaces()])
+        hot.record_many([Edit(page, "1", "a", 5), Edit(page, "2", "b", -5), Edit(page, "3", at=int(time.time() * 1000))])
+        hot.record(Edit(page, "4"))
+        self.assertEqual(hot.stats(page).unique_editors, 2)
+        first = hot.list(1, stats=True)
+        self.assertEqual(len(first.pages), 1)
+        self.assertTrue(first.pages[0].stats.is_hot)
+        hot.list(1, after=first.next)
+        self.assertEqual(len(hot.window(page, 0, "2100-01-01T00:00:00Z")), 4)
+        self.assertEqual(next(hot.events("0-0")).page != "", True)
+        self.assertEqual(hot.remove(page), "hot")
+        self.assertGreaterEqual(hot.cleanup(), 0)
+
+    def of_sessions(self, client):
+        self.assertIn("rooms", [each.space for each in client.session_spaces()])
+        rooms = client.sessions("rooms")
+        one = rooms.activate(unique(), {"theme": "dark"})
+        rooms.connect(one.id, "a", one.generation)
+        self.assertEqual(rooms.heartbeat(one.id, "a", 1).generation, 1)
+        self.assertEqual(rooms.update(one.id, [1], 1), 1)
+        self.assertIn(one.id, [each.id for each in rooms.list("active")])
+        self.assertGreaterEqual(rooms.counts().active, 1)
+        work = client.sessions("work")
+        orphan = work.activate(unique(), {"n": 1}, "h")
+        work.disconnect(orphan.id, "h", 1)
+        self.assertIn(orphan.id, [each.id for each in work.left_for("0s")])
+        self.assertTrue(work.cleanup(dry_run=True).dry_run)
+        claims = work.claim(1000).claims
+        mine = next(each for each in claims if each.id == orphan.id)
+        self.assertEqual((mine.config, mine.attempt), ({"n": 1}, 1))
+        self.assertGreaterEqual(work.renew(mine), mine.until_ms)
+        self.assertEqual({each.outcome for each in work.ack(claims)}, {"deleted"})
+        self.assertIsNone(work.get(orphan.id))
+        self.assertGreaterEqual(work.cleanup().deleted, 0)
+        left = rooms.activate(unique(), {}, "h")
+        rooms.disconnect(left.id, "h")
+        self.assertEqual(rooms.resume(left.id, "h", 1).generation, 2)
+        rooms.disconnect(left.id, "h")
+        self.assertEqual(rooms.find(rooms.get(left.id).broadcaster).id, left.id)
+        with self.assertRaises(tidegate.Conflict):
+            rooms.retry(left.id)
+        rooms.delete(left.id)
+        self.assertEqual(list(client.sessions("work").dead()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

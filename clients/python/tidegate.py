@@ -1,0 +1,1348 @@
+"""A client of the Tidegate server: rate limits, hot pages and sessions.
+
+One file, nothing but the standard library, Python 3.9 or later: copy it beside your program.
+
+    import tidegate
+
+    client = tidegate.Client("http://127.0.0.1:8080", deadline=2.0)
+    if client.limit("api").take("user_123").is_admitted:
+        ...
+
+What it promises:
+
+- **A call ends by its deadline**, whatever the server does, retries included (only the look-up of a host's name is the
+  system's). `client.within(0.2)` is the same client with another deadline.
+- **Nothing is done twice.** A call is sent again only if that can do no harm: if it may be repeated, since it says
+  what shall be or has an id, or if the server cannot have got all of it. Of any other the error says by `may_be_done`
+  that nobody knows.
+- **A refusal is a value, an error is an exception.** A take that is refused returns a `Decision`, which is false. What
+  the server refuses otherwise is a `Problem` with its own words, and no answer is a `NoAnswer`.
+- **Texts go as they are**: ids and keys are `str`, never numbers, and come back as they went in.
+
+A `Client` may be used by many threads and after a fork. Connections are kept and used again, one call at a time each.
+Proxies in the environment are not used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import io
+import json
+import os
+import random
+import select
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+import weakref
+from dataclasses import dataclass
+from typing import (
+    Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union,
+)
+
+__all__ = [
+    "EVERYONE", "AllDecision", "Ack", "BadLine", "BadRequest", "BulkRecorded", "Claim", "Claims", "Cleaned", "Client",
+    "Conflict", "DeadlineExceeded", "Decision", "Edit", "EditInWindow", "Event", "Held", "Holder", "Hot", "HotPage",
+    "HotPages", "HotSpace", "Limit", "LimitInfo", "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Recorded",
+    "Reservation", "Reserved", "ServerFault", "Session", "SessionActivated", "SessionCounts", "SessionInList",
+    "SessionSpace", "Sessions", "TidegateError", "TooMany", "Unavailable", "UnexpectedAnswer",
+]
+
+Record = TypeVar("Record")
+Result = TypeVar("Result")
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Errors
+
+
+class TidegateError(Exception):
+    """Whatever this module raises of its own."""
+
+
+class Problem(TidegateError):
+    """What the server refused, in its words. Subclasses say which kind it is."""
+
+    def __init__(self, status: int, kind: str, detail: str, members: Mapping[str, Any]) -> None:
+        super().__init__(f"{detail} ({status} {kind})" if kind else f"{detail} ({status})")
+        self.status = status
+        self.kind = kind
+        """The name of the kind, like `unknown-limit` or `session-gone`; empty if it was not a server of ours."""
+        self.detail = detail
+        """What was wrong with which value and what is allowed, for people."""
+        self.members = members
+        """All that the answer said."""
+
+    @property
+    def refusal(self) -> Optional[str]:
+        """Why nothing was changed, in a word, if the server says it in one: `gone`, `stale`."""
+        return self.members.get("refusal")
+
+
+class BadRequest(Problem):
+    """The request is wrong: a value that is not allowed, a body that is too large."""
+
+
+class NotFound(Problem):
+    """There is no such limit, space, session or reservation, or no longer."""
+
+
+class Conflict(Problem):
+    """It is in another state than the call is for."""
+
+
+class TooMany(Problem):
+    """Some bound is reached."""
+
+
+class Unavailable(Problem):
+    """The store is away, or the server was too slow. What can be repeated has been, until the deadline."""
+
+
+class ServerFault(Problem):
+    """The server failed; its log says why."""
+
+
+class NoAnswer(TidegateError):
+    """The server cannot be reached, or has not answered."""
+
+    def __init__(self, detail: str, may_be_done: bool) -> None:
+        unknown = "; what was asked may have been done" if may_be_done else ""
+        super().__init__(f"{detail}{unknown}")
+        self.may_be_done = may_be_done
+        """Whether the server may have done what was asked: all of it was sent, once at least."""
+
+
+class DeadlineExceeded(NoAnswer):
+    """The same, because the time was over."""
+
+
+class UnexpectedAnswer(TidegateError):
+    """An answer that no server of ours gives."""
+
+
+_BY_STATUS: Dict[int, Type[Problem]] = {
+    404: NotFound, 409: Conflict, 429: TooMany, 408: Unavailable, 502: Unavailable, 503: Unavailable, 504: Unavailable,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is asked and answered
+
+
+class Everyone:
+    """No subject at all: what a limit counts for everybody together."""
+
+    def __repr__(self) -> str:
+        return "EVERYONE"
+
+
+EVERYONE = Everyone()
+"""The key of a limit that everyone shares. `None` is refused: it is what a program has that lost the key."""
+
+Key = Union[str, Everyone]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a take or a peek was told. It is true if the call may go ahead."""
+
+    outcome: str
+    limit: str
+    key: Optional[str]
+    cost: int
+    capacity: int
+    remaining: int
+    reset_after_ms: int
+    window_size_seconds: int
+    source: str
+    receipt: Optional[str] = None
+    retry_after_ms: Optional[int] = None
+    remaining_after_waiting: Optional[int] = None
+    suppression_factor: Optional[float] = None
+    is_allowed: Optional[bool] = None
+    kind: str = ""
+    detail: str = ""
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.outcome == "admitted" or (self.outcome == "suppressed" and self.is_allowed is True)
+
+    def __bool__(self) -> bool:
+        return self.is_admitted
+
+
+@dataclass(frozen=True)
+class AllDecision:
+    """What a take from several limits was told: all of them or none were charged."""
+
+    outcome: str
+    key: Optional[str]
+    limits: List[Decision]
+    retry_after_ms: Optional[int] = None
+    kind: str = ""
+    detail: str = ""
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.outcome == "admitted"
+
+    def __bool__(self) -> bool:
+        return self.is_admitted
+
+
+@dataclass(frozen=True)
+class Override:
+    """A key's own rate, and for how long."""
+
+    key: Optional[str]
+    rate: str
+    lasting_ms: int
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Permits that are held under an id. In a list all are pending."""
+
+    key: Optional[str]
+    id: str
+    cost: int
+    expires_in_ms: int
+    state: str = "pending"
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What became of a reservation: held, or refused as a take is. It is true if it is held."""
+
+    reservation: Optional[Reservation]
+    decision: Optional[Decision]
+    is_new: bool
+
+    def __bool__(self) -> bool:
+        return self.reservation is not None
+
+
+@dataclass(frozen=True)
+class LimitInfo:
+    """A limit, with the numbers of its algorithm."""
+
+    limit: str
+    algorithm: str
+    capacity: int
+    window_size_seconds: int
+    rate: Optional[str] = None
+    coalesce_ms: Optional[int] = None
+    hard_capacity: Optional[int] = None
+    burst: Optional[int] = None
+    refill_ms: Optional[int] = None
+    period: Optional[str] = None
+    limit_per_period: Optional[int] = None
+    safety_buffer: Optional[int] = None
+    counter_ttl_ms: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit of a page. `at` is milliseconds since 1970 or RFC 3339, now unless given."""
+
+    page: str
+    id: str
+    editor: Optional[str] = None
+    byte_change: Optional[int] = None
+    at: Union[int, str, None] = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of an edit. `dropped` and `unknown` are told, not raised: send it again, it counts once."""
+
+    outcome: str
+    page: str
+    id: str
+    replaced: Optional[str] = None
+    hint: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class BadLine:
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class BulkRecorded:
+    """What became of edits in bulk. What was sent again since an answer was lost is counted as `duplicate`."""
+
+    lines: int
+    good: int
+    bad: int
+    outcomes: Dict[str, int]
+    bad_lines: List[BadLine]
+    hint: Optional[str] = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of them are recorded."""
+        return self.bad == 0 and not any(self.outcomes.get(it) for it in ("dropped", "unknown", "corrupt"))
+
+
+@dataclass(frozen=True)
+class PageStats:
+    """What is known of a page."""
+
+    is_hot: bool
+    is_trending: bool
+    is_spiking: bool
+    edits_last_hour: int
+    edits_last_5_minutes: int
+    covered_ms: int
+    unique_editors: int
+    last_byte_change: int
+    total_edits: int
+    first_seen_ms: Optional[int]
+    last_seen_ms: Optional[int]
+
+
+@dataclass(frozen=True)
+class HotPage:
+    """A page in the list of the hottest."""
+
+    page: str
+    edits: int
+    last_seen_ms: int
+    stats: Optional[PageStats] = None
+
+
+@dataclass(frozen=True)
+class HotPages:
+    """The hottest pages; `count` is how many are hot in all."""
+
+    count: int
+    window_ms: int
+    pages: List[HotPage]
+    next: Optional[str]
+
+
+@dataclass(frozen=True)
+class EditInWindow:
+    id: str
+    at_ms: int
+    editor: str
+    byte_change: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a page; `missed` is of none."""
+
+    kind: str
+    page: str
+    edits: int
+    at_ms: int
+    cursor: str
+
+
+@dataclass(frozen=True)
+class HotSpace:
+    """A space of hot pages and what it is bounded by."""
+
+    space: str
+    max_tracked: int
+    promotion_threshold: int
+    window_ms: int
+    max_members_per_page: int
+    hot_threshold: int
+    cleanup_interval_ms: int
+    when_full: str
+    spike_ratio: float
+    spike_minimum: int
+    max_activity: int
+    max_bytes: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class SessionActivated:
+    """The session of a broadcaster; `found` is what it had: `nothing`, `disconnected` or `active`."""
+
+    id: str
+    generation: int
+    until_ms: int
+    found: str
+
+
+@dataclass(frozen=True)
+class Holder:
+    holder: str
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as it is. `config` and `value` are JSON values."""
+
+    id: str
+    broadcaster: str
+    config: Any
+    value: Any
+    state: str
+    generation: int
+    ref_count: int
+    holders: List[Holder]
+    held_until_ms: Optional[int]
+    last_disconnect_ms: Optional[int]
+    last_update_ms: int
+    last_seen_ms: int
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A holder's hold on a session: it must give a sign of life before `until_ms`."""
+
+    id: str
+    holder: str
+    generation: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class SessionInList:
+    id: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class SessionCounts:
+    active: int
+    disconnected: int
+    orphans: int
+    claimed: int
+    dead: int
+    lag_ms: int
+    held_until_ms: Optional[int]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An orphan, claimed until `until_ms`. `id` and `generation` are the token of its side effects."""
+
+    id: str
+    generation: int
+    broadcaster: str
+    config: Any
+    value: Any
+    since_ms: int
+    attempt: int
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a claim found. With `retry_after_ms` a hold runs: ask again after it."""
+
+    claims: List[Claim]
+    lapsed: int
+    buried: int
+    missing: int
+    invalid: int
+    lag_ms: int
+    is_more: bool
+    held_until_ms: Optional[int]
+    retry_after_ms: Optional[int]
+
+
+@dataclass(frozen=True)
+class Ack:
+    """What became of an acknowledgement: `deleted`, `gone`, `stale` or `not_claimed`."""
+
+    id: str
+    generation: int
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What a cleanup did, or with `dry_run` would do."""
+
+    deleted: int
+    lapsed: int
+    buried: int
+    missing: int
+    invalid: int
+    lag_ms: int
+    held_until_ms: Optional[int]
+    retry_after_ms: Optional[int]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class SessionSpace:
+    """A space of sessions and how they live."""
+
+    space: str
+    grace_ms: int
+    holder_lease_ms: int
+    session_ttl_ms: int
+    retention_ms: int
+    batch: int
+    cleanup_interval_ms: int
+    reap: str
+    claim_lease_ms: int
+    max_attempts: int
+    max_holders: int
+    max_sessions: int
+    migration_lease_ms: int
+    reconcile_interval_ms: int
+
+
+def _record(kind: Type[Record], members: Any, /, **read: Any) -> Record:
+    """`members` as a dataclass, with those in `read` as they are there. What it does not know is left out, so that a
+    server may say more than this module knows; what is missing is an error."""
+    if not isinstance(members, dict):
+        raise UnexpectedAnswer(f"{kind.__name__}: an object is expected, not {members!r:.100}")
+    values = {}
+    for each in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if each.name in read:
+            values[each.name] = read[each.name]
+        elif each.name in members:
+            values[each.name] = members[each.name]
+        elif each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+            raise UnexpectedAnswer(f"{kind.__name__}: the answer has no {each.name!r}: {members!r:.200}")
+    return kind(**values)
+
+
+def _records(kind: Type[Record], members: Any, name: str) -> List[Record]:
+    if not isinstance(members, dict) or not isinstance(members.get(name), list):
+        raise UnexpectedAnswer(f"the answer has no list {name!r}: {members!r:.200}")
+    return [_record(kind, each) for each in members[name]]
+
+
+def _text(what: str, value: object) -> str:
+    """A text, and never a number: 007 and 7 are two keys."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}: {value!r:.100}")
+    return value
+
+
+def _segment(what: str, value: object) -> str:
+    """A part of a path, whatever is in it. Dots too, so that no part is `..`."""
+    text = _text(what, value)
+    if not text:
+        raise ValueError(f"{what} must not be empty")
+    return urllib.parse.quote(text, safe="").replace(".", "%2E")
+
+
+def _query(path: str, **parameters: Union[str, int, bool, None]) -> str:
+    def shown(value: Union[str, int, bool]) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    given = [(name, shown(value)) for name, value in parameters.items() if value is not None]
+    return f"{path}?{urllib.parse.urlencode(given)}" if given else path
+
+
+def _given(**members: Any) -> Dict[str, Any]:
+    """Those that are not `None`."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _json(value: Any) -> bytes:
+    # Not escaped: half a surrogate pair is then an error here, and not something else at the other end.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One exchange on a connection
+
+# No answer of a server of ours is longer.
+_MAX_ANSWER_BYTES = 64 << 20
+
+# An endless answer has a sign of life every 15 s.
+_SILENCE_S = 60.0
+
+
+class _Failed(Exception):
+    """An attempt without an answer. What was not `sent` to its end has not been done."""
+
+    def __init__(self, detail: str, sent: bool, late: bool) -> None:
+        super().__init__(detail)
+        self.sent, self.late = sent, late
+
+
+class _Reader(io.RawIOBase):
+    """Bytes of a socket, of which none is waited for longer than the connection's deadline."""
+
+    def __init__(self, sock: socket.socket, connection: "_Connection") -> None:
+        self._sock, self._connection = sock, connection
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        self._sock.settimeout(self._connection.left())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Readable:
+    """What `HTTPResponse` takes for a socket."""
+
+    def __init__(self, sock: socket.socket, connection: "_Connection") -> None:
+        self._sock, self._connection = sock, connection
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self._sock, self._connection))
+
+
+class _Connection(http.client.HTTPConnection):
+    """One connection, with or without TLS. `until` bounds each step of what is under way."""
+
+    def __init__(self, host: str, port: int, context: Optional[ssl.SSLContext]) -> None:
+        super().__init__(host, port)
+        self.until = 0.0
+        self.idle_since = 0.0
+        self._context = context
+
+    def left(self) -> float:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("timed out")
+        return left
+
+    def connect(self) -> None:
+        failed: Optional[OSError] = None
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(self.left())
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._context is not None:
+                    sock = self._context.wrap_socket(sock, server_hostname=self.host)
+                self.sock = sock
+                return
+            except OSError as error:
+                sock.close()
+                failed = error
+        raise failed or OSError(f"{self.host} has no address")
+
+    def send(self, data: Any) -> None:
+        if self.sock is not None:
+            self.sock.settimeout(self.left())
+        super().send(data)
+
+    def response_class(  # type: ignore[override]
+        self, sock: Any, *args: Any, **kwargs: Any
+    ) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(_Readable(sock, self), *args, **kwargs)  # type: ignore[arg-type]
+
+    def is_usable(self) -> bool:
+        """Whether the other side has kept it open, as far as that is known here."""
+        if self.sock is None:
+            return False
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN | select.POLLHUP | select.POLLERR)
+        # Nothing can be there to read unless it is its end.
+        return not poll.poll(0)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    media_type: str
+    body: bytes
+    was_unsure: bool = False
+    """Whether an attempt before this one may have been done."""
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise UnexpectedAnswer(f"no JSON in an answer of status {self.status}: {self.body[:100]!r}") from error
+
+    def problem(self) -> Problem:
+        try:
+            members = json.loads(self.body)
+        except ValueError:
+            members = None
+        if not isinstance(members, dict) or not isinstance(members.get("detail"), str):
+            detail = f"an answer of no server of ours: {self.body[:200].decode('utf-8', 'replace')!r}"
+            return _problem_class(self.status)(self.status, "", detail, {})
+        kind = str(members.get("type", "")).rsplit(":", 1)[-1].rsplit("#", 1)[-1]
+        return _problem_class(self.status)(self.status, kind, members["detail"], members)
+
+
+def _problem_class(status: int) -> Type[Problem]:
+    return _BY_STATUS.get(status, ServerFault if status == 500 else BadRequest)
+
+
+class _Transport:
+    """Connections to one server: those that nobody uses are kept, up to a number and an age."""
+
+    def __init__(self, url: str, context: Optional[ssl.SSLContext], max_idle: int, max_idle_s: float) -> None:
+        parts = urllib.parse.urlsplit(url)
+        is_more = parts.query or parts.fragment or parts.username
+        if parts.scheme not in ("http", "https") or not parts.hostname or is_more:
+            raise ValueError(f"{url!r} is not a server: http://HOST:PORT and https://HOST:PORT are")
+        is_tls = parts.scheme == "https"
+        self.url = url
+        self._host, self._port = parts.hostname, parts.port or (443 if is_tls else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._context = (context or ssl.create_default_context()) if is_tls else None
+        self._max_idle, self._max_idle_s = max_idle, max_idle_s
+        self._lock = threading.Lock()
+        self._idle: List[_Connection] = []
+        self._is_closed = False
+        _transports.add(self)
+
+    def forget(self) -> None:
+        """What is open is the process's that this one was forked from, which goes on to use it; and its lock may be
+        held by a thread that is not here."""
+        idle, self._idle, self._lock = self._idle, [], threading.Lock()
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle, self._is_closed = self._idle, [], True
+        for connection in idle:
+            connection.close()
+
+    def _take(self) -> _Connection:
+        now = time.monotonic()
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise TidegateError("this client is closed")
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return _Connection(self._host, self._port, self._context)
+            if now - connection.idle_since < self._max_idle_s and connection.is_usable():
+                return connection
+            connection.close()
+
+    def _keep(self, connection: _Connection) -> None:
+        connection.idle_since = time.monotonic()
+        with self._lock:
+            if not self._is_closed and len(self._idle) < self._max_idle:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def begin(
+        self, method: str, path: str, body: Optional[bytes], headers: Mapping[str, str], until: float
+    ) -> Tuple[_Connection, http.client.HTTPResponse]:
+        """Sends a request and reads the head of its answer."""
+        connection = self._take()
+        connection.until = until
+        sent = False
+        try:
+            if connection.sock is None:
+                connection.connect()
+            connection.request(method, self._prefix + path, body, dict(headers))
+            # Until here the server has not got all of it, and so has done nothing.
+            sent = True
+            return connection, connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _failed(self.url, error, sent) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def exchange(
+        self, method: str, path: str, body: Optional[bytes], headers: Mapping[str, str], until: float
+    ) -> _Answer:
+        """A request and the whole of its answer."""
+        connection, response = self.begin(method, path, body, headers, until)
+        try:
+            read = _whole(response)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _failed(self.url, error, True) from error
+        except BaseException:
+            connection.close()
+            raise
+        if response.will_close:
+            connection.close()
+        else:
+            self._keep(connection)
+        media_type = response.headers.get("content-type", "")
+        return _Answer(response.status, media_type, read)
+
+
+def _whole(response: http.client.HTTPResponse) -> bytes:
+    """A body to its end: one that ends before the length that was announced is none."""
+    pieces: List[bytes] = []
+    size = 0
+    while True:
+        piece = response.read(1 << 16)
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_ANSWER_BYTES:
+            raise UnexpectedAnswer(f"an answer of more than {_MAX_ANSWER_BYTES} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return b"".join(pieces)
+
+
+def _failed(url: str, error: Exception, sent: bool) -> _Failed:
+    why = str(error) or type(error).__name__
+    return _Failed(f"no answer from {url}: {why}", sent, isinstance(error, socket.timeout))
+
+
+_transports: "weakref.WeakSet[_Transport]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # Two processes on one connection would read each other's answers.
+    for transport in list(_transports):
+        transport.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Calls
+
+# The pause before the first repetition is up to this long, and of each further one up to twice as long.
+_FIRST_PAUSE_S = 0.05
+_MAX_PAUSE_S = 1.0
+
+# What these say may be over in a moment.
+_PASSING = {"store-unavailable", "request-timeout", "stopping", ""}
+
+
+class Client:
+    """A server, and how long its answers may take."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        deadline: float = 5.0,
+        attempt: Optional[float] = None,
+        ssl_context: Optional[ssl.SSLContext] = None,
+        max_idle: int = 16,
+        max_idle_seconds: float = 30.0,
+    ) -> None:
+        """`deadline` is how many seconds a call may take with all its repetitions, `attempt` how many one attempt of
+        a call that can be repeated may take (a third of the deadline). Connections are kept for `max_idle_seconds`,
+        which must be less than `http.idle_timeout` of the server."""
+        self._transport = _Transport(url, ssl_context, max_idle, max_idle_seconds)
+        self._set(deadline, attempt)
+
+    def _set(self, deadline: float, attempt: Optional[float]) -> None:
+        for name, value in (("deadline", deadline), ("attempt", attempt)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} of {value} seconds is not allowed: it must be above 0 and finite")
+        self._deadline, self._attempt = deadline, attempt
+
+    def within(self, deadline: float, attempt: Optional[float] = None) -> "Client":
+        """The same client, on the same connections, with another deadline."""
+        other = object.__new__(type(self))
+        other._transport = self._transport
+        other._set(deadline, attempt)
+        return other
+
+    def close(self) -> None:
+        """Closes what is kept open. A closed client cannot be used again, nor those made `within` it."""
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def limit(self, name: str) -> "Limit":
+        return Limit(self, name)
+
+    def hot(self, space: str = "main") -> "Hot":
+        return Hot(self, space)
+
+    def sessions(self, space: str = "main") -> "Sessions":
+        return Sessions(self, space)
+
+    def limits(self) -> List[LimitInfo]:
+        """All limits and their numbers."""
+        return _records(LimitInfo, self._get("/v1/limits"), "limits")
+
+    def hot_spaces(self) -> List[HotSpace]:
+        return _records(HotSpace, self._get("/v1/hot"), "spaces")
+
+    def session_spaces(self) -> List[SessionSpace]:
+        return _records(SessionSpace, self._get("/v1/sessions"), "spaces")
+
+    def is_ready(self) -> bool:
+        """Whether requests should be sent to this server."""
+        answer = self._call("GET", "/readyz")
+        if answer.status not in (200, 503):
+            raise answer.problem()
+        return answer.status == 200
+
+    def take_all(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]]) -> AllDecision:
+        """Charges a key under several limits, each by its name or with its cost, or under none of them.
+        Never sent twice: if there is no answer it may have been charged."""
+        named = [(each, 1) if isinstance(each, str) else each for each in limits]
+        rows = [{"limit": _text("a limit", limit), "cost": cost} for limit, cost in named]
+        answer = self._call("POST", "/v1/limits/take", {**_key_member(key), "limits": rows}, repeatable=False)
+        members = _decided(answer)
+        decisions = [_decision(each) for each in members["limits"]] if isinstance(members.get("limits"), list) else []
+        return _record(AllDecision, members, limits=decisions, **_refused(members))
+
+    # What parts ask by.
+
+    def _repeat(
+        self, attempt: Callable[[float], Tuple[Result, Optional[Problem]]], repeatable: bool
+    ) -> Tuple[Result, bool]:
+        """The result of `attempt`, which may be repeated while it fails or says that it was no good, and whether one
+        before it may have been done."""
+        until = time.monotonic() + self._deadline
+        each_s = self._attempt or self._deadline / 3
+        pause_s = _FIRST_PAUSE_S
+        unsure = False
+        told: Optional[Problem] = None
+        error: TidegateError
+        cause: Optional[BaseException]
+        while True:
+            try:
+                result, passing = attempt(min(until, time.monotonic() + each_s) if repeatable else until)
+                if passing is None:
+                    return result, unsure
+                error, cause, again = passing, None, repeatable
+                unsure, told = True, passing
+            except _Failed as failed:
+                unsure = unsure or failed.sent
+                again = repeatable or not failed.sent
+                error = (DeadlineExceeded if failed.late else NoAnswer)(str(failed), unsure)
+                cause = failed.__cause__
+                # There was no time left for more than what the server has said.
+                if failed.late and told is not None:
+                    error = told
+            chosen_s = random.uniform(0, pause_s)
+            if not again or time.monotonic() + chosen_s >= until:
+                raise error from cause
+            time.sleep(chosen_s)
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        repeatable: bool = True,
+        media_type: str = "application/json",
+    ) -> _Answer:
+        """An answer, whatever its status. `body` is JSON, or bytes of another type."""
+        sent = body if body is None or isinstance(body, bytes) else _json(body)
+        headers = {"content-type": media_type} if sent is not None else {}
+
+        def attempt(until: float) -> Tuple[_Answer, Optional[Problem]]:
+            answer = self._transport.exchange(method, path, sent, headers, until)
+            if repeatable and answer.status in (408, 502, 503, 504):
+                problem = answer.problem()
+                return answer, problem if problem.kind in _PASSING else None
+            return answer, None
+
+        answer, unsure = self._repeat(attempt, repeatable)
+        return dataclasses.replace(answer, was_unsure=unsure)
+
+    def _done(self, method: str, path: str, body: Any = None, *, repeatable: bool = True) -> Any:
+        """What a successful answer says; a problem is raised."""
+        answer = self._call(method, path, body, repeatable=repeatable)
+        if not answer.is_success:
+            raise answer.problem()
+        return answer.json() if answer.body else None
+
+    def _get(self, path: str) -> Any:
+        return self._done("GET", path)
+
+    def _delete(self, path: str, gone: str) -> None:
+        """Deletes. If it may have been done before, and the answer was lost, that it is gone is a success."""
+        answer = self._call("DELETE", path)
+        if not answer.is_success:
+            problem = answer.problem()
+            if not (answer.was_unsure and problem.kind == gone):
+                raise problem
+
+    def _pages(self, path: str, cursor: str, name: str, kind: Type[Record], **parameters: Any) -> Iterator[Record]:
+        """All of a list, page by page."""
+        after: Optional[str] = None
+        while True:
+            page = self._get(_query(path, limit=1000, **{cursor: after}, **parameters))
+            yield from _records(kind, page, name)
+            after = page.get("next")
+            if after is None:
+                return
+
+    def _lines(self, path: str, after: Optional[str]) -> Iterator[str]:
+        """The lines of an answer that has no end, until it ends all the same."""
+        headers = {"last-event-id": after} if after is not None else {}
+
+        def attempt(until: float) -> Tuple[Tuple[_Connection, http.client.HTTPResponse], Optional[Problem]]:
+            connection, response = self._transport.begin("GET", path, None, headers, until)
+            if response.status == 200:
+                return (connection, response), None
+            try:
+                problem = _Answer(response.status, "", _whole(response)).problem()
+            except (OSError, http.client.HTTPException) as error:
+                raise _failed(self._transport.url, error, True) from error
+            finally:
+                connection.close()
+            if problem.status in (408, 502, 503, 504) and problem.kind in _PASSING:
+                return (connection, response), problem
+            raise problem
+
+        (connection, response), _ = self._repeat(attempt, True)
+        try:
+            while True:
+                connection.until = time.monotonic() + _SILENCE_S
+                line = response.readline(1 << 20)
+                if not line.endswith(b"\n"):
+                    return
+                yield line.decode("utf-8").rstrip("\r\n")
+        except (OSError, http.client.HTTPException):
+            # It has ended, in whatever way: who reads it goes on from where it was.
+            return
+        finally:
+            response.close()
+            connection.close()
+
+
+def _key_member(key: Key) -> Dict[str, str]:
+    if isinstance(key, Everyone):
+        return {}
+    if key is None:
+        raise TypeError("a key must be a str or EVERYONE, not None")
+    return {"key": _text("a key", key)}
+
+
+def _refused(members: Mapping[str, Any]) -> Dict[str, str]:
+    kind = str(members.get("type", "")).rsplit(":", 1)[-1].rsplit("#", 1)[-1]
+    return {"kind": kind, "detail": str(members.get("detail", ""))}
+
+
+def _decided(answer: _Answer) -> Dict[str, Any]:
+    """The members of a decision; a refusal is one too."""
+    if answer.is_success:
+        members = answer.json()
+    else:
+        problem = answer.problem()
+        if "outcome" not in problem.members:
+            raise problem
+        members = dict(problem.members)
+    if not isinstance(members, dict):
+        raise UnexpectedAnswer(f"a decision is expected, not {members!r:.100}")
+    return members
+
+
+def _decision(members: Any) -> Decision:
+    if not isinstance(members, dict):
+        raise UnexpectedAnswer(f"a decision is expected, not {members!r:.100}")
+    return _record(Decision, members, **_refused(members))
+
+
+class Limit:
+    """One limit."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self._path = client, f"/v1/limits/{_segment('a limit', name)}"
+
+    def _of(self, key: Key) -> str:
+        if isinstance(key, Everyone):
+            return f"{self._path}/everyone"
+        if key is None:
+            raise TypeError("a key must be a str or EVERYONE, not None")
+        return f"{self._path}/keys/{_segment('a key', key)}"
+
+    def info(self) -> LimitInfo:
+        return _record(LimitInfo, self._client._get(self._path))
+
+    def take(self, key: Key, cost: int = 1, *, rate: Optional[str] = None) -> Decision:
+        """Charges a key, if it fits. Never sent twice: if there is no answer it may have been charged. What must be
+        charged exactly once is reserved and committed, by an id."""
+        body = {**_key_member(key), "cost": cost, **_given(rate=rate)}
+        return _decision(_decided(self._client._call("POST", f"{self._path}/take", body, repeatable=False)))
+
+    def peek(self, key: Key, cost: int = 1) -> Decision:
+        """What a take would be told; charges nothing."""
+        return _decision(self._client._get(_query(self._of(key), cost=cost)))
+
+    def refund(self, key: Key, receipt: str) -> int:
+        """Gives back what a take has charged: how much that was."""
+        body = {**_key_member(key), "receipt": _text("a receipt", receipt)}
+        refunded = self._client._done("POST", f"{self._path}/refund", body)
+        return int(refunded["refunded"])
+
+    def reset(self, key: Key) -> None:
+        """Forgets what a key has used."""
+        self._client._done("DELETE", self._of(key))
+
+    def set_override(self, key: Key, rate: str, lasting_ms: int) -> Override:
+        """Judges a key by a rate of its own for a while."""
+        body = {"rate": rate, "lasting_ms": lasting_ms}
+        return _record(Override, self._client._done("PUT", f"{self._of(key)}/override", body))
+
+    def override(self, key: Key) -> Optional[Override]:
+        try:
+            return _record(Override, self._client._get(f"{self._of(key)}/override"))
+        except NotFound as problem:
+            if problem.kind != "no-override":
+                raise
+            return None
+
+    def clear_override(self, key: Key) -> None:
+        self._client._done("DELETE", f"{self._of(key)}/override")
+
+    def overrides(self) -> Iterator[Override]:
+        """Those of all keys, the first to end first."""
+        return self._client._pages(f"{self._path}/overrides", "cursor", "overrides", Override)
+
+    def reserve(self, key: Key, id: str, cost: int = 1, *, lasting_ms: int) -> Reserved:
+        """Holds permits under an id until they are committed or released. Sent again it holds them once."""
+        path = f"{self._of(key)}/reservations/{_segment('an id', id)}"
+        answer = self._client._call("PUT", path, {"cost": cost, "lasting_ms": lasting_ms})
+        if answer.is_success:
+            # What was repeated is new although it was there.
+            is_new = answer.status == 201 or answer.was_unsure
+            return Reserved(_record(Reservation, answer.json()), None, is_new)
+        return Reserved(None, _decision(_decided(answer)), False)
+
+    def reservation(self, key: Key, id: str) -> Optional[Reservation]:
+        path = f"{self._of(key)}/reservations/{_segment('an id', id)}"
+        try:
+            return _record(Reservation, self._client._get(path))
+        except NotFound as problem:
+            if problem.kind != "no-reservation":
+                raise
+            return None
+
+    def commit(self, key: Key, id: str) -> Reservation:
+        """Spends what is held."""
+        path = f"{self._of(key)}/reservations/{_segment('an id', id)}/commit"
+        return _record(Reservation, self._client._done("POST", path))
+
+    def release(self, key: Key, id: str) -> Reservation:
+        """Gives back what is held."""
+        path = f"{self._of(key)}/reservations/{_segment('an id', id)}"
+        return _record(Reservation, self._client._done("DELETE", path))
+
+    def reservations(self) -> Iterator[Reservation]:
+        """The pending ones of all keys, the first to end first."""
+        return self._client._pages(f"{self._path}/reservations", "cursor", "reservations", Reservation)
+
+
+class Hot:
+    """A space of hot pages."""
+
+    # So many edits travel together.
+    _BATCH = 5000
+
+    def __init__(self, client: Client, space: str) -> None:
+        self._client, self._path = client, f"/v1/hot/{_segment('a space', space)}"
+
+    def _page(self, page: str) -> str:
+        return f"{self._path}/pages/{_segment('a page', page)}"
+
+    def record(self, edit: Edit) -> Recorded:
+        """Records an edit. Sent again it counts once."""
+        return _record(Recorded, self._client._done("POST", f"{self._path}/edits", _edit(edit)))
+
+    def record_many(self, edits: Iterable[Edit]) -> BulkRecorded:
+        """Records edits, 5000 at a time; each time has the deadline of a call."""
+        lines = good = bad = 0
+        outcomes: Dict[str, int] = {}
+        bad_lines: List[BadLine] = []
+        hint: Optional[str] = None
+        for batch in _batches(edits, self._BATCH):
+            body = b"".join(_json(_edit(edit)) + b"\n" for edit in batch)
+            answer = self._client._call("POST", f"{self._path}/edits", body, media_type="application/x-ndjson")
+            if not answer.is_success:
+                raise answer.problem()
+            told = answer.json()
+            bad_lines += [BadLine(each.line + lines, each.detail) for each in _records(BadLine, told, "bad_lines")]
+            lines, good, bad = lines + told["lines"], good + told["good"], bad + told["bad"]
+            hint = hint or told.get("hint")
+            for outcome, count in told["outcomes"].items():
+                outcomes[outcome] = outcomes.get(outcome, 0) + count
+        return BulkRecorded(lines, good, bad, outcomes, bad_lines, hint)
+
+    def stats(self, page: str) -> PageStats:
+        return _record(PageStats, self._client._get(self._page(page)))
+
+    def remove(self, page: str) -> str:
+        """Forgets a page; what it had been: `hot`, `remembered` or `unknown`."""
+        return str(self._client._done("DELETE", self._page(page))["was"])
+
+    def window(
+        self, page: str, start: Union[int, str, None] = None, end: Union[int, str, None] = None
+    ) -> List[EditInWindow]:
+        """The edits in a page's window, oldest first; both ends are included."""
+        path = _query(f"{self._page(page)}/window", **{"from": start, "to": end})
+        return _records(EditInWindow, self._client._get(path), "edits")
+
+    def list(self, limit: int = 20, *, after: Optional[str] = None, stats: bool = False) -> HotPages:
+        """The hottest pages; `next` of one list is the `after` of the next."""
+        found = self._client._get(_query(self._path, limit=limit, after=after, stats=stats or None))
+        pages = []
+        for each in found.get("pages", []):
+            known = each.get("stats")
+            pages.append(_record(HotPage, each, stats=None if known is None else _record(PageStats, known)))
+        return _record(HotPages, found, pages=pages)
+
+    def cleanup(self) -> int:
+        """Drops what is over, now: how many pages that were."""
+        return int(self._client._done("POST", f"{self._path}/cleanup")["expired"])
+
+    def events(self, after: Optional[str] = None) -> Iterator[Event]:
+        """What happens, from now on or from behind a cursor. It never ends by itself: a connection that ends is made
+        anew and goes on where it was, and a server that cannot be reached within the deadline is an error."""
+        while True:
+            for line in self._client._lines(f"{self._path}/events", after):
+                if line.startswith("id: "):
+                    after = line[4:]
+                elif line.startswith("data: "):
+                    yield _record(Event, json.loads(line[6:]))
+
+
+def _edit(edit: Edit) -> Dict[str, Any]:
+    members = {"page": _text("a page", edit.page), "id": _text("an id", edit.id)}
+    return {**members, **_given(editor=edit.editor, byte_change=edit.byte_change, at=edit.at)}
+
+
+def _batches(items: Iterable[Record], size: int) -> Iterator[List[Record]]:
+    batch: List[Record] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+class Sessions:
+    """A space of sessions. A `generation` that is given is the only one that a call is for."""
+
+    def __init__(self, client: Client, space: str) -> None:
+        self._client, self._path = client, f"/v1/sessions/{_segment('a space', space)}"
+
+    def _one(self, id: str) -> str:
+        return f"{self._path}/{_segment('an id', id)}"
+
+    def _holder(self, id: str, holder: str) -> str:
+        return f"{self._one(id)}/holders/{_segment('a holder', holder)}"
+
+    def activate(self, broadcaster: str, config: Any, holder: Optional[str] = None) -> SessionActivated:
+        """The session of a broadcaster, active: the one it has, or a new one. If an answer was lost and it was sent
+        again, `found` is `active`."""
+        body = {"broadcaster": _text("a broadcaster", broadcaster), "config": config, **_given(holder=holder)}
+        return _record(SessionActivated, self._client._done("POST", self._path, body))
+
+    def get(self, id: str) -> Optional[Session]:
+        return self._found(self._one(id))
+
+    def find(self, broadcaster: str) -> Optional[Session]:
+        """The session that a broadcaster last activated."""
+        return self._found(f"{self._path}/broadcasters/{_segment('a broadcaster', broadcaster)}")
+
+    def _found(self, path: str) -> Optional[Session]:
+        try:
+            found = self._client._get(path)
+        except NotFound as problem:
+            if problem.kind != "session-gone":
+                raise
+            return None
+        return _record(Session, found, holders=_records(Holder, found, "holders"))
+
+    def update(self, id: str, value: Any, generation: Optional[int] = None) -> int:
+        """Sets the value of a session: the generation that it is in."""
+        body = {"value": value, **_given(generation=generation)}
+        return int(self._client._done("PUT", f"{self._one(id)}/value", body)["generation"])
+
+    def delete(self, id: str) -> None:
+        """Deletes a session that nobody holds."""
+        self._client._delete(self._one(id), "session-gone")
+
+    def connect(self, id: str, holder: str, generation: Optional[int] = None) -> Held:
+        """One more holder of an active session."""
+        path = _query(self._holder(id, holder), generation=generation)
+        return _record(Held, self._client._done("PUT", path))
+
+    def resume(self, id: str, holder: str, generation: Optional[int] = None) -> Held:
+        """The same, also of a disconnected one, which is active again then. Of a generation that is given it is not
+        repeated: the first one begins another."""
+        path = _query(self._holder(id, holder), resume=True, generation=generation)
+        return _record(Held, self._client._done("PUT", path, repeatable=generation is None))
+
+    def heartbeat(self, id: str, holder: str, generation: Optional[int] = None) -> Held:
+        path = _query(f"{self._holder(id, holder)}/heartbeat", generation=generation)
+        return _record(Held, self._client._done("POST", path))
+
+    def disconnect(self, id: str, holder: str, generation: Optional[int] = None) -> str:
+        """The holder leaves; the session is `active` or `disconnected` then."""
+        path = _query(self._holder(id, holder), generation=generation)
+        return str(self._client._done("DELETE", path)["state"])
+
+    def list(self, state: str = "disconnected") -> Iterator[SessionInList]:
+        """Those in a state, by time."""
+        return self._client._pages(self._path, "after", "sessions", SessionInList, state=state)
+
+    def left_for(self, max_age: str) -> Iterator[SessionInList]:
+        """Those that were left for at least so long, like `30s`."""
+        return self._client._pages(self._path, "after", "sessions", SessionInList, max_age=max_age)
+
+    def counts(self) -> SessionCounts:
+        return _record(SessionCounts, self._client._get(f"{self._path}/counts"))
+
+    def claim(self, limit: Optional[int] = None) -> Claims:
+        """Claims orphans, to run their side effects. Never sent twice: claims whose answer was lost return by
+        themselves when they end."""
+        found = self._client._done("POST", f"{self._path}/claims", _given(limit=limit), repeatable=False)
+        return _record(Claims, found, claims=_records(Claim, found, "claims"))
+
+    def renew(self, claim: Claim) -> int:
+        """Keeps a claim: until when."""
+        path = f"{self._path}/claims/{_segment('an id', claim.id)}"
+        path = _query(path, generation=claim.generation, attempt=claim.attempt)
+        return int(self._client._done("PUT", path)["until_ms"])
+
+    def ack(self, claims: Sequence[Claim]) -> List[Ack]:
+        """Says that the side effects have run: they are deleted. What was sent again since an answer was lost may say
+        `gone` of what it has deleted."""
+        acks: List[Ack] = []
+        for batch in _batches(claims, 1000):
+            body = {"acks": [{"id": each.id, "generation": each.generation} for each in batch]}
+            acks += _records(Ack, self._client._done("POST", f"{self._path}/acks", body), "acks")
+        return acks
+
+    def cleanup(self, *, dry_run: bool = False) -> Cleaned:
+        """Deletes orphans, where nothing must happen for them."""
+        path = _query(f"{self._path}/cleanup", dry_run=dry_run or None)
+        return _record(Cleaned, self._client._done("POST", path))
+
+    def dead(self) -> Iterator[SessionInList]:
+        """Those whose claims ended too often."""
+        return self._client._pages(f"{self._path}/dead", "after", "sessions", SessionInList)
+
+    def retry(self, id: str) -> None:
+        """Has a dead session claimed again. Not repeated: it is dead only once."""
+        self._client._done("POST", f"{self._path}/dead/{_segment('an id', id)}/retry", repeatable=False)
