@@ -291,7 +291,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 38] = [
+    let commands: [&[&str]; 40] = [
         &[],
         &["serve"],
         &["limit"],
@@ -300,6 +300,8 @@ fn every_help_has_an_example() {
         &["limit", "refund"],
         &["limit", "reset"],
         &["limit", "take-all"],
+        &["limit", "charge"],
+        &["limit", "release-charge"],
         &["limit", "set-override"],
         &["limit", "get-override"],
         &["limit", "clear-override"],
