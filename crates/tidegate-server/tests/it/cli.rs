@@ -32,6 +32,23 @@ pub(crate) fn run(mut command: Command) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// The same with something on standard input.
+pub(crate) fn run_with(mut command: Command, input: &[u8]) -> (i32, String, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = input.to_vec();
+    let output = within(move || {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // Whoever has read enough may close it.
+        let writing = thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        writing.join().unwrap();
+        output
+    });
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
 /// A server of this test's own; ends with it.
 pub(crate) struct Server {
     child: Child,
