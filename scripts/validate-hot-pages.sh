@@ -81,7 +81,7 @@ for page in $(seq 1 200); do
   for id in 1 2; do echo "{\"time\":0,\"page\":\"P$page\",\"id\":\"$id\"}"; done
 done | hot replay - --id-field id --rate 1000000 --json >/dev/null || bad=1
 is "of 201 pages that would be hot max_tracked are" "$(redis ZCARD "$(key hot:rank)")" 10
-is "and as many are told" "$(hot list --json | number count)" 10
+is "and as many are listed" "$(hot list --json | number count)" 10
 is "the next is rejected" "$(record Late 1 >/dev/null; record Late 2)" rejected
 
 echo "cleanup"

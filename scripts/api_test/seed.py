@@ -50,7 +50,7 @@ class Client:
     def __init__(self, address):
         self.address = address
 
-    def ask(self, method, path, body=None):
+    def request(self, method, path, body=None):
         connection = http.client.HTTPConnection(self.address, timeout=30)
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"content-type": "application/json"} if text else {})
@@ -70,13 +70,13 @@ def bindings(address):
 
 def of_limits(client):
     for subject in ["keys/favoured", "everyone"]:
-        client.ask("PUT", f"/v1/limits/holding/{subject}/override", {"rate": "50/s", "lasting": "24h"})
-    taken = [client.ask("POST", "/v1/limits/holding/take", {})["receipt"] for _ in range(MANY)]
+        client.request("PUT", f"/v1/limits/holding/{subject}/override", {"rate": "50/s", "lasting": "24h"})
+    taken = [client.request("POST", "/v1/limits/holding/take", {})["receipt"] for _ in range(MANY)]
     held = {name: [f"{name}-{number}" for number in range(MANY)] for name in ["kept", "committed", "released"]}
     for ids in held.values():
         for id in ids:
             for subject in ["keys/payer", "everyone"]:
-                client.ask("PUT", f"/v1/limits/holding/{subject}/reservations/{id}", {"lasting": "1h"})
+                client.request("PUT", f"/v1/limits/holding/{subject}/reservations/{id}", {"lasting": "1h"})
     everywhere = {"path.limit": LIMITS}
     found = {name: everywhere for name in ["take", "peek", "reset", "set_override", "clear_override", "reserve",
         "list_overrides", "list_reservations", "get_limit"]}
@@ -109,7 +109,7 @@ def narrow(description, bindings):
 def of_hot(client):
     for number in range(4):
         edit = {"page": "seen", "id": str(number), "editor": "alice", "byte_change": number}
-        client.ask("POST", "/v1/hot/pages/edits", edit)
+        client.request("POST", "/v1/hot/pages/edits", edit)
     page = {"path.space": HOT, "path.page": ["seen"]}
     found = {name: {"path.space": HOT} for name in ["hot_record", "hot_list", "hot_remove", "hot_cleanup"]}
     return found | {"hot_stats": page, "hot_window": page}
@@ -118,23 +118,23 @@ def of_hot(client):
 def of_sessions(client):
     def activate(space, broadcaster, count):
         bodies = [{"broadcaster": f"{broadcaster}-{number}", "config": {}, "holder": "h"} for number in range(count)]
-        return [client.ask("POST", f"/v1/sessions/{space}", body)["id"] for body in bodies]
+        return [client.request("POST", f"/v1/sessions/{space}", body)["id"] for body in bodies]
 
     def orphans(space, broadcaster, count):
         ids = activate(space, broadcaster, count)
         for id in ids:
-            client.ask("DELETE", f"/v1/sessions/{space}/{id}/holders/h")
+            client.request("DELETE", f"/v1/sessions/{space}/{id}/holders/h")
         return ids
 
     kept, left = activate("rooms", "kept", MANY), activate("rooms", "left", MANY)
     doomed = orphans("rooms", "doomed", MANY)
     claimed, dead = orphans("work", "claimed", MANY), orphans("dying", "dead", MANY)
-    client.ask("POST", "/v1/sessions/work/claims", {"limit": 1000})
+    client.request("POST", "/v1/sessions/work/claims", {"limit": 1000})
     until = time.monotonic() + 30
-    while client.ask("GET", "/v1/sessions/dying/counts")["dead"] < MANY:
+    while client.request("GET", "/v1/sessions/dying/counts")["dead"] < MANY:
         if time.monotonic() > until:
             raise SystemExit("api-test: sessions do not die")
-        client.ask("POST", "/v1/sessions/dying/claims", {"limit": 1000})
+        client.request("POST", "/v1/sessions/dying/claims", {"limit": 1000})
         time.sleep(0.1)
 
     rooms = {"path.space": ["rooms"]}

@@ -9,7 +9,7 @@ import time
 from .servers import run
 from .sessions import APART_S, AT_ONCE, NOBODY
 
-# Good arguments of every command that asks something, several where the answers differ.
+# Good arguments of every command with an answer, several where the answers differ.
 ARGUMENTS = {
     "limit take": [["api", "cli"], ["api", "cli", "--cost", "4"], ["api", "cli", "--cost", "9"],
     ["api", "cli", "--cost", "11"], ["api", "cli", "--rate", "20/d"], ["roomy", "--everyone"],
@@ -115,17 +115,17 @@ class CommandLine:
     def __init__(self, rec, binary, folder, server, store_url):
         self.rec, self.binary, self.folder = rec, binary, folder
         self.server, self.store_url = server, store_url
-        self.asked = set()
+        self.seen = set()
 
     def run(self, arguments, stdin=b"", leave_out=(), command=None):
         code, out, error = run(self.binary, arguments, self.folder, stdin)
         if command:
-            self.asked.add(command)
-        told = [self.rec.normal.text(text) for text in (out, error)]
+            self.seen.add(command)
+        texts = [self.rec.normal.text(text) for text in (out, error)]
         for pattern, name in leave_out:
-            told = [pattern.sub(name, text) for text in told]
+            texts = [pattern.sub(name, text) for text in texts]
         request = {"command": " ".join(self.rec.normal.text(it) if it else "''" for it in arguments)}
-        self.rec.write("cli", request, {"exit": code, "stdout": told[0], "stderr": told[1]})
+        self.rec.write("cli", request, {"exit": code, "stdout": texts[0], "stderr": texts[1]})
         return out
 
     def targets(self):
@@ -145,7 +145,7 @@ class CommandLine:
         self.watches()
         self.wrong_usage(commands)
         self.serve()
-        return [it for it in commands if it not in self.asked]
+        return [it for it in commands if it not in self.seen]
 
     def help(self):
         """The help of every command, found by reading it; the commands that have none below them."""
@@ -165,7 +165,7 @@ class CommandLine:
         return found
 
     def names(self):
-        """What commands are told to ask for, made anew for each target."""
+        """What commands are about, made anew for each target."""
         rec = self.rec
         receipt = rec.quietly("POST", "/v1/limits/api/take", {"key": "cli"}).json().get("receipt") or "1-2-3"
         rec.normal.receipt(receipt)

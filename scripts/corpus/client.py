@@ -4,7 +4,7 @@ import json
 import socket
 
 # Long enough for a machine that is busy with something else.
-PATIENCE_S = 60
+WAIT_S = 60
 
 
 class Answer:
@@ -25,7 +25,7 @@ class Connection:
     """A connection to a server on this machine."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 

@@ -1,7 +1,7 @@
 """What differs between two recordings, so that one cause is one block.
 
 An answer that differs is taken apart into its changes: a status, a header, a member of a body, a line
-of a text, and in a sentence the words that changed. Answers that have a change in common are told
+of a text, and in a sentence the words that changed. Answers that have a change in common are shown
 together, however many there are.
 """
 
@@ -31,7 +31,7 @@ def compare(old_path, new_path):
             continue
         if old[name]["request"] != new[name]["request"]:
             for change in changes("request", old[name]["request"], new[name]["request"]):
-                blocks[f"asked otherwise, {change}"].append((name, new[name]))
+                blocks[f"requested otherwise, {change}"].append((name, new[name]))
         for change in changes("", old[name]["response"], new[name]["response"]):
             blocks[change].append((name, new[name]))
     order = sorted(blocks.items(), key=lambda it: (-len(it[1]), it[0]))
@@ -58,9 +58,9 @@ def show(change, lines):
         wheres[request.get("route") or request.get("command",
             "").split(" --")[0] or request.get("what") or request.get("target", "")[:60]] += 1
     count = len(lines)
-    told = [f"{where} ×{number}" for where, number in sorted(wheres.items(), key=lambda it: -it[1])]
-    more = f", and {len(told) - MAX_LISTED} more" if len(told) > MAX_LISTED else ""
-    print(f"   {count} answer{'s' if count > 1 else ''}: {', '.join(told[:MAX_LISTED])}{more}")
+    shown = [f"{where} ×{number}" for where, number in sorted(wheres.items(), key=lambda it: -it[1])]
+    more = f", and {len(shown) - MAX_LISTED} more" if len(shown) > MAX_LISTED else ""
+    print(f"   {count} answer{'s' if count > 1 else ''}: {', '.join(shown[:MAX_LISTED])}{more}")
     for name, line in lines[:EXAMPLES]:
         request = json.dumps(line["request"], ensure_ascii=False)
         print(f"   e.g. {name}: {request[:240]}")
@@ -153,11 +153,11 @@ def word_changes(path, old, new):
     # Of two texts that have little in common, all has changed.
     if matcher.ratio() < 0.5:
         return [f"{path}: {short(old)} → {short(new)}"]
-    told = []
+    changed = []
     for kind, first, last, start, end in matcher.get_opcodes():
         if kind != "equal":
-            told.append(f"“{''.join(words[0][first:last])}” → “{''.join(words[1][start:end])}”")
-    return [f"{path}: {', '.join(unique(told))}"]
+            changed.append(f"“{''.join(words[0][first:last])}” → “{''.join(words[1][start:end])}”")
+    return [f"{path}: {', '.join(unique(changed))}"]
 
 
 def short(value, most=160):

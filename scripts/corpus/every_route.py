@@ -26,19 +26,19 @@ def record(rec):
     about_the_server(rec)
 
 
-def ask(rec, method, target, path, body=None, headers=()):
-    """Asks; of an answer without an end, its beginning."""
+def request(rec, method, target, path, body=None, headers=()):
+    """A request; of an answer without an end, the beginning is written down."""
     if path != "/v1/hot/{space}/events" or method != "GET":
-        return rec.ask(method, target, body, headers, route=path)
+        return rec.request(method, target, body, headers, route=path)
     with Connection(rec.port) as connection:
         connection.send(request_bytes(method, target, headers, body))
         answer = connection.head()
         if answer.status != 200:
             answer.body = connection.read_until(lambda data: len(data) >= int(answer.header("content-length")))
     rec.coverage.count(method, path, answer.status)
-    request = {"method": method, "target": target, "headers": [": ".join(it) for it in headers],
+    sent = {"method": method, "target": target, "headers": [": ".join(it) for it in headers],
         "route": f"{method} {path}"}
-    rec.write("http", request, rec._response(answer))
+    rec.write("http", sent, rec._response(answer))
     return answer
 
 
@@ -47,10 +47,10 @@ def methods(rec):
     for path in [*ROUTES, *EMPTY_NAMES]:
         for method in METHODS + ["TRACE", "BREW", "get"]:
             body = b"{}" if method in ("POST", "PUT", "PATCH") else None
-            ask(rec, method, at(path), path, body, [JSON] if body else [])
+            request(rec, method, at(path), path, body, [JSON] if body else [])
     for target in ["*", "/nope", "/v1", "/v1/", "/v1/nope", "/v2/limits", "/metrics/", "/healthz/", "/index.html"]:
         for method in ["GET", "OPTIONS", "POST", "HEAD"]:
-            rec.ask(method, target)
+            rec.request(method, target)
 
 
 def parameters(rec):
@@ -60,7 +60,7 @@ def parameters(rec):
             body = b"{}" if method in ("POST", "PUT") else None
             for query in ["?nope=1", "?nope", "?" + "n" * 100 + "=1", "?a=1&a=2", "?%6Eope=%FF", "?%zz=1",
                     "?limit=1&limit=1", "?=1", "?&"]:
-                ask(rec, method, at(path) + query, path, body, [JSON] if body else [])
+                request(rec, method, at(path) + query, path, body, [JSON] if body else [])
 
 
 def names(rec):
@@ -73,7 +73,7 @@ def names(rec):
             for name in ["nope", "%FF", "%4", "%61%2F", "x" * 300, "%E4%BD%A0"]:
                 for method in allowed:
                     body = b"{}" if method in ("POST", "PUT") else None
-                    ask(rec, method, at(path, **{place: name}), path, body, [JSON] if body else [])
+                    request(rec, method, at(path, **{place: name}), path, body, [JSON] if body else [])
 
 
 def kinds_of_bodies(rec):
@@ -96,7 +96,7 @@ def kinds_of_bodies(rec):
     ]
     for method, path in WITH_BODY:
         for body, headers in cases:
-            rec.ask(method, at(path), body, headers, route=path)
+            rec.request(method, at(path), body, headers, route=path)
 
 
 def about_the_server(rec):
@@ -107,7 +107,7 @@ def about_the_server(rec):
         "text/html,*/*;q=0.8", ""]
     for accept in accepts:
         for path in ["/readyz", "/healthz", "/", "/v1/limits"]:
-            rec.ask("GET", path, None, [("accept", accept)], route=path)
+            rec.request("GET", path, None, [("accept", accept)], route=path)
 
 
 def metrics(rec):
@@ -115,4 +115,4 @@ def metrics(rec):
     rec.section = "metrics"
     for accept in ["*/*", "application/openmetrics-text", "text/plain, application/openmetrics-text;q=0.5"]:
         for method in ["GET", "HEAD"]:
-            rec.ask(method, "/metrics", None, [("accept", accept)], route="/metrics")
+            rec.request(method, "/metrics", None, [("accept", accept)], route="/metrics")

@@ -112,23 +112,22 @@ def record(rec):
         ("HEAD, then a take", "HEAD /v1/limits HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n" + plain()),
     ]
     for name, text in cases:
-        ask(rec, name, text)
+        send(rec, name, text)
     pieces(rec)
 
 
-def ask(rec, name, text):
+def send(rec, name, text):
     # As Latin-1 where that is meant to be one byte, as UTF-8 where there is no such byte.
     try:
         data = text.encode("latin-1")
     except UnicodeEncodeError:
         data = text.encode()
     if "HEAD " in text[:10]:
-        # Whether there is a body is only known by who knows what was asked.
+        # Whether there is a body is only known by who knows the method.
         with Connection(rec.port) as connection:
             connection.send(data + LAST.encode())
-            told = rec._response(connection.answer("HEAD"))
-            told = [told, *rec.all_answers(connection)]
-        rec.write("raw", {"what": name, "bytes": rec.normal.text(text[:300])}, told)
+            answers = [rec._response(connection.answer("HEAD")), *rec.all_answers(connection)]
+        rec.write("raw", {"what": name, "bytes": rec.normal.text(text[:300])}, answers)
         return
     rec.raw(name, data, last=LAST.encode())
 
@@ -145,22 +144,22 @@ def pieces(rec):
                 # Another request is answered meanwhile, so the first piece has been read.
                 rec.quietly("GET", "/healthz")
                 connection.send(data[at:] + LAST.encode())
-                told = rec.all_answers(connection)
-            rec.write("raw", {"what": f"in two pieces, at {at}", "bytes": text}, told)
+                answers = rec.all_answers(connection)
+            rec.write("raw", {"what": f"in two pieces, at {at}", "bytes": text}, answers)
             with Connection(rec.port) as connection:
                 connection.send(data[:at])
                 connection.socket.shutdown(1)
-                told = rec.all_answers(connection)
+                answers = rec.all_answers(connection)
             # Whether the end was seen before the answer was written is a matter of moments.
-            for answer in told:
+            for answer in answers:
                 answer["headers"] = [it for it in answer.get("headers", []) if it != "connection: close"]
-            rec.write("raw", {"what": f"ended after {at}", "bytes": text}, told)
+            rec.write("raw", {"what": f"ended after {at}", "bytes": text}, answers)
     with Connection(rec.port) as connection:
         connection.send(take(JSON + "expect: 100-continue\r\n").replace(BODY, "").encode())
-        told = [rec._response(connection.answer())]
+        answers = [rec._response(connection.answer())]
         connection.send(BODY.encode() + LAST.encode())
-        told += rec.all_answers(connection)
-    rec.write("raw", {"what": "waits to be told to go on"}, told)
+        answers += rec.all_answers(connection)
+    rec.write("raw", {"what": "waits to be told to go on"}, answers)
 
 
 def impatient(rec, port):
@@ -185,6 +184,6 @@ def impatient(rec, port):
         connection.send(text.encode())
         waiting.append((name, text, Later(lambda connection=connection: rec.all_answers(connection)), connection))
     for name, text, later, connection in waiting:
-        told = later.wait()
+        answers = later.wait()
         connection.close()
-        rec.write("raw", {"what": name, "bytes": text}, told)
+        rec.write("raw", {"what": name, "bytes": text}, answers)

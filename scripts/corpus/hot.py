@@ -1,4 +1,4 @@
-"""Hot pages: edits one by one and in bulk, what is asked of them, and events."""
+"""Hot pages: edits one by one and in bulk, what is read of them, and events."""
 
 import gzip
 import json
@@ -44,27 +44,27 @@ def one_by_one(rec, edits):
     for space in ["pages", "swapped"]:
         rec.section = f"edits of {space}"
         for page in ["A", "A", "A", "B", "B", "C", "C", "D", "D", "E", "E", "F", "F", "A", "A", "A", "B", "F"]:
-            rec.ask("POST", f"/v1/hot/{space}/edits", edits.next(page), route=EDITS)
+            rec.request("POST", f"/v1/hot/{space}/edits", edits.next(page), route=EDITS)
         for page in ["A", "C", "F", "never"]:
-            rec.ask("GET", f"/v1/hot/{space}/pages/{page}", route=PAGE)
-            rec.ask("GET", f"/v1/hot/{space}/pages/{page}/window", route=PAGE + "/window")
+            rec.request("GET", f"/v1/hot/{space}/pages/{page}", route=PAGE)
+            rec.request("GET", f"/v1/hot/{space}/pages/{page}/window", route=PAGE + "/window")
         for query in ["", "?limit=1", "?stats=true", "?limit=2&stats=true"]:
-            rec.ask("GET", f"/v1/hot/{space}{query}", route="/v1/hot/{space}")
+            rec.request("GET", f"/v1/hot/{space}{query}", route="/v1/hot/{space}")
         place = ""
         for _ in range(6):
-            answer = rec.ask("GET", f"/v1/hot/{space}?limit=2{place}", route="/v1/hot/{space}").json()
+            answer = rec.request("GET", f"/v1/hot/{space}?limit=2{place}", route="/v1/hot/{space}").json()
             if answer["next"] is None:
                 break
             place = "&after=" + answer["next"].replace(":", "%3A")
         same = edits.next("A")
         for _ in range(2):
-            rec.ask("POST", f"/v1/hot/{space}/edits", same, route=EDITS)
-        rec.ask("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
-        rec.ask("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
-        rec.ask("POST", f"/v1/hot/{space}/edits", edits.next("A"), route=EDITS)
-        rec.ask("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
-        rec.ask("POST", f"/v1/hot/{space}/cleanup", route="/v1/hot/{space}/cleanup")
-        rec.ask("POST", f"/v1/hot/{space}/cleanup", {}, route="/v1/hot/{space}/cleanup")
+            rec.request("POST", f"/v1/hot/{space}/edits", same, route=EDITS)
+        rec.request("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
+        rec.request("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
+        rec.request("POST", f"/v1/hot/{space}/edits", edits.next("A"), route=EDITS)
+        rec.request("DELETE", f"/v1/hot/{space}/pages/A", route=PAGE)
+        rec.request("POST", f"/v1/hot/{space}/cleanup", route="/v1/hot/{space}/cleanup")
+        rec.request("POST", f"/v1/hot/{space}/cleanup", {}, route="/v1/hot/{space}/cleanup")
 
 
 def bad_edits(rec, edits):
@@ -87,18 +87,18 @@ def bad_edits(rec, edits):
     ]
     for body in bodies:
         data = json.dumps(body)
-        rec.ask("POST", "/v1/hot/pages/edits", data, [("content-type", "application/json")], route=EDITS)
+        rec.request("POST", "/v1/hot/pages/edits", data, [("content-type", "application/json")], route=EDITS)
     for number, body in enumerate([
         {"editor": ""}, {"editor": None}, {"byte_change": -9223372036854775808}, {"byte_change": 9223372036854775807},
         {"byte_change": None}, {"at": None}, {"page": "\u00e4 \u0000 \" \U0001f600"}, {"page": "x" * 255},
         {"id": "y" * 255}, {"editor": "z" * 255},
     ]):
-        rec.ask("POST", "/v1/hot/swapped/edits", {**edits.next(f"good {number}"), **body}, route=EDITS)
+        rec.request("POST", "/v1/hot/swapped/edits", {**edits.next(f"good {number}"), **body}, route=EDITS)
     for lines in [[("content-type", "text/plain")], [("content-type", "application/x-www-form-urlencoded")], [],
             [("origin", "https://e.example")], [("content-type", "application/json"), ("content-encoding", "br")]]:
-        rec.ask("POST", "/v1/hot/pages/edits", json.dumps(edits.next("types")), lines, route=EDITS)
-    rec.ask("POST", "/v1/hot/nope/edits", good, route=EDITS)
-    rec.ask("POST", "/v1/hot/pages/edits?a=b", good, route=EDITS)
+        rec.request("POST", "/v1/hot/pages/edits", json.dumps(edits.next("types")), lines, route=EDITS)
+    rec.request("POST", "/v1/hot/nope/edits", good, route=EDITS)
+    rec.request("POST", "/v1/hot/pages/edits?a=b", good, route=EDITS)
 
 
 def questions(rec):
@@ -107,26 +107,26 @@ def questions(rec):
             "stats=false", "stats=1", "stats=", "stats=true&limit=100", "stats=true&limit=101", "after=", "after=x",
             "after=1:2", "after=1:2:", "after=1:1442018818771:p", "after=9007199254740992:1:p", "after=1%3A2%3A%FF",
             "nope=1", "&&", "limit", "%6Cimit=1", "limit=1&x%zz=2"]:
-        rec.ask("GET", f"/v1/hot/pages?{query}", route="/v1/hot/{space}")
+        rec.request("GET", f"/v1/hot/pages?{query}", route="/v1/hot/{space}")
     moment = rec.normal.at(BEGIN_MS + 3)
     for query in [f"from={moment}", f"to={moment}", f"from={moment}&to={moment}", f"from={moment + 1}&to={moment}",
             "from=0&to=0", "from=x", "to=", "from=2015-09-12T00:46:58Z", "from=2015-09-12T00:46:58+02:00",
             "to=9007199254740991", "to=9007199254740992", "from=1&from=2", "limit=1"]:
         rec.normal.at(BEGIN_MS + 4)
-        rec.ask("GET", f"/v1/hot/pages/pages/A/window?{query}", route=PAGE + "/window")
+        rec.request("GET", f"/v1/hot/pages/pages/A/window?{query}", route=PAGE + "/window")
     for page in ["a%2Fb", "%C3%A4", "%FF", "%zz", "%00", "x" * 255, "x" * 256, "..", "a+b"]:
         for method, below in [("GET", ""), ("DELETE", ""), ("GET", "/window")]:
-            rec.ask(method, f"/v1/hot/pages/pages/{page}{below}", route=PAGE + below)
+            rec.request(method, f"/v1/hot/pages/pages/{page}{below}", route=PAGE + below)
     for path in [it for it in EMPTY_NAMES if it.startswith("/v1/hot")]:
         for method in ["GET", "DELETE", "PUT", "HEAD"]:
             for space in ["pages", "nope"]:
-                rec.ask(method, path.format(space=space), route=path)
+                rec.request(method, path.format(space=space), route=path)
     for path in ["/v1/hot", "/v1/hot/", "/v1/hot/nope", "/v1/hot/nope/pages/p", "/v1/hot/nope/pages/p/window",
             "/v1/hot/nope/events", "/v1/hot/%FF", "/v1/hot/pages/", "/v1/hot/pages/pages", "/v1/hot/pages/pages/a/b"]:
-        rec.ask("GET", path)
-    rec.ask("POST", "/v1/hot/nope/cleanup", {})
+        rec.request("GET", path)
+    rec.request("POST", "/v1/hot/nope/cleanup", {})
     for body in ['{"a":1}', "[]", "x", "null"]:
-        rec.ask("POST", "/v1/hot/pages/cleanup", body, [("content-type", "application/json")],
+        rec.request("POST", "/v1/hot/pages/cleanup", body, [("content-type", "application/json")],
             route="/v1/hot/{space}/cleanup")
 
 
@@ -150,29 +150,29 @@ def in_bulk(rec, edits):
         lines_of(edits, [f"big {number % 3}" for number in range(3000)]),
     ]
     for body in bodies:
-        rec.ask("POST", "/v1/hot/swapped/edits", body, [NDJSON], route=EDITS)
+        rec.request("POST", "/v1/hot/swapped/edits", body, [NDJSON], route=EDITS)
         for kind in ["application/ndjson", "APPLICATION/JSONL; charset=utf-8"]:
-            rec.ask("POST", "/v1/hot/swapped/edits", body, [("content-type", kind)], route=EDITS)
-        rec.ask("POST", "/v1/hot/swapped/edits", body, [NDJSON, ("transfer-encoding", "chunked")],
+            rec.request("POST", "/v1/hot/swapped/edits", body, [("content-type", kind)], route=EDITS)
+        rec.request("POST", "/v1/hot/swapped/edits", body, [NDJSON, ("transfer-encoding", "chunked")],
             sent=chunked(body, (7, 100, 1000)), route=EDITS)
         packed = gzip.compress(body, mtime=0)
-        rec.ask("POST", "/v1/hot/swapped/edits", body, [NDJSON, ("content-encoding", "gzip")], sent=packed,
+        rec.request("POST", "/v1/hot/swapped/edits", body, [NDJSON, ("content-encoding", "gzip")], sent=packed,
             route=EDITS)
     # Without a moment of now in them: how far half of it goes is how well it packs.
     lines = [b'{"page":"half","id":"%d","at":1442018818771}\n' % number for number in range(900)]
     packed = gzip.compress(b"".join(lines), mtime=0)
     for part in [0.1, 0.5, 0.9]:
-        rec.ask("POST", "/v1/hot/swapped/edits", packed[: int(len(packed) * part)],
+        rec.request("POST", "/v1/hot/swapped/edits", packed[: int(len(packed) * part)],
             [NDJSON, ("content-encoding", "gzip")], route=EDITS)
-    rec.ask("POST", "/v1/hot/swapped/edits", b"x", [NDJSON, ("content-encoding", "gzip")], route=EDITS)
-    rec.ask("POST", "/v1/hot/swapped/edits", b"x", [NDJSON, ("content-encoding", "zstd")], route=EDITS)
-    rec.ask("POST", "/v1/hot/nope/edits", bodies[0], [NDJSON], route=EDITS)
-    rec.ask("POST", "/v1/hot/swapped/edits?x=y", bodies[0], [NDJSON], route=EDITS)
-    rec.ask("GET", "/v1/hot/swapped", route="/v1/hot/{space}")
+    rec.request("POST", "/v1/hot/swapped/edits", b"x", [NDJSON, ("content-encoding", "gzip")], route=EDITS)
+    rec.request("POST", "/v1/hot/swapped/edits", b"x", [NDJSON, ("content-encoding", "zstd")], route=EDITS)
+    rec.request("POST", "/v1/hot/nope/edits", bodies[0], [NDJSON], route=EDITS)
+    rec.request("POST", "/v1/hot/swapped/edits?x=y", bodies[0], [NDJSON], route=EDITS)
+    rec.request("GET", "/v1/hot/swapped", route="/v1/hot/{space}")
 
 
 def stream(rec, name, headers=(), query="", meanwhile=None, until=b"\n\n"):
-    """Follows events until `until` has come; returns the positions that were told."""
+    """Follows events until `until` has come; returns the positions that came."""
     with Connection(rec.port) as connection:
         connection.send(request_bytes("GET", f"/v1/hot/swapped/events{query}", headers, None))
         answer = connection.head()
@@ -191,9 +191,9 @@ def stream(rec, name, headers=(), query="", meanwhile=None, until=b"\n\n"):
         else:
             answer.body = connection.read_until(lambda data: len(data) >= int(answer.header("content-length")))
     positions = re.findall(r"^id: (\S+)", answer.body.decode(), re.M)
-    asked = {"what": name, "headers": [f"{key}: {rec.normal.text(value)}" for key, value in headers],
+    request = {"what": name, "headers": [f"{key}: {rec.normal.text(value)}" for key, value in headers],
         "query": rec.normal.text(query)}
-    rec.write("events", asked, rec._response(answer))
+    rec.write("events", request, rec._response(answer))
     return positions
 
 
@@ -212,7 +212,7 @@ def events(rec, edits):
     rec.quietly("DELETE", "/v1/hot/swapped/pages/W")
     for row in rec.quietly("GET", "/v1/hot/swapped").json()["pages"]:
         rec.quietly("DELETE", "/v1/hot/swapped/pages/" + row["page"].replace(" ", "%20"))
-    # One reader asks for all: what was before has been read when a stream begins.
+    # One reader reads for all: what was before has been read when a stream begins.
     removed = b'"kind":"removed","page":"Y"'
     positions = stream(rec, "as it happens", meanwhile=what_happens, until=removed)
     stream(rec, "from the first on", [("last-event-id", positions[0])], until=removed)
@@ -225,7 +225,7 @@ def events(rec, edits):
         stream(rec, "a wrong position", query=f"?after={wrong}", until=removed)
     stream(rec, "an unknown parameter", query="?x=y")
     stream(rec, "accepting JSON alone", [("accept", "application/json")])
-    rec.ask("HEAD", "/v1/hot/swapped/events", route="/v1/hot/{space}/events")
+    rec.request("HEAD", "/v1/hot/swapped/events", route="/v1/hot/{space}/events")
 
 
 def over(rec):
@@ -235,10 +235,10 @@ def over(rec):
         rec.quietly("POST", "/v1/hot/brief/edits", {"page": "short", "id": f"s{number}"})
     rec.wait_until("the page is not hot", lambda: not rec.quietly("GET",
         "/v1/hot/brief/pages/short").json()["is_hot"])
-    rec.ask("GET", "/v1/hot/brief/pages/short", route=PAGE)
-    rec.ask("POST", "/v1/hot/brief/cleanup", {}, route="/v1/hot/{space}/cleanup")
-    rec.ask("POST", "/v1/hot/brief/cleanup", {}, route="/v1/hot/{space}/cleanup")
-    rec.ask("GET", "/v1/hot/brief", route="/v1/hot/{space}")
+    rec.request("GET", "/v1/hot/brief/pages/short", route=PAGE)
+    rec.request("POST", "/v1/hot/brief/cleanup", {}, route="/v1/hot/{space}/cleanup")
+    rec.request("POST", "/v1/hot/brief/cleanup", {}, route="/v1/hot/{space}/cleanup")
+    rec.request("GET", "/v1/hot/brief", route="/v1/hot/{space}")
 
 
 def any_order(rec, edits):
@@ -249,12 +249,12 @@ def any_order(rec, edits):
         page = draw.choice("ABCDEFGH")
         what = draw.choice(["edit", "edit", "edit", "edit", "stats", "window", "list", "remove"])
         if what == "edit":
-            rec.ask("POST", "/v1/hot/pages/edits", edits.next(page), route=EDITS)
+            rec.request("POST", "/v1/hot/pages/edits", edits.next(page), route=EDITS)
         elif what == "stats":
-            rec.ask("GET", f"/v1/hot/pages/pages/{page}", route=PAGE)
+            rec.request("GET", f"/v1/hot/pages/pages/{page}", route=PAGE)
         elif what == "window":
-            rec.ask("GET", f"/v1/hot/pages/pages/{page}/window", route=PAGE + "/window")
+            rec.request("GET", f"/v1/hot/pages/pages/{page}/window", route=PAGE + "/window")
         elif what == "list":
-            rec.ask("GET", f"/v1/hot/pages?limit={draw.randrange(7)}&stats=true", route="/v1/hot/{space}")
+            rec.request("GET", f"/v1/hot/pages?limit={draw.randrange(7)}&stats=true", route="/v1/hot/{space}")
         elif draw.random() < 0.3:
-            rec.ask("DELETE", f"/v1/hot/pages/pages/{page}", route=PAGE)
+            rec.request("DELETE", f"/v1/hot/pages/pages/{page}", route=PAGE)

@@ -47,60 +47,60 @@ def every_operation(rec):
     for limit in LIMITS:
         rec.section = f"limit {limit}"
         leave_out = LEASED if limit == "leased" else ()
-        rec.ask("GET", f"/v1/limits/{limit}", route="/v1/limits/{limit}")
+        rec.request("GET", f"/v1/limits/{limit}", route="/v1/limits/{limit}")
         for key in ["user 1", None]:
             path, route = subject(limit, key and key.replace(" ", "%20"))
             body = {"key": key} if key else {}
 
-            def ask(method, below="", given=None, headers=(), at="", route=route, path=path):
-                return rec.ask(method, path + at, given, headers, route=route + below, leave_out=leave_out)
+            def request(method, below="", given=None, headers=(), at="", route=route, path=path):
+                return rec.request(method, path + at, given, headers, route=route + below, leave_out=leave_out)
 
-            ask("GET")
-            taken = [rec.ask("POST", f"/v1/limits/{limit}/take", {**body, "cost": cost},
+            request("GET")
+            taken = [rec.request("POST", f"/v1/limits/{limit}/take", {**body, "cost": cost},
                 route="/v1/limits/{limit}/take", leave_out=leave_out) for cost in (1, 2)]
-            ask("GET")
-            ask("GET", at="?cost=1000001")
-            ask("HEAD")
+            request("GET")
+            request("GET", at="?cost=1000001")
+            request("HEAD")
             for answer in taken:
                 receipt = answer.json()["receipt"]
                 for _ in range(2):
-                    rec.ask("POST", f"/v1/limits/{limit}/refund", {**body, "receipt": receipt or "1-2-3"},
+                    rec.request("POST", f"/v1/limits/{limit}/refund", {**body, "receipt": receipt or "1-2-3"},
                         route="/v1/limits/{limit}/refund")
-            ask("PUT", "/override", {"rate": "50/d", "lasting": "2h"}, at="/override")
-            ask("GET", "/override", at="/override")
-            ask("HEAD", "/override", at="/override")
-            ask("GET")
-            rec.ask("POST", f"/v1/limits/{limit}/take", body, route="/v1/limits/{limit}/take", leave_out=leave_out)
-            rec.ask("GET", f"/v1/limits/{limit}/overrides", route="/v1/limits/{limit}/overrides")
-            ask("DELETE", "/override", at="/override")
-            ask("DELETE", "/override", at="/override")
-            ask("GET", "/override", at="/override")
+            request("PUT", "/override", {"rate": "50/d", "lasting": "2h"}, at="/override")
+            request("GET", "/override", at="/override")
+            request("HEAD", "/override", at="/override")
+            request("GET")
+            rec.request("POST", f"/v1/limits/{limit}/take", body, route="/v1/limits/{limit}/take", leave_out=leave_out)
+            rec.request("GET", f"/v1/limits/{limit}/overrides", route="/v1/limits/{limit}/overrides")
+            request("DELETE", "/override", at="/override")
+            request("DELETE", "/override", at="/override")
+            request("GET", "/override", at="/override")
             held = {"cost": 2, "lasting": "1h"}
             for at in ["/reservations/a", "/reservations/b"]:
-                ask("PUT", "/reservations/{id}", held, at=at)
-                ask("PUT", "/reservations/{id}", held, at=at)
-                ask("GET", "/reservations/{id}", at=at)
-                ask("HEAD", "/reservations/{id}", at=at)
-            rec.ask("GET", f"/v1/limits/{limit}/reservations", route="/v1/limits/{limit}/reservations")
+                request("PUT", "/reservations/{id}", held, at=at)
+                request("PUT", "/reservations/{id}", held, at=at)
+                request("GET", "/reservations/{id}", at=at)
+                request("HEAD", "/reservations/{id}", at=at)
+            rec.request("GET", f"/v1/limits/{limit}/reservations", route="/v1/limits/{limit}/reservations")
             for _ in range(2):
-                ask("POST", "/reservations/{id}/commit", {}, at="/reservations/a/commit")
-                ask("DELETE", "/reservations/{id}", at="/reservations/b")
-            ask("DELETE", "/reservations/{id}", at="/reservations/a")
-            ask("POST", "/reservations/{id}/commit", at="/reservations/b/commit")
-            ask("PUT", "/reservations/{id}", held, at="/reservations/b")
-            ask("GET", "/reservations/{id}", at="/reservations/none")
-            ask("DELETE", "/reservations/{id}", at="/reservations/none")
-            ask("POST", "/reservations/{id}/commit", at="/reservations/none/commit")
-            ask("DELETE")
-            ask("DELETE")
-            ask("GET")
+                request("POST", "/reservations/{id}/commit", {}, at="/reservations/a/commit")
+                request("DELETE", "/reservations/{id}", at="/reservations/b")
+            request("DELETE", "/reservations/{id}", at="/reservations/a")
+            request("POST", "/reservations/{id}/commit", at="/reservations/b/commit")
+            request("PUT", "/reservations/{id}", held, at="/reservations/b")
+            request("GET", "/reservations/{id}", at="/reservations/none")
+            request("DELETE", "/reservations/{id}", at="/reservations/none")
+            request("POST", "/reservations/{id}/commit", at="/reservations/none/commit")
+            request("DELETE")
+            request("DELETE")
+            request("GET")
 
 
     for limit in BY_THE_CLOCK:
         rec.section = f"limit {limit}"
-        rec.ask("GET", f"/v1/limits/{limit}", route="/v1/limits/{limit}")
+        rec.request("GET", f"/v1/limits/{limit}", route="/v1/limits/{limit}")
         for cost in [1, 25, 26, 300, 301]:
-            rec.ask("GET", f"/v1/limits/{limit}/keys/untouched?cost={cost}", route=SUBJECT["key"])
+            rec.request("GET", f"/v1/limits/{limit}/keys/untouched?cost={cost}", route=SUBJECT["key"])
 
 
 def numbers_in_queries(rec):
@@ -108,14 +108,14 @@ def numbers_in_queries(rec):
     numbers = ["1", "0", "-1", "1.0", "1e3", "+1", "%201", "", "x", "9007199254740991", "9007199254740992",
         "99999999999999999999", "1000", "1001", "%31"]
     for number in numbers:
-        rec.ask("GET", f"/v1/limits/api/keys/q?cost={number}", route=SUBJECT["key"])
-        rec.ask("GET", f"/v1/limits/api/everyone?cost={number}", route=SUBJECT["everyone"])
+        rec.request("GET", f"/v1/limits/api/keys/q?cost={number}", route=SUBJECT["key"])
+        rec.request("GET", f"/v1/limits/api/everyone?cost={number}", route=SUBJECT["everyone"])
         for listed in ["overrides", "reservations"]:
-            rec.ask("GET", f"/v1/limits/api/{listed}?limit={number}", route="/v1/limits/{limit}/" + listed)
+            rec.request("GET", f"/v1/limits/api/{listed}?limit={number}", route="/v1/limits/{limit}/" + listed)
     for cursor in ["", "x", "1-", "1-zz", "-61", "1442018818771-61", "99999999999999999999-61",
             "1442018818771-" + "61" * 600]:
         for listed in ["overrides", "reservations"]:
-            rec.ask("GET", f"/v1/limits/api/{listed}?cursor={cursor}", route="/v1/limits/{limit}/" + listed)
+            rec.request("GET", f"/v1/limits/api/{listed}?cursor={cursor}", route="/v1/limits/{limit}/" + listed)
 
 
 def keys_in_paths(rec):
@@ -125,18 +125,18 @@ def keys_in_paths(rec):
         "a%0Ab", "%22%5C"]
     for key in keys:
         for method in ["GET", "DELETE"]:
-            rec.ask(method, f"/v1/limits/api/keys/{key}", route=SUBJECT["key"])
-        rec.ask("GET", f"/v1/limits/api/keys/{key}/override", route=SUBJECT["key"] + "/override")
-        rec.ask("GET", f"/v1/limits/holding/keys/k/reservations/{key}", route=SUBJECT["key"] + "/reservations/{id}")
-        rec.ask("PUT", f"/v1/limits/roomy/everyone/reservations/{key}", {"lasting_ms": 3_600_000},
+            rec.request(method, f"/v1/limits/api/keys/{key}", route=SUBJECT["key"])
+        rec.request("GET", f"/v1/limits/api/keys/{key}/override", route=SUBJECT["key"] + "/override")
+        rec.request("GET", f"/v1/limits/holding/keys/k/reservations/{key}", route=SUBJECT["key"] + "/reservations/{id}")
+        rec.request("PUT", f"/v1/limits/roomy/everyone/reservations/{key}", {"lasting_ms": 3_600_000},
             route=SUBJECT["everyone"] + "/reservations/{id}")
     for path in [it for it in EMPTY_NAMES if it.startswith("/v1/limits")]:
         for method in ["GET", "DELETE", "PUT", "POST"]:
             for limit in ["api", "nope"]:
-                rec.ask(method, path.format(limit=limit), route=path)
+                rec.request(method, path.format(limit=limit), route=path)
     for at in ["keys//override", "keys//reservations/a", "keys", "everyone/", "keys/a/", "keys/a/b",
             "keys/a/override/", "keys/a/reservations", "keys/a/reservations/"]:
-        rec.ask("GET", f"/v1/limits/api/{at}")
+        rec.request("GET", f"/v1/limits/api/{at}")
 
 
 def several(rec):
@@ -173,9 +173,9 @@ def several(rec):
     ]
     for body in bodies:
         for _ in range(2):
-            rec.ask("POST", "/v1/limits/take", body, route=route)
+            rec.request("POST", "/v1/limits/take", body, route=route)
     for at in ["?key=a", "/", "?"]:
-        rec.ask("POST", "/v1/limits/take" + at, bodies[0], route=route)
+        rec.request("POST", "/v1/limits/take" + at, bodies[0], route=route)
 
 
 def receipts(rec):
@@ -191,22 +191,22 @@ def receipts(rec):
         changed = good[:-1] + ("0" if good[-1] != "0" else "1")
         for receipt in [good, changed, good.upper() + "A", good + "-1", "-" + good, good.replace("-", "_"),
                 " " + good]:
-            # What was changed is not told as it is: it differs from run to run.
+            # What was changed is not written down as it is: it differs from run to run.
             hide = [(re.compile(re.escape(good.replace("-", "_"))), "<changed>"), (re.compile(re.escape(changed)),
                 "<changed>"), (re.compile(re.escape(good), re.I), "<receipt>")]
-            rec.ask("POST", f"/v1/limits/{limit}/refund", {"key": "owner", "receipt": receipt}, route=route,
+            rec.request("POST", f"/v1/limits/{limit}/refund", {"key": "owner", "receipt": receipt}, route=route,
                 leave_out=hide)
             rec.lines[-1]["request"]["body"] = "<a receipt, or a receipt that was changed>"
         for body in [{"key": "other", "receipt": good}, {"receipt": good}]:
-            rec.ask("POST", f"/v1/limits/{limit}/refund", body, route=route)
-        rec.ask("POST", "/v1/limits/shared/refund", {"key": "owner", "receipt": good}, route=route)
+            rec.request("POST", f"/v1/limits/{limit}/refund", body, route=route)
+        rec.request("POST", "/v1/limits/shared/refund", {"key": "owner", "receipt": good}, route=route)
     for receipt in ["", "1", "1-2", "1-2-3", "1-2-3-4", "1-2-3-5f0c8d21b7e3a94c", "x", "1-2-3-4-5-6", "9" * 400,
             "\u00e4", "1--2"]:
         for limit in ["api", "bucket", "daily", "thinned", "nope"]:
-            rec.ask("POST", f"/v1/limits/{limit}/refund", {"key": "owner", "receipt": receipt}, route=route)
+            rec.request("POST", f"/v1/limits/{limit}/refund", {"key": "owner", "receipt": receipt}, route=route)
     for body in [{"key": "owner"}, {"receipt": None}, {"receipt": 5}, {"receipt": "1-2", "cost": 1},
             {"key": None, "receipt": "1"}, {"key": "", "receipt": "1-2-3-4"}]:
-        rec.ask("POST", "/v1/limits/api/refund", body, route=route)
+        rec.request("POST", "/v1/limits/api/refund", body, route=route)
 
 
 def overrides(rec):
@@ -244,9 +244,9 @@ def overrides(rec):
     for number, body in enumerate(bodies):
         for limit in ["api", "bucket", "daily", "thinned"]:
             path, route = subject(limit, f"o{number}")
-            rec.ask("PUT", path + "/override", body, route=route + "/override")
-        rec.ask("PUT", "/v1/limits/roomy/everyone/override", body, route=SUBJECT["everyone"] + "/override")
-    rec.ask("DELETE", "/v1/limits/roomy/everyone/override", route=SUBJECT["everyone"] + "/override")
+            rec.request("PUT", path + "/override", body, route=route + "/override")
+        rec.request("PUT", "/v1/limits/roomy/everyone/override", body, route=SUBJECT["everyone"] + "/override")
+    rec.request("DELETE", "/v1/limits/roomy/everyone/override", route=SUBJECT["everyone"] + "/override")
 
 
 def reservations(rec):
@@ -272,26 +272,26 @@ def reservations(rec):
     for number, body in enumerate(bodies):
         for limit in ["api", "daily", "holding", "bucket", "smooth"]:
             hide = [(re.compile(r"\b\d+ ms\b"), "<n> ms")] if limit == "daily" else ()
-            rec.ask("PUT", f"/v1/limits/{limit}/keys/h{number}/reservations/one", body, route=route, leave_out=hide)
+            rec.request("PUT", f"/v1/limits/{limit}/keys/h{number}/reservations/one", body, route=route, leave_out=hide)
     at = "/v1/limits/holding/keys/many/reservations/"
     # Two are allowed to be pending; an id stands for what it was used for.
     for name, cost in [("a", 2), ("b", 2), ("c", 2), ("a", 2), ("a", 3), ("d", 9)]:
-        rec.ask("PUT", at + name, {"cost": cost, "lasting": "1h"}, route=route)
-    rec.ask("DELETE", at + "a", route=route)
-    rec.ask("PUT", at + "a", {"cost": 2, "lasting": "1h"}, route=route)
-    rec.ask("PUT", at + "c", {"cost": 2, "lasting": "1h"}, route=route)
-    rec.ask("POST", at + "c/commit", {}, route=route + "/commit")
-    rec.ask("POST", at + "a/commit", {}, route=route + "/commit")
-    rec.ask("DELETE", at + "c", route=route)
+        rec.request("PUT", at + name, {"cost": cost, "lasting": "1h"}, route=route)
+    rec.request("DELETE", at + "a", route=route)
+    rec.request("PUT", at + "a", {"cost": 2, "lasting": "1h"}, route=route)
+    rec.request("PUT", at + "c", {"cost": 2, "lasting": "1h"}, route=route)
+    rec.request("POST", at + "c/commit", {}, route=route + "/commit")
+    rec.request("POST", at + "a/commit", {}, route=route + "/commit")
+    rec.request("DELETE", at + "c", route=route)
     for limit in ["holding", "roomy", "daily"]:
         path = f"/v1/limits/{limit}/keys/short/reservations/brief"
         rec.quietly("PUT", path, {"cost": 3, "lasting_ms": 1})
         rec.wait_until("the reservation has lapsed", lambda: rec.quietly("GET", path).json().get("state") == "lapsed")
-        rec.ask("GET", path, route=route)
-        rec.ask("PUT", path, {"cost": 3, "lasting_ms": 3_600_000}, route=route)
-        rec.ask("POST", path + "/commit", {}, route=route + "/commit")
-        rec.ask("DELETE", path, route=route)
-        rec.ask("GET", f"/v1/limits/{limit}/keys/short", route=SUBJECT["key"])
+        rec.request("GET", path, route=route)
+        rec.request("PUT", path, {"cost": 3, "lasting_ms": 3_600_000}, route=route)
+        rec.request("POST", path + "/commit", {}, route=route + "/commit")
+        rec.request("DELETE", path, route=route)
+        rec.request("GET", f"/v1/limits/{limit}/keys/short", route=SUBJECT["key"])
 
 
 def lists(rec):
@@ -307,22 +307,22 @@ def lists(rec):
         for size in [1, 2, 5, 6]:
             cursor = ""
             while cursor is not None:
-                answer = rec.ask("GET", f"/v1/limits/shared/{listed}?limit={size}{cursor}", route=route,
+                answer = rec.request("GET", f"/v1/limits/shared/{listed}?limit={size}{cursor}", route=route,
                     leave_out=hide)
-                told = "&cursor=<cursor>" if cursor else ""
-                rec.lines[-1]["request"]["target"] = f"/v1/limits/shared/{listed}?limit={size}{told}"
+                at = "&cursor=<cursor>" if cursor else ""
+                rec.lines[-1]["request"]["target"] = f"/v1/limits/shared/{listed}?limit={size}{at}"
                 next_page = answer.json()["next"]
                 cursor = next_page and f"&cursor={next_page}"
-        rec.ask("GET", f"/v1/limits/shared/{listed}", route=route, leave_out=hide)
-        rec.ask("GET", f"/v1/limits/nope/{listed}", route=route)
+        rec.request("GET", f"/v1/limits/shared/{listed}", route=route, leave_out=hide)
+        rec.request("GET", f"/v1/limits/nope/{listed}", route=route)
     for path in ["/v1/limits", "/v1/limits/api", "/v1/limits/nope", "/v1/limits/%FF", "/v1/limits/",
             "/v1/limits/api/"]:
-        rec.ask("GET", path,
+        rec.request("GET", path,
             route="/v1/limits" if path == "/v1/limits" else "/v1/limits/{limit}" if path == "/v1/limits/api" else None)
 
 
 def chance(rec):
-    """Both answers of a limit that lets some through: asked until each was given."""
+    """Both answers of a limit that lets some through: requested until each was given."""
     rec.section = "chance"
     for limit in UNCERTAIN:
         for wanted in [True, False]:
@@ -330,7 +330,7 @@ def chance(rec):
             for _ in range(8):
                 rec.quietly("POST", f"/v1/limits/{limit}/take", {"key": key})
             for _ in range(10_000):
-                rec.ask("POST", f"/v1/limits/{limit}/take", {"key": key}, route="/v1/limits/{limit}/take")
+                rec.request("POST", f"/v1/limits/{limit}/take", {"key": key}, route="/v1/limits/{limit}/take")
                 said = rec.lines[-1]["response"]["body"]
                 if f'"is_allowed":{str(wanted).lower()}' in said:
                     break
@@ -352,25 +352,25 @@ def any_order(rec):
         at = f"/reservations/r{draw.randrange(3)}"
         cost = draw.randrange(1, 5)
         if what == "take":
-            answer = rec.ask("POST", f"/v1/limits/{limit}/take", {"key": key, "cost": cost},
+            answer = rec.request("POST", f"/v1/limits/{limit}/take", {"key": key, "cost": cost},
                 route="/v1/limits/{limit}/take")
             known[limit, key] = answer.json().get("receipt") or known.get((limit, key))
         elif what == "refund" and known.get((limit, key)):
-            rec.ask("POST", f"/v1/limits/{limit}/refund", {"key": key, "receipt": known[limit, key]},
+            rec.request("POST", f"/v1/limits/{limit}/refund", {"key": key, "receipt": known[limit, key]},
                 route="/v1/limits/{limit}/refund")
         elif what == "override":
-            rec.ask("PUT", path + "/override", {"rate": f"{cost * 5}/d", "lasting": "5h"}, route=route + "/override")
+            rec.request("PUT", path + "/override", {"rate": f"{cost * 5}/d", "lasting": "5h"}, route=route + "/override")
         elif what == "clear":
-            rec.ask("DELETE", path + "/override", route=route + "/override")
+            rec.request("DELETE", path + "/override", route=route + "/override")
         elif what == "reserve":
-            rec.ask("PUT", path + at, {"cost": cost, "lasting": "5h"}, route=route + "/reservations/{id}")
+            rec.request("PUT", path + at, {"cost": cost, "lasting": "5h"}, route=route + "/reservations/{id}")
         elif what == "commit":
-            rec.ask("POST", path + at + "/commit", route=route + "/reservations/{id}/commit")
+            rec.request("POST", path + at + "/commit", route=route + "/reservations/{id}/commit")
         elif what == "release":
-            rec.ask("DELETE", path + at, route=route + "/reservations/{id}")
+            rec.request("DELETE", path + at, route=route + "/reservations/{id}")
         elif what == "get":
-            rec.ask("GET", path + at, route=route + "/reservations/{id}")
+            rec.request("GET", path + at, route=route + "/reservations/{id}")
         elif what == "reset" and draw.random() < 0.3:
-            rec.ask("DELETE", path, route=route)
+            rec.request("DELETE", path, route=route)
         else:
-            rec.ask("GET", f"{path}?cost={cost}", route=route)
+            rec.request("GET", f"{path}?cost={cost}", route=route)

@@ -3,7 +3,7 @@
 An answer has moments, lengths of time, ids, receipts, positions, addresses. They are replaced one by
 one, so that where they stand and what they look like is still compared. What was named before has
 the same name again: `<id 3 of claims>` is the third session id that the section of claims has met,
-wherever it is told. Counted by section, one more or fewer shows where it is, not in all that follows.
+wherever it stands. Counted by section, one more or fewer shows where it is, not in all that follows.
 """
 
 import datetime
@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 
-# Members that tell how long something takes, lasts or took, or when it was.
+# Members that say how long something takes, lasts or took, or when it was.
 TIMED = (
     "reset_after_ms retry_after_ms lasting_ms expires_in_ms lag_ms away_ms held_until_ms until_ms at_ms since_ms"
     " last_disconnect_ms last_update_ms last_seen_ms first_seen_ms used_ms covered_ms"

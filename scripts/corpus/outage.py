@@ -6,7 +6,7 @@ from . import hot
 from .client import Connection, request_bytes
 from .limits import LEASED, LIMITS, UNCERTAIN
 from .routes import ROUTES
-from .every_route import at, ask
+from .every_route import at, request
 from .servers import Later
 
 
@@ -36,7 +36,7 @@ def every_question(rec):
         for method in methods:
             body = bodies.get(path, {}) if method in ("POST", "PUT") else None
             data = None if body is None else json.dumps(body).encode()
-            ask(rec, method, at(path) + query, path, data, [("content-type", "application/json")] if data else [])
+            request(rec, method, at(path) + query, path, data, [("content-type", "application/json")] if data else [])
 
 
 def every_limit(rec):
@@ -44,11 +44,11 @@ def every_limit(rec):
     for limit in [it for it in LIMITS if it not in UNCERTAIN]:
         leave_out = LEASED if limit == "leased" else ()
         for cost in [1, 3, 100, 100_001]:
-            rec.ask("POST", f"/v1/limits/{limit}/take", {"key": "gone", "cost": cost},
+            rec.request("POST", f"/v1/limits/{limit}/take", {"key": "gone", "cost": cost},
                 route="/v1/limits/{limit}/take", leave_out=leave_out)
-        rec.ask("GET", f"/v1/limits/{limit}/keys/gone", route="/v1/limits/{limit}/keys/{key}", leave_out=leave_out)
+        rec.request("GET", f"/v1/limits/{limit}/keys/gone", route="/v1/limits/{limit}/keys/{key}", leave_out=leave_out)
     for limits in [["api", "roomy"], ["closed", "refusing"], ["refusing", "shared"], ["closed"]]:
-        rec.ask("POST", "/v1/limits/take", {"key": "gone", "limits": [{"limit": it} for it in limits]},
+        rec.request("POST", "/v1/limits/take", {"key": "gone", "limits": [{"limit": it} for it in limits]},
             route="/v1/limits/take")
 
 
@@ -67,23 +67,23 @@ def corrupt(rec, redis):
         redis.command(*words)
     for limit in ["api", "bucket"]:
         at = f"/v1/limits/{limit}/keys/corrupt"
-        rec.ask("POST", f"/v1/limits/{limit}/take", {"key": "corrupt"}, route="/v1/limits/{limit}/take")
-        rec.ask("POST", "/v1/limits/take", {"key": "corrupt", "limits": [{"limit": "roomy"}, {"limit": limit}]},
+        rec.request("POST", f"/v1/limits/{limit}/take", {"key": "corrupt"}, route="/v1/limits/{limit}/take")
+        rec.request("POST", "/v1/limits/take", {"key": "corrupt", "limits": [{"limit": "roomy"}, {"limit": limit}]},
             route="/v1/limits/take")
-        rec.ask("GET", at, route="/v1/limits/{limit}/keys/{key}")
-        rec.ask("DELETE", at, route="/v1/limits/{limit}/keys/{key}")
-        rec.ask("GET", at, route="/v1/limits/{limit}/keys/{key}")
+        rec.request("GET", at, route="/v1/limits/{limit}/keys/{key}")
+        rec.request("DELETE", at, route="/v1/limits/{limit}/keys/{key}")
+        rec.request("GET", at, route="/v1/limits/{limit}/keys/{key}")
     at = "/v1/limits/api/keys/corrupt%20"
-    rec.ask("GET", at + "override", route="/v1/limits/{limit}/keys/{key}")
-    rec.ask("GET", at + "override/override", route="/v1/limits/{limit}/keys/{key}/override")
-    rec.ask("GET", at + "reservation/reservations/r", route="/v1/limits/{limit}/keys/{key}/reservations/{id}")
-    rec.ask("PUT", at + "reservation/reservations/r", {"lasting": "1h"},
+    rec.request("GET", at + "override", route="/v1/limits/{limit}/keys/{key}")
+    rec.request("GET", at + "override/override", route="/v1/limits/{limit}/keys/{key}/override")
+    rec.request("GET", at + "reservation/reservations/r", route="/v1/limits/{limit}/keys/{key}/reservations/{id}")
+    rec.request("PUT", at + "reservation/reservations/r", {"lasting": "1h"},
         route="/v1/limits/{limit}/keys/{key}/reservations/{id}")
-    rec.ask("POST", "/v1/hot/pages/edits", {"page": "corrupt", "id": "c"}, route=hot.EDITS)
-    rec.ask("DELETE", "/v1/hot/pages/pages/corrupt", route=hot.PAGE)
+    rec.request("POST", "/v1/hot/pages/edits", {"page": "corrupt", "id": "c"}, route=hot.EDITS)
+    rec.request("DELETE", "/v1/hot/pages/pages/corrupt", route=hot.PAGE)
     for method, below in [("GET", ""), ("PUT", "/holders/h"), ("POST", "/holders/h/heartbeat"),
             ("DELETE", "/holders/h"), ("DELETE", "")]:
-        rec.ask(method, f"/v1/sessions/sessions/{session}{below}")
+        rec.request(method, f"/v1/sessions/sessions/{session}{below}")
 
 
 def away(rec, redis, command_line):
@@ -91,11 +91,11 @@ def away(rec, redis, command_line):
     redis.stop()
     rec.wait_until("the store is known to be away",
         lambda: [it["reason"] for it in ready(rec)["store"]["away"]] == ["refused"])
-    rec.ask("GET", "/readyz", route="/readyz")
+    rec.request("GET", "/readyz", route="/readyz")
     every_question(rec)
     every_limit(rec)
     body = b"".join(b'{"page":"away","id":"%d"}\n' % number for number in range(3))
-    rec.ask("POST", "/v1/hot/pages/edits", body, [hot.NDJSON], route=hot.EDITS)
+    rec.request("POST", "/v1/hot/pages/edits", body, [hot.NDJSON], route=hot.EDITS)
     command_line()
     rec.section = "store forgot"
     redis.start()
@@ -105,12 +105,12 @@ def away(rec, redis, command_line):
         is_held = lambda: "store-loss" in rec.quietly("POST", f"/v1/limits/{limit}/take",
             {"key": "probe"}).json().get("type", "")
         rec.wait_until(f"{limit} refuses after the loss", is_held)
-    rec.ask("GET", "/readyz", route="/readyz")
+    rec.request("GET", "/readyz", route="/readyz")
     every_limit(rec)
 
 
 def stopping(rec, server):
-    """Told to stop: not ready, and what never ends by itself does."""
+    """Stopping: not ready, and what never ends by itself does."""
     rec.section = "stopping"
     edits = Connection(rec.port)
     edit = b'{"page":"stop","id":"s1"}\n'
@@ -121,10 +121,10 @@ def stopping(rec, server):
     begun = events.head()
     server.terminate()
     rec.wait_until("it says that it is not ready", lambda: not ready(rec)["ready"])
-    rec.ask("GET", "/readyz", route="/readyz")
-    rec.ask("GET", "/healthz", route="/healthz")
-    rec.ask("POST", "/v1/limits/roomy/take", {"key": "stopping"}, route="/v1/limits/{limit}/take")
-    rec.ask("GET", "/v1/limits/roomy", route="/v1/limits/{limit}")
+    rec.request("GET", "/readyz", route="/readyz")
+    rec.request("GET", "/healthz", route="/healthz")
+    rec.request("POST", "/v1/limits/roomy/take", {"key": "stopping"}, route="/v1/limits/{limit}/take")
+    rec.request("GET", "/v1/limits/roomy", route="/v1/limits/{limit}")
     begun.body = Later(events.read_to_end).wait()
     rec.write("raw", {"what": "edits that are under way"}, rec.all_answers(edits))
     begun.body = b"ends" if begun.body.rstrip().endswith(b"0") else b"is cut"

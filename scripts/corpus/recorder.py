@@ -1,4 +1,4 @@
-"""Asks, and writes down what is asked and what is answered."""
+"""Sends requests, and writes down each with its answer."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from .client import Connection, request_bytes
 from .normal import Normal
 from .routes import Coverage
 
-PATIENCE_S = 90
+WAIT_S = 90
 
 
 def shown(data, most=600):
@@ -26,7 +26,7 @@ class Recorder:
 
     @property
     def section(self):
-        """What is asked about now: lines and names are counted by it."""
+        """What the requests are about now: lines and names are counted by it."""
         return self.normal.section
 
     @section.setter
@@ -57,9 +57,9 @@ class Recorder:
             headers = [pattern.sub(name, header) for header in headers]
         return {"status": f"{answer.version} {answer.status} {answer.reason}", "headers": headers, "body": body}
 
-    def ask(self, method, target, body=None, headers=(), *, route=None, leave_out=(), connection=None, sent=None,
-            way=None):
-        """Asks on a connection of its own, unless one is given, and writes down what is answered.
+    def request(self, method, target, body=None, headers=(), *, route=None, leave_out=(), connection=None, sent=None,
+                way=None):
+        """A request on a connection of its own, unless one is given; writes down what is answered.
 
         `body` is bytes, text, or whatever JSON is to be made of; `sent` is how it travels, if that is
         not how it is. `leave_out` are patterns of what more differs from run to run here.
@@ -90,18 +90,18 @@ class Recorder:
         return answer
 
     def quietly(self, method, target, body=None):
-        """Asks without writing anything down."""
+        """A request that is not written down."""
         data = None if body is None else json.dumps(body).encode()
         with Connection(self.port) as connection:
             connection.send(request_bytes(method, target, [("content-type", "application/json")], data))
             return connection.answer(method)
 
     def wait_until(self, what, is_so):
-        """Asks until it is so."""
-        until = time.monotonic() + PATIENCE_S
+        """Waits until it is so."""
+        until = time.monotonic() + WAIT_S
         while not is_so():
             if time.monotonic() > until:
-                raise SystemExit(f"answers: in {self.section}: still not so after {PATIENCE_S} s: {what}")
+                raise SystemExit(f"answers: in {self.section}: still not so after {WAIT_S} s: {what}")
             time.sleep(0.02)
 
     def raw(self, name, data, *, port=None, last=b""):

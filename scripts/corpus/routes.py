@@ -121,7 +121,7 @@ class Coverage:
             for method in METHODS:
                 statuses = self.seen[method, path]
                 if not statuses:
-                    out.append(f"{method} {path}: never asked")
+                    out.append(f"{method} {path}: never requested")
                 elif method in allowed(path) and path in ROUTES and not any(200 <= it < 300 for it in statuses):
                     out.append(f"{method} {path}: never answered well")
         known = {(method, path) for path, methods in ROUTES.items() for method in methods}
@@ -134,6 +134,6 @@ class Coverage:
         for path in sorted({**ROUTES, **EMPTY_NAMES}):
             for method in METHODS:
                 statuses = self.seen[method, path]
-                told = "  ".join(f"{status}×{statuses[status]}" for status in sorted(statuses))
-                lines.append(f"{method:<8}{path:<62}{told}")
+                counts = "  ".join(f"{status}×{statuses[status]}" for status in sorted(statuses))
+                lines.append(f"{method:<8}{path:<62}{counts}")
         return "\n".join(lines)

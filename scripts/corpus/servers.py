@@ -1,4 +1,4 @@
-"""The servers that are asked: the binary on a configuration of its own, and a Redis of its own."""
+"""The servers that are recorded: the binary on a configuration of its own, and a Redis of its own."""
 
 import os
 import socket

@@ -34,7 +34,7 @@ def activate(rec, space, broadcaster, holder=None, config=None):
     if holder:
         body["holder"] = holder
     time.sleep(APART_S)
-    return rec.ask("POST", f"/v1/sessions/{space}", body, route=SPACE)
+    return rec.request("POST", f"/v1/sessions/{space}", body, route=SPACE)
 
 
 def lives(rec):
@@ -48,48 +48,48 @@ def lives(rec):
 
         def see():
             for method in ["GET", "HEAD"]:
-                rec.ask(method, one, route=ONE)
-                rec.ask(method, f"{at}/broadcasters/channel%201", route=SPACE + "/broadcasters/{broadcaster}")
-            rec.ask("GET", f"{at}/counts", route=SPACE + "/counts")
+                rec.request(method, one, route=ONE)
+                rec.request(method, f"{at}/broadcasters/channel%201", route=SPACE + "/broadcasters/{broadcaster}")
+            rec.request("GET", f"{at}/counts", route=SPACE + "/counts")
             for state in ["active", "disconnected", "orphan", "claimed", "dead"]:
-                rec.ask("GET", f"{at}?state={state}", route=SPACE)
+                rec.request("GET", f"{at}?state={state}", route=SPACE)
 
         see()
-        rec.ask("PUT", f"{one}/value", {"value": {"score": 7}}, route=ONE + "/value")
-        rec.ask("PUT", f"{one}/value", {"value": "text", "generation": 1}, route=ONE + "/value")
-        rec.ask("PUT", f"{one}/value", {"value": 1, "generation": 2}, route=ONE + "/value")
-        rec.ask("DELETE", one, route=ONE)
+        rec.request("PUT", f"{one}/value", {"value": {"score": 7}}, route=ONE + "/value")
+        rec.request("PUT", f"{one}/value", {"value": "text", "generation": 1}, route=ONE + "/value")
+        rec.request("PUT", f"{one}/value", {"value": 1, "generation": 2}, route=ONE + "/value")
+        rec.request("DELETE", one, route=ONE)
         for query in ["", "?resume=true", "?resume=false", "?generation=1", "?generation=9",
                 "?resume=true&generation=1"]:
-            rec.ask("PUT", f"{one}/holders/tab-2{query}", route=HOLDER)
-        rec.ask("PUT", f"{one}/holders/tab-3", {}, route=HOLDER)
+            rec.request("PUT", f"{one}/holders/tab-2{query}", route=HOLDER)
+        rec.request("PUT", f"{one}/holders/tab-3", {}, route=HOLDER)
         for query in ["", "?generation=1", "?generation=9"]:
-            rec.ask("POST", f"{one}/holders/tab-1/heartbeat{query}", route=HOLDER + "/heartbeat")
-            rec.ask("POST", f"{one}/holders/nobody/heartbeat{query}", route=HOLDER + "/heartbeat")
+            rec.request("POST", f"{one}/holders/tab-1/heartbeat{query}", route=HOLDER + "/heartbeat")
+            rec.request("POST", f"{one}/holders/nobody/heartbeat{query}", route=HOLDER + "/heartbeat")
         see()
-        rec.ask("DELETE", f"{one}/holders/tab-3", route=HOLDER)
-        rec.ask("DELETE", f"{one}/holders/nobody", route=HOLDER)
-        rec.ask("DELETE", f"{one}/holders/tab-1?generation=9", route=HOLDER)
-        rec.ask("DELETE", f"{one}/holders/tab-1?generation=1", route=HOLDER)
-        rec.ask("DELETE", f"{one}/holders/tab-2", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-3", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/nobody", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-1?generation=9", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-1?generation=1", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-2", route=HOLDER)
         time.sleep(APART_S)
         see()
-        rec.ask("DELETE", f"{one}/holders/tab-2", route=HOLDER)
-        rec.ask("PUT", f"{one}/holders/tab-1", route=HOLDER)
-        rec.ask("POST", f"{one}/holders/tab-1/heartbeat", route=HOLDER + "/heartbeat")
-        rec.ask("PUT", f"{one}/holders/tab-1?resume=true", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-2", route=HOLDER)
+        rec.request("PUT", f"{one}/holders/tab-1", route=HOLDER)
+        rec.request("POST", f"{one}/holders/tab-1/heartbeat", route=HOLDER + "/heartbeat")
+        rec.request("PUT", f"{one}/holders/tab-1?resume=true", route=HOLDER)
         see()
-        rec.ask("DELETE", f"{one}/holders/tab-1", route=HOLDER)
+        rec.request("DELETE", f"{one}/holders/tab-1", route=HOLDER)
         activate(rec, space, "channel 1")
         activate(rec, space, "channel 1", "tab-4")
-        rec.ask("DELETE", f"{one}/holders/tab-4", route=HOLDER)
-        rec.ask("DELETE", one, route=ONE)
+        rec.request("DELETE", f"{one}/holders/tab-4", route=HOLDER)
+        rec.request("DELETE", one, route=ONE)
         see()
         for method, below in [("PUT", "/holders/a"), ("PUT", "/holders/a?resume=true"), ("DELETE", "/holders/a"),
                 ("POST", "/holders/a/heartbeat"), ("DELETE", ""), ("GET", "")]:
             for session_id in [session, NOBODY]:
-                rec.ask(method, f"{at}/{session_id}{below}")
-        rec.ask("PUT", f"{at}/{NOBODY}/value", {"value": 1}, route=ONE + "/value")
+                rec.request(method, f"{at}/{session_id}{below}")
+        rec.request("PUT", f"{at}/{NOBODY}/value", {"value": 1}, route=ONE + "/value")
 
 
 def bodies(rec):
@@ -99,44 +99,44 @@ def bodies(rec):
             "x" * 65_534, "x" * 65_536, "x" * 65_537, "\u0000", "\u00e4 \U0001f600", "a\nb", {"deep": [[[[[[]]]]]]}]:
         found = activate(rec, "sessions", "bodies", "h", config)
         if found.status < 300:
-            rec.ask("GET", f"/v1/sessions/sessions/{found.json()['id']}", route=ONE)
-            rec.ask("PUT", f"/v1/sessions/sessions/{found.json()['id']}/value", {"value": config},
+            rec.request("GET", f"/v1/sessions/sessions/{found.json()['id']}", route=ONE)
+            rec.request("PUT", f"/v1/sessions/sessions/{found.json()['id']}/value", {"value": config},
                 route=ONE + "/value")
-            rec.ask("GET", f"/v1/sessions/sessions/{found.json()['id']}", route=ONE)
+            rec.request("GET", f"/v1/sessions/sessions/{found.json()['id']}", route=ONE)
     for body in ['{"broadcaster":"bodies","config":{"b": 1,  "a":10000000000000000001,"c":1.50}}',
             '{"broadcaster":"bodies","config":"\\ud83d"}',
             '{"broadcaster":"bodies","config":' + "[" * 200 + "]" * 200 + "}"]:
-        rec.ask("POST", "/v1/sessions/sessions", body, route=SPACE)
-        rec.ask("GET", "/v1/sessions/sessions/broadcasters/bodies", route=SPACE + "/broadcasters/{broadcaster}")
+        rec.request("POST", "/v1/sessions/sessions", body, route=SPACE)
+        rec.request("GET", "/v1/sessions/sessions/broadcasters/bodies", route=SPACE + "/broadcasters/{broadcaster}")
     for body in [{}, {"broadcaster": "b"}, {"config": {}}, {**good, "broadcaster": ""},
             {**good, "broadcaster": "x" * 256}, {**good, "broadcaster": 5}, {**good, "broadcaster": None},
             {**good, "holder": ""}, {**good, "holder": "x" * 256}, {**good, "holder": 5}, {**good, "more": 1},
             [good]]:
-        rec.ask("POST", "/v1/sessions/sessions", body, route=SPACE)
-        rec.ask("POST", "/v1/sessions/nope", body)
+        rec.request("POST", "/v1/sessions/sessions", body, route=SPACE)
+        rec.request("POST", "/v1/sessions/nope", body)
     for name in ["x" * 255, "\u00e4/ b?", "\u0000"]:
         time.sleep(APART_S)
-        rec.ask("POST", "/v1/sessions/sessions", {"broadcaster": name, "config": {}, "holder": name}, route=SPACE)
+        rec.request("POST", "/v1/sessions/sessions", {"broadcaster": name, "config": {}, "holder": name}, route=SPACE)
     for body in [{}, {"value": 1, "generation": 0}, {"value": 1, "generation": -1}, {"value": 1, "generation": "1"},
             {"value": 1, "generation": 1.0}, {"value": 1, "generation": None},
             {"value": 1, "generation": 9007199254740992}, {"value": 1, "more": 1}, [1]]:
-        rec.ask("PUT", f"/v1/sessions/sessions/{NOBODY}/value", body, route=ONE + "/value")
+        rec.request("PUT", f"/v1/sessions/sessions/{NOBODY}/value", body, route=ONE + "/value")
     for body in [{"limit": 0}, {"limit": 1001}, {"limit": -1}, {"limit": "1"}, {"limit": 1.5}, {"limit": None},
             {"more": 1}, [], {"limit": 1000}]:
-        rec.ask("POST", "/v1/sessions/work/claims", body, route=SPACE + "/claims")
+        rec.request("POST", "/v1/sessions/work/claims", body, route=SPACE + "/claims")
     ack = {"id": NOBODY, "generation": 1}
     for body in [{}, {"acks": []}, {"acks": [ack]}, {"acks": [ack, ack]}, {"acks": [{**ack, "id": "x"}]},
             {"acks": [{**ack, "generation": 0}]}, {"acks": [{"id": NOBODY}]}, {"acks": [{"generation": 1}]},
             {"acks": [{**ack, "more": 1}]}, {"acks": [[NOBODY, 1]]}, {"acks": ack}, {"acks": None},
             {"acks": [ack] * 1000}, {"acks": [ack] * 1001}]:
-        rec.ask("POST", "/v1/sessions/work/acks", body, route=SPACE + "/acks")
+        rec.request("POST", "/v1/sessions/work/acks", body, route=SPACE + "/acks")
     for body in ['{"a":1}', "[]", "x", "null", " "]:
         for path, route in [("claims", "/claims"), ("cleanup", "/cleanup"), (f"{NOBODY}/holders/h/heartbeat", None),
                 (f"dead/{NOBODY}/retry", "/dead/{id}/retry")]:
-            rec.ask("POST", f"/v1/sessions/sessions/{path}", body, [("content-type", "application/json")],
+            rec.request("POST", f"/v1/sessions/sessions/{path}", body, [("content-type", "application/json")],
                 route=route and SPACE + route)
-        rec.ask("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h", body, route=HOLDER)
-        rec.ask("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation=1&attempt=1", body,
+        rec.request("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h", body, route=HOLDER)
+        rec.request("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation=1&attempt=1", body,
             route=SPACE + "/claims/{id}")
 
 
@@ -148,43 +148,43 @@ def paths_and_queries(rec):
         at = f"/v1/sessions/sessions/{session}"
         for method, path in [("GET", at), ("DELETE", at), ("PUT", at + "/holders/h"), ("DELETE", at + "/holders/h"),
                 ("POST", at + "/holders/h/heartbeat")]:
-            rec.ask(method, path)
-        rec.ask("PUT", at + "/value", {"value": 1}, route=ONE + "/value")
-        rec.ask("PUT", f"/v1/sessions/sessions/claims/{session}?generation=1&attempt=1", route=SPACE + "/claims/{id}")
-        rec.ask("POST", f"/v1/sessions/sessions/dead/{session}/retry", route=SPACE + "/dead/{id}/retry")
+            rec.request(method, path)
+        rec.request("PUT", at + "/value", {"value": 1}, route=ONE + "/value")
+        rec.request("PUT", f"/v1/sessions/sessions/claims/{session}?generation=1&attempt=1", route=SPACE + "/claims/{id}")
+        rec.request("POST", f"/v1/sessions/sessions/dead/{session}/retry", route=SPACE + "/dead/{id}/retry")
     for name in ["a%2Fb", "%C3%A4", "%FF", "%zz", "x" * 255, "x" * 256, "%00"]:
-        rec.ask("GET", f"/v1/sessions/sessions/broadcasters/{name}", route=SPACE + "/broadcasters/{broadcaster}")
-        rec.ask("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/{name}", route=HOLDER)
+        rec.request("GET", f"/v1/sessions/sessions/broadcasters/{name}", route=SPACE + "/broadcasters/{broadcaster}")
+        rec.request("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/{name}", route=HOLDER)
     for path in [it for it in EMPTY_NAMES if it.startswith("/v1/sessions")]:
         for method in ["GET", "PUT", "DELETE", "HEAD"]:
             for space in ["sessions", "nope"]:
-                rec.ask(method, path.format(space=space, id=NOBODY), route=path)
+                rec.request(method, path.format(space=space, id=NOBODY), route=path)
     queries = ["state=", "state=Active", "state=gone", "max_age=30s", "max_age=0s", "max_age=", "max_age=x",
         "max_age=-1s", "state=dead&max_age=1s", "limit=0", "limit=1000", "limit=1001", "limit=x", "after=", "after=x",
         f"after=1442018818771:{NOBODY}", f"after=9007199254740992:{NOBODY}", "after=1:x", "more=1", "limit=1&limit=2"]
     for query in queries:
-        rec.ask("GET", f"/v1/sessions/sessions?{query}", route=SPACE)
-        rec.ask("GET", f"/v1/sessions/sessions/dead?{query}", route=SPACE + "/dead")
+        rec.request("GET", f"/v1/sessions/sessions?{query}", route=SPACE)
+        rec.request("GET", f"/v1/sessions/sessions/dead?{query}", route=SPACE + "/dead")
     numbers = ["0", "1", "-1", "x", "", "1.0", "9007199254740991", "9007199254740992", "99999999999999999999"]
     for number in numbers:
-        rec.ask("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h?generation={number}", route=HOLDER)
-        rec.ask("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation={number}&attempt=1",
+        rec.request("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h?generation={number}", route=HOLDER)
+        rec.request("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation={number}&attempt=1",
             route=SPACE + "/claims/{id}")
-        rec.ask("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation=1&attempt={number}",
+        rec.request("PUT", f"/v1/sessions/sessions/claims/{NOBODY}?generation=1&attempt={number}",
             route=SPACE + "/claims/{id}")
     for query in ["", "?generation=1", "?attempt=1", "?resume=true"]:
-        rec.ask("PUT", f"/v1/sessions/sessions/claims/{NOBODY}{query}", route=SPACE + "/claims/{id}")
+        rec.request("PUT", f"/v1/sessions/sessions/claims/{NOBODY}{query}", route=SPACE + "/claims/{id}")
     for query in ["resume=1", "resume=", "resume=true&resume=true", "x=y"]:
-        rec.ask("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h?{query}", route=HOLDER)
+        rec.request("PUT", f"/v1/sessions/sessions/{NOBODY}/holders/h?{query}", route=HOLDER)
     for query in ["dry_run=true", "dry_run=false", "dry_run=1", "x=y"]:
-        rec.ask("POST", f"/v1/sessions/small/cleanup?{query}", route=SPACE + "/cleanup")
+        rec.request("POST", f"/v1/sessions/small/cleanup?{query}", route=SPACE + "/cleanup")
     for path in ["/v1/sessions", "/v1/sessions/", "/v1/sessions/nope", "/v1/sessions/nope/counts",
             "/v1/sessions/nope/dead", f"/v1/sessions/nope/{NOBODY}", "/v1/sessions/nope/broadcasters/b",
             "/v1/sessions/sessions/", "/v1/sessions/sessions/claims", "/v1/sessions/sessions/acks",
             "/v1/sessions/sessions/broadcasters"]:
-        rec.ask("GET", path, route="/v1/sessions" if path == "/v1/sessions" else None)
+        rec.request("GET", path, route="/v1/sessions" if path == "/v1/sessions" else None)
     for path in ["claims", "acks", "cleanup", f"dead/{NOBODY}/retry"]:
-        rec.ask("POST", f"/v1/sessions/nope/{path}", {})
+        rec.request("POST", f"/v1/sessions/nope/{path}", {})
 
 
 def full(rec):
@@ -192,11 +192,11 @@ def full(rec):
     for number in range(3):
         activate(rec, "small", f"small {number}", "h")
     session = rec.quietly("GET", "/v1/sessions/small/broadcasters/small%200").json()["id"]
-    rec.ask("DELETE", f"/v1/sessions/small/{session}/holders/h", route=HOLDER)
+    rec.request("DELETE", f"/v1/sessions/small/{session}/holders/h", route=HOLDER)
     activate(rec, "small", "small 2", "h")
-    rec.ask("DELETE", f"/v1/sessions/small/{session}", route=ONE)
+    rec.request("DELETE", f"/v1/sessions/small/{session}", route=ONE)
     activate(rec, "small", "small 2", "h")
-    rec.ask("GET", "/v1/sessions/small/counts", route=SPACE + "/counts")
+    rec.request("GET", "/v1/sessions/small/counts", route=SPACE + "/counts")
 
 
 def orphans(rec, space, names):
@@ -215,40 +215,40 @@ def claims(rec):
     rec.section = "claims"
     at = "/v1/sessions/work"
     left = orphans(rec, "work", [f"orphan {number}" for number in range(7)])
-    rec.ask("GET", f"{at}?state=orphan", route=SPACE)
+    rec.request("GET", f"{at}?state=orphan", route=SPACE)
     place = ""
     for _ in range(5):
-        answer = rec.ask("GET", f"{at}?state=orphan&limit=3{place}", route=SPACE).json()
+        answer = rec.request("GET", f"{at}?state=orphan&limit=3{place}", route=SPACE).json()
         if answer["next"] is None:
             break
         place = "&after=" + answer["next"].replace(":", "%3A")
-    rec.ask("POST", f"{at}/cleanup?dry_run=true", route=SPACE + "/cleanup")
-    first = rec.ask("POST", f"{at}/claims", {"limit": 2}, route=SPACE + "/claims").json()["claims"]
-    rec.ask("POST", f"{at}/claims", route=SPACE + "/claims")
+    rec.request("POST", f"{at}/cleanup?dry_run=true", route=SPACE + "/cleanup")
+    first = rec.request("POST", f"{at}/claims", {"limit": 2}, route=SPACE + "/claims").json()["claims"]
+    rec.request("POST", f"{at}/claims", route=SPACE + "/claims")
     for session in [left[0], left[6]]:
         for method, below in [("GET", ""), ("PUT", "/holders/h"), ("PUT", "/holders/h?resume=true"),
                 ("POST", "/holders/h/heartbeat"), ("DELETE", "/holders/h"), ("DELETE", "")]:
             if session == left[6] and method == "DELETE" and not below:
                 continue
-            rec.ask(method, f"{at}/{session}{below}")
-        rec.ask("PUT", f"{at}/{session}/value", {"value": 1}, route=ONE + "/value")
-        rec.ask("POST", f"{at}/dead/{session}/retry", route=SPACE + "/dead/{id}/retry")
+            rec.request(method, f"{at}/{session}{below}")
+        rec.request("PUT", f"{at}/{session}/value", {"value": 1}, route=ONE + "/value")
+        rec.request("POST", f"{at}/dead/{session}/retry", route=SPACE + "/dead/{id}/retry")
     activate(rec, "work", "orphan 0", "h")
     for claim in first:
         for query in [f"generation={claim['generation']}&attempt={claim['attempt']}", "generation=9&attempt=1",
                 f"generation={claim['generation']}&attempt=9"]:
-            rec.ask("PUT", f"{at}/claims/{claim['id']}?{query}", route=SPACE + "/claims/{id}")
+            rec.request("PUT", f"{at}/claims/{claim['id']}?{query}", route=SPACE + "/claims/{id}")
     acks = [{"id": claim["id"], "generation": claim["generation"]} for claim in first]
-    rec.ask("POST", f"{at}/acks", {"acks": [{**acks[0], "generation": 9}, {"id": left[5], "generation": 1}]},
+    rec.request("POST", f"{at}/acks", {"acks": [{**acks[0], "generation": 9}, {"id": left[5], "generation": 1}]},
         route=SPACE + "/acks")
-    rec.ask("POST", f"{at}/acks", {"acks": acks}, route=SPACE + "/acks")
-    rec.ask("POST", f"{at}/acks", {"acks": acks}, route=SPACE + "/acks")
-    rec.ask("GET", f"{at}?state=claimed", route=SPACE, leave_out=AT_ONCE)
-    rec.ask("GET", f"{at}/counts", route=SPACE + "/counts")
+    rec.request("POST", f"{at}/acks", {"acks": acks}, route=SPACE + "/acks")
+    rec.request("POST", f"{at}/acks", {"acks": acks}, route=SPACE + "/acks")
+    rec.request("GET", f"{at}?state=claimed", route=SPACE, leave_out=AT_ONCE)
+    rec.request("GET", f"{at}/counts", route=SPACE + "/counts")
     orphans(rec, "work", ["to be cleaned 1", "to be cleaned 2"])
-    rec.ask("POST", f"{at}/cleanup", {}, route=SPACE + "/cleanup")
-    rec.ask("POST", f"{at}/cleanup", route=SPACE + "/cleanup")
-    rec.ask("GET", f"{at}/counts", route=SPACE + "/counts")
+    rec.request("POST", f"{at}/cleanup", {}, route=SPACE + "/cleanup")
+    rec.request("POST", f"{at}/cleanup", route=SPACE + "/cleanup")
+    rec.request("GET", f"{at}/counts", route=SPACE + "/counts")
 
 
 def deaths(rec):
@@ -263,15 +263,15 @@ def deaths(rec):
 
     rec.wait_until("both are dead", all_dead)
     for path, route in [("/dead", "/dead"), ("?state=dead", ""), ("/dead?limit=1", "/dead"), ("/counts", "/counts")]:
-        rec.ask("GET", at + path, route=SPACE + route, leave_out=AT_ONCE)
-    rec.ask("GET", f"{at}/{left[0]}", route=ONE)
+        rec.request("GET", at + path, route=SPACE + route, leave_out=AT_ONCE)
+    rec.request("GET", f"{at}/{left[0]}", route=ONE)
     for method, below in [("PUT", "/holders/h"), ("PUT", "/holders/h?resume=true"), ("POST", "/holders/h/heartbeat"),
             ("DELETE", "/holders/h")]:
-        rec.ask(method, f"{at}/{left[0]}{below}")
-    rec.ask("POST", f"{at}/acks", {"acks": [{"id": left[0], "generation": 1}]}, route=SPACE + "/acks")
-    rec.ask("POST", f"{at}/dead/{left[1]}/retry", {}, route=SPACE + "/dead/{id}/retry")
-    rec.ask("POST", f"{at}/dead/{left[1]}/retry", route=SPACE + "/dead/{id}/retry")
-    rec.ask("DELETE", f"{at}/{left[0]}", route=ONE)
+        rec.request(method, f"{at}/{left[0]}{below}")
+    rec.request("POST", f"{at}/acks", {"acks": [{"id": left[0], "generation": 1}]}, route=SPACE + "/acks")
+    rec.request("POST", f"{at}/dead/{left[1]}/retry", {}, route=SPACE + "/dead/{id}/retry")
+    rec.request("POST", f"{at}/dead/{left[1]}/retry", route=SPACE + "/dead/{id}/retry")
+    rec.request("DELETE", f"{at}/{left[0]}", route=ONE)
 
 
 def any_order(rec):
@@ -290,19 +290,19 @@ def any_order(rec):
             answer = activate(rec, "sessions", name, draw.choice([None, holder]))
             known[name] = answer.json().get("id", session)
         elif what == "connect":
-            rec.ask("PUT", f"{at}/{session}/holders/{holder}?{generation}", route=HOLDER)
+            rec.request("PUT", f"{at}/{session}/holders/{holder}?{generation}", route=HOLDER)
         elif what == "resume":
-            rec.ask("PUT", f"{at}/{session}/holders/{holder}?resume=true&{generation}", route=HOLDER)
+            rec.request("PUT", f"{at}/{session}/holders/{holder}?resume=true&{generation}", route=HOLDER)
         elif what == "heartbeat":
-            rec.ask("POST", f"{at}/{session}/holders/{holder}/heartbeat?{generation}", route=HOLDER + "/heartbeat")
+            rec.request("POST", f"{at}/{session}/holders/{holder}/heartbeat?{generation}", route=HOLDER + "/heartbeat")
         elif what == "leave":
-            rec.ask("DELETE", f"{at}/{session}/holders/{holder}?{generation}", route=HOLDER)
+            rec.request("DELETE", f"{at}/{session}/holders/{holder}?{generation}", route=HOLDER)
         elif what == "value":
-            rec.ask("PUT", f"{at}/{session}/value", {"value": draw.randrange(100)}, route=ONE + "/value")
+            rec.request("PUT", f"{at}/{session}/value", {"value": draw.randrange(100)}, route=ONE + "/value")
         elif what == "get":
-            rec.ask("GET", f"{at}/{session}", route=ONE)
+            rec.request("GET", f"{at}/{session}", route=ONE)
         elif what == "delete":
-            rec.ask("DELETE", f"{at}/{session}", route=ONE)
+            rec.request("DELETE", f"{at}/{session}", route=ONE)
         else:
             state = draw.choice(["active", "disconnected"])
-            rec.ask("GET", f"{at}?state={state}&limit={draw.randrange(1, 6)}", route=SPACE)
+            rec.request("GET", f"{at}?state={state}&limit={draw.randrange(1, 6)}", route=SPACE)

@@ -120,7 +120,7 @@ def take(rec, way, limit, body, lines=(JSON,), target=None, leave_out=()):
         connection.send(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n")
         connection.answer()
     try:
-        answer = rec.ask(
+        answer = rec.request(
             "POST", target, data, headers, route=TAKE, sent=sent, connection=connection, way=way, leave_out=leave_out
         )
     finally:
@@ -130,20 +130,20 @@ def take(rec, way, limit, body, lines=(JSON,), target=None, leave_out=()):
 
 
 def key_of(way):
-    """What keys begin with that are taken from in this way: as long in each, since errors tell columns."""
+    """What keys begin with that are taken from in this way: as long in each, since errors name columns."""
     return way[:4] + "-"
 
 
 def alike(rec, name, of_way):
-    """Asks in every way; that all are answered alike is seen to here, whatever the answer is."""
-    told = {}
+    """The request in every way; that all are answered alike is seen to here, whatever the answer is."""
+    answers = {}
     for way in WAYS:
         of_way(way)
         response = json.dumps(rec.lines[-1]["response"], ensure_ascii=False)
-        told[way] = response.replace(key_of(way), "")
+        answers[way] = response.replace(key_of(way), "")
     for way in WAYS[1:]:
-        if told[way].split("<receipt")[0] != told["fast"].split("<receipt")[0]:
-            rec.ways[f"{name}, {way}"] = (told["fast"], told[way])
+        if answers[way].split("<receipt")[0] != answers["fast"].split("<receipt")[0]:
+            rec.ways[f"{name}, {way}"] = (answers["fast"], answers[way])
 
 
 def record(rec):

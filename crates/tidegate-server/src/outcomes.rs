@@ -16,7 +16,7 @@ pub(crate) struct Outcomes {
     duplicate: u64,
     too_late: u64,
     dropped: u64,
-    /// An older server does not tell.
+    /// An older server does not say.
     #[serde(default)]
     unknown: u64,
     #[serde(default)]

@@ -32,7 +32,7 @@ impl Readiness {
 pub(crate) struct Report {
     pub(crate) ready: bool,
     readiness: &'static str,
-    /// Whether the server has been told to stop.
+    /// Whether the server is to be stopped.
     draining: bool,
     store: StoreReport,
 }

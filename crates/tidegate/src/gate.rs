@@ -8,14 +8,11 @@ use parking_lot::Mutex;
 
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
-use crate::hot::{Hot, HotOptions};
 use crate::key::{Key, Name};
 use crate::limit::{self, Algorithm, AllDecision, Limit, LimitOptions};
 use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
-use crate::registry::{OpenPart, Registry};
-use crate::run::{RunOptions, Runs};
-use crate::session::{SessionOptions, Sessions};
+use crate::registry::{OpenPart, Registries, Registry};
 use crate::store::declarer::{Declarer, DeclarerTask};
 use crate::store::metrics::StoreMetrics;
 use crate::store::{self, Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
@@ -33,9 +30,8 @@ struct Inner {
     metrics: Metrics,
     store_metrics: StoreMetrics,
     limits: Arc<Registry<Limit>>,
-    hot: Registry<Hot>,
-    sessions: Registry<Sessions>,
-    runs: Registry<Runs>,
+    /// All other parts.
+    spaces: Registries,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
 }
@@ -104,8 +100,8 @@ impl Tidegate {
             .on_redis()
             .map(|redis| Arc::new(Declarer::new(redis.clone(), redis.declarations(), metrics.clone())));
         let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
-        let (hot, sessions, runs) = (Registry::default(), Registry::default(), Registry::default());
-        let inner = Inner { store, metrics, store_metrics, limits, hot, sessions, runs, declarer };
+        let spaces = Registries::default();
+        let inner = Inner { store, metrics, store_metrics, limits, spaces, declarer };
         let background = Background { reapers: Mutex::new(reapers), declaring };
         Self { inner: Arc::new(inner), background: Arc::new(background) }
     }
@@ -116,24 +112,9 @@ impl Tidegate {
         self.open_part(&self.inner.limits, name, &(algorithm.into(), options))
     }
 
-    /// The space of hot pages called `name`. Asked again with the same options it is
-    /// the same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
-    /// and `pages` are two names of one space: that whose keys have no name in them.
-    pub fn hot(&self, name: &str, options: HotOptions) -> Result<Hot> {
-        self.open_part(&self.inner.hot, name, &options)
-    }
-
-    /// The space of sessions called `name`. Asked again with the same options it is the
-    /// same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
-    /// and `sessions` are two names of one space: that whose keys have no name in them.
-    pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
-        self.open_part(&self.inner.sessions, name, &options)
-    }
-
-    /// The space of runs called `name`. Asked again with the same options it is the same space;
-    /// with others it is an error.
-    pub fn runs(&self, name: &str, options: RunOptions) -> Result<Runs> {
-        self.open_part(&self.inner.runs, name, &options)
+    /// The space called `name`, of any kind: what the kind calls it is in its own folder.
+    pub(crate) fn open_space<P: OpenPart>(&self, name: &str, options: &P::Options) -> Result<P> {
+        self.open_part(&self.inner.spaces.of(), name, options)
     }
 
     /// The part called `name`: looked after from when it is first opened, and declared.

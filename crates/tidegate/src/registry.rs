@@ -1,5 +1,6 @@
 //! Parts that are open, by name: each is opened once, and whoever asks again gets the same.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,5 +88,22 @@ impl<P: OpenPart> Registry<P> {
     /// All that are open.
     pub(crate) fn all(&self) -> Vec<P> {
         self.0.lock().values().cloned().collect()
+    }
+}
+
+/// The registries of all kinds of parts, each made when it is first needed: nobody lists them.
+#[derive(Debug, Default)]
+pub(crate) struct Registries(Mutex<BTreeMap<PartKind, Arc<dyn Any + Send + Sync>>>);
+
+impl Registries {
+    /// The one of a kind.
+    pub(crate) fn of<P: OpenPart>(&self) -> Arc<Registry<P>> {
+        let mut kinds = self.0.lock();
+        let known = kinds.get(&P::KIND).and_then(|it| it.clone().downcast().ok());
+        known.unwrap_or_else(|| {
+            let registry = Arc::<Registry<P>>::default();
+            kinds.insert(P::KIND, registry.clone());
+            registry
+        })
     }
 }

@@ -25,6 +25,17 @@ pub(super) fn settings_help() -> String {
     format!("{SERVE_EXAMPLES}\n\nAll settings, with their defaults:\n{rows}")
 }
 
+/// What is said behind the options of a command: what its exit codes mean, if it has a no, and how
+/// it is written.
+pub(super) fn help(codes: &str, examples: &[&str]) -> String {
+    let codes = match codes {
+        "" => String::new(),
+        codes => format!("Exit codes: {codes}, 2 wrong usage or no answer.\n\n"),
+    };
+    let s = if examples.len() == 1 { "" } else { "s" };
+    format!("{codes}Example{s}:\n  tidegate {}", examples.join("\n  tidegate "))
+}
+
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
     /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8080]
@@ -94,22 +105,26 @@ impl ServeArgs {
     }
 }
 
+/// Whatever comes before them, they are shown behind what a command has of its own.
+const LAST: usize = 900;
+
 #[derive(Debug, Args)]
 pub(super) struct TargetArgs {
-    /// The server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    /// The server
+    #[arg(long, display_order = LAST, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) server: String,
-    /// Ask this store directly: by its declarations, or by what --config, the environment and --set say
-    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    /// Use this store directly: by its declarations, or by what --config, the environment and --set say
+    #[arg(long, display_order = LAST + 1, value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
     /// YAML file with settings, with --store
-    #[arg(long, value_name = "FILE", requires = "store")]
+    #[arg(long, display_order = LAST + 2, value_name = "FILE", requires = "store")]
     config: Option<PathBuf>,
     /// Any setting, like limits.api.rate=5/s, with --store; may be repeated
-    #[arg(long, value_name = "SETTING=VALUE", value_parser = setting, requires = "store")]
+    #[arg(long, display_order = LAST + 3, requires = "store")]
+    #[arg(value_name = "SETTING=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
     /// Answer in JSON
-    #[arg(long)]
+    #[arg(long, display_order = LAST + 4)]
     pub(super) json: bool,
 }
 
@@ -124,7 +139,7 @@ pub(super) struct SpaceArgs {
 }
 
 impl TargetArgs {
-    /// Where settings come from, if a store is to be asked directly.
+    /// Where settings come from, if a store is used directly.
     pub(super) fn direct(&self) -> Option<Sources> {
         let store = self.store.as_ref()?;
         let settings = SettingsArgs { config: self.config.clone(), set: self.set.clone() };

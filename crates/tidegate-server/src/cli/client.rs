@@ -93,7 +93,7 @@ impl Server {
             .body(Full::new(Bytes::from(request.body.unwrap_or_default())))
             .map_err(text)?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
-            format!("{error} (is `tidegate serve` running there? --store asks a store directly)")
+            format!("{error} (is `tidegate serve` running there? --store uses a store directly)")
         })?;
         if !self.tls {
             return speak(stream, request).await;

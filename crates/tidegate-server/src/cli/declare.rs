@@ -43,7 +43,7 @@ pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
     if settings.store.url.scheme() == "memory" {
         return Err("`--store`: memory: declares nothing: redis://, rediss:// and clusters do".to_owned());
     }
-    settings.store.declarations = Declarations::ReadOnly;
+    settings.store.options.declarations = Declarations::ReadOnly;
     let text = super::runtime()?.block_on(async {
         let gate = settings.store.open().await.map_err(|error| error.to_string())?;
         gate.store().check().map_err(|error| error.to_string())?;

@@ -55,9 +55,9 @@ enum Command {
     /// Answer over HTTP; the first line on standard output is the address
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
-    /// Ask a server or a store about a limit
+    /// Take from limits, see and change where keys stand
     Limit(LimitArgs),
-    /// Record edits, ask which pages are hot, replay a file
+    /// Record edits, see which pages are hot, replay a file
     Hot(HotArgs),
     /// See sessions, reap what was left behind, take over a store of an older program
     Sessions(SessionsArgs),

@@ -10,6 +10,7 @@ use super::args::{SpaceArgs, TargetArgs};
 use super::render::{Rendered, detail, print, problem};
 use super::request::Request;
 use super::target::Target;
+use crate::parts::Access;
 
 /// Sends `request`, which is about `parts`, and prints the answer. A refusal is an answer.
 pub(super) async fn send(
@@ -18,7 +19,7 @@ pub(super) async fn send(
     request: Request,
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
-    send_to(Target::open(args, parts).await?, args, request, render, refusal).await
+    send_to(Target::open(args, parts, Access::Write).await?, args, request, render, refusal).await
 }
 
 /// The same about a space.

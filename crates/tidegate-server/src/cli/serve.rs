@@ -27,7 +27,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
 
 async fn run_until_signal(mut settings: Settings) -> Result<(), String> {
     let listener = listen(&settings.listen, &settings.http).await?;
-    let bound = listener.local_addr().map_err(|error| format!("cannot tell where it listens: {error}"))?;
+    let bound = listener.local_addr().map_err(|error| format!("cannot know where it listens: {error}"))?;
     let app = App::new(Parts::for_server(&mut settings).await?);
     let mut signals = signals()?;
     outlive_hangups()?;

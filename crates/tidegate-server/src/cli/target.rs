@@ -15,7 +15,7 @@ use crate::http::{App, Reason, router};
 use crate::parts::{Access, Parts};
 use crate::settings::{Settings, Sources};
 
-/// One of the two, for as many questions as there are.
+/// One of the two, for as many requests as there are.
 pub(super) enum Target {
     Server(Server),
     Store(App),
@@ -28,21 +28,9 @@ pub(super) enum Stream {
 }
 
 impl Target {
-    /// For requests about `parts`.
-    pub(super) async fn open(args: &TargetArgs, parts: &[(PartKind, &str)]) -> Result<Self, String> {
-        Self::open_with(args, parts, Access::Write).await
-    }
-
-    /// The same for requests that change nothing: to a store nothing is written, not even that
-    /// somebody was there.
-    pub(super) async fn open_read_only(
-        args: &TargetArgs,
-        parts: &[(PartKind, &str)],
-    ) -> Result<Self, String> {
-        Self::open_with(args, parts, Access::Read).await
-    }
-
-    async fn open_with(
+    /// For requests about `parts`. Where they change nothing, nothing is written to a store, not
+    /// even that somebody was there.
+    pub(super) async fn open(
         args: &TargetArgs,
         parts: &[(PartKind, &str)],
         access: Access,
@@ -71,7 +59,7 @@ impl Target {
             // Whoever sends a request may know: it is said, and done.
             let _ = writeln!(
                 std::io::stderr(),
-                "tidegate: {kind} {name} is declared with other settings than are asked by: {differences}"
+                "tidegate: {kind} {name} is declared with other settings than are used here: {differences}"
             );
         }
         Ok(Self::Store(App::new(parts)))

@@ -25,7 +25,7 @@ pub(super) enum Rest<I> {
     Ended(io::Result<()>),
 }
 
-/// Answers requests until another kind comes. `is_owing` tells while an answer is owed:
+/// Answers requests until another kind comes. `is_owing` says while an answer is owed:
 /// at any other time the connection may be dropped.
 pub(super) async fn serve<S: Service, I: Stream>(
     connection: &Connection<'_, S>,

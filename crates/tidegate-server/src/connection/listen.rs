@@ -23,9 +23,11 @@ pub(crate) async fn listen(listen: &Listen, settings: &HttpSettings) -> Result<T
              those reach it who may"
         ));
     }
+    // At most sixteen bits.
+    let backlog = settings.backlog as u32;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "it is the name of no address");
     for address in addresses {
-        match bind(address, settings.backlog) {
+        match bind(address, backlog) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }

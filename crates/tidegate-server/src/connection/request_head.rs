@@ -17,7 +17,7 @@ const MAX_FIELDS: usize = 100;
 /// What bytes begin with.
 #[derive(Debug)]
 pub(crate) enum Head {
-    /// The beginning of a head, as far as it can be told.
+    /// The beginning of a head, as far as it is known.
     Begun,
     /// A head of so many bytes, and what follows it.
     Whole(usize, BodyLength),

@@ -1,6 +1,6 @@
 //! What a connection sends, as hyper may have it: only heads that [`Head`] has nothing against.
 //!
-//! hyper does not tell a service what was wrong with a head, nor all that was in it, and answers
+//! hyper does not say to a service what was wrong with a head, nor all that was in it, and answers
 //! some of them with an empty 400. So heads are judged here, in front of it, and bodies are
 //! followed to their end to know where the next one begins. In place of a head that is refused
 //! hyper is given the last request of the connection, which the service answers with the

@@ -1,4 +1,4 @@
-//! What handlers return: a value that is a response, and tells beforehand which.
+//! What handlers return: a value that is a response, and says beforehand which.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -50,7 +50,7 @@ impl<T: Serialize + JsonSchema> Answer for Made<T> {
     }
 }
 
-/// 204: there is nothing to tell.
+/// 204: there is nothing to say.
 #[derive(Debug)]
 pub(crate) struct NoContent;
 

@@ -83,7 +83,7 @@ impl From<&HttpSettings> for Bounds {
     }
 }
 
-/// Tells those whose answer has no end that the server has. Never, without a server.
+/// Says to those whose answer has no end that the server has. Never, without a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stopping(Option<watch::Receiver<()>>);
 
@@ -207,8 +207,7 @@ pub fn router(app: App) -> Router {
             Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {
                 Ok((StatusCode::NO_CONTENT, [(header::ALLOW, ALL_METHODS)]))
             }
-            Ok(()) if uri.path().contains("/keys//") => Err(Problem::empty_key()),
-            Ok(()) => Err(Problem::unknown_path(uri.path())),
+            Ok(()) => Err(limits::explain(uri.path()).unwrap_or_else(|| Problem::unknown_path(uri.path()))),
         })
         // What is allowed is among the fields of both.
         .method_not_allowed_fallback(async |method: Method, uri: Uri| match method {

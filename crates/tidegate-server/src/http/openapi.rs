@@ -14,7 +14,7 @@ use super::problem::{Kind, ProblemBody};
 use super::shape::{AnswerShape, BodyShape};
 
 /// What any operation may be refused with.
-const ANY: &[Kind] = &[Kind::INVALID, Kind::TIMEOUT];
+const ANY: [Kind; 2] = [Kind::INVALID, Kind::TIMEOUT];
 
 /// One that has a body.
 const WITH_BODY: &[Kind] = &[Kind::BODY_TOO_LARGE, Kind::MEDIA_TYPE, Kind::ENCODING];
@@ -64,7 +64,7 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
     })
 }
 
-/// Two operations at one address, told apart by the type of their bodies, are one there.
+/// Two operations at one address, distinguished by the type of their bodies, are one there.
 fn merge(first: &mut Value, second: Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     first["summary"] = format!("{}; {}", text(&first["summary"]), text(&second["summary"])).into();
@@ -119,8 +119,9 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
     if let Some(body) = &shape.body {
         described.insert("requestBody".to_owned(), request_body(body, operation.example));
     }
-    let mut kinds: Vec<Kind> = operation.problems.to_vec();
-    kinds.extend(ANY);
+    let named = [("{limit}", Kind::UNKNOWN_LIMIT), ("{space}", Kind::UNKNOWN_SPACE)];
+    let unknown = named.into_iter().filter(|(name, _)| path.contains(name)).map(|(_, kind)| kind);
+    let mut kinds: Vec<Kind> = unknown.chain(operation.problems.iter().copied()).chain(ANY).collect();
     if shape.body.is_some() {
         kinds.extend(WITH_BODY);
     }
@@ -191,7 +192,7 @@ fn responses(schemas: &mut SchemaGenerator, answers: Vec<AnswerShape>, kinds: &[
     }
     let problem = schemas.subschema_for::<ProblemBody>().to_value();
     for kind in kinds {
-        let (abouts, contents) = responses.entry(kind.status.as_u16()).or_default();
+        let (abouts, contents) = responses.entry(kind.status).or_default();
         abouts.push(format!("`{}`", kind.name));
         let schemas = contents.entry(PROBLEM_JSON).or_default();
         if !schemas.contains(&problem) {

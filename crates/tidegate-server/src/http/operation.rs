@@ -79,7 +79,8 @@ pub(crate) struct Operation {
     pub(crate) summary: &'static str,
     /// A body or a query, as people write it.
     pub(crate) example: &'static str,
-    /// What it may be refused with, beside what every operation may be.
+    /// What it may be refused with, beside what every operation may be; that there is no such
+    /// limit or space is known by its path.
     pub(crate) problems: &'static [Kind],
     /// What it reads and answers.
     pub(crate) shape: fn(&mut SchemaGenerator) -> Shape,
@@ -91,41 +92,71 @@ pub(super) type Serve = Arc<dyn Fn(App, Request, Histogram, TimeClass) -> Served
 
 type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-impl Operation {
-    /// `handler` at `method` and `path`.
-    pub(super) fn new<P, Q, B, A, F, Fut>(
-        method: Method,
-        path: &'static str,
-        name: &'static str,
-        handler: F,
-    ) -> Self
-    where
-        P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
-        Q: FromQuery + Send + Sync + 'static,
-        B: FromBody + Send + 'static,
-        A: Answer + Send + 'static,
-        F: Fn(Call<P, Q, B>) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<A, Problem>> + Send + 'static,
-    {
-        let serve: Serve = Arc::new(move |app, request, seconds, time_class| {
+/// An async function of a [`Call`], by the types of what it reads and answers.
+pub(super) trait Handler<Types> {
+    fn shape(schemas: &mut SchemaGenerator) -> Shape;
+
+    fn serve(self) -> Serve;
+}
+
+impl<P, Q, B, A, F, Fut> Handler<(P, Q, B, A)> for F
+where
+    P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    Q: FromQuery + Send + Sync + 'static,
+    B: FromBody + Send + 'static,
+    A: Answer + Send + 'static,
+    F: Fn(Call<P, Q, B>) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<A, Problem>> + Send + 'static,
+{
+    fn shape(schemas: &mut SchemaGenerator) -> Shape {
+        Shape {
+            path: P::json_schema(schemas),
+            query: Q::PARAMETERS,
+            body: B::shape(schemas),
+            answers: A::shapes(schemas),
+        }
+    }
+
+    fn serve(self) -> Serve {
+        Arc::new(move |app, request, seconds, time_class| {
             Box::pin(async move {
                 let since = monotonic();
                 let timeout = app.bounds().request_timeout;
                 let answer = async move {
                     let call = Call::read(app, request).await?;
                     let _timed = Timed { since, seconds: &seconds };
-                    handler(call).await.map(Answer::into_response)
+                    self(call).await.map(Answer::into_response)
                 };
                 let answered = match time_class {
                     TimeClass::Bulk => answer.await,
-                    TimeClass::Ordinary | TimeClass::Endless => match super::in_time(timeout, answer).await {
-                        Ok(answered) => answered,
-                        Err(late) => Err(late),
-                    },
+                    TimeClass::Ordinary | TimeClass::Endless => {
+                        super::in_time(timeout, answer).await.unwrap_or_else(Err)
+                    }
                 };
                 answered.unwrap_or_else(|problem| problem.into_response())
             })
-        });
+        })
+    }
+}
+
+pub(super) fn get<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
+    Operation::new(Method::GET, path, name, handler)
+}
+
+pub(super) fn put<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
+    Operation::new(Method::PUT, path, name, handler)
+}
+
+pub(super) fn post<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
+    Operation::new(Method::POST, path, name, handler)
+}
+
+pub(super) fn delete<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
+    Operation::new(Method::DELETE, path, name, handler)
+}
+
+impl Operation {
+    fn new<T, H: Handler<T>>(method: Method, path: &'static str, name: &'static str, handler: H) -> Self {
         let scope = if method == Method::GET { Scope::Read } else { Scope::Write };
         Self {
             method,
@@ -137,8 +168,8 @@ impl Operation {
             summary: "",
             example: "",
             problems: &[],
-            shape: Shape::of::<P, Q, B, A>,
-            serve,
+            shape: H::shape,
+            serve: handler.serve(),
         }
     }
 

@@ -40,23 +40,14 @@ pub(crate) enum ParameterKind {
 }
 
 impl Parameter {
+    /// A whole number; `default` unless given, if there is one.
     pub(super) const fn integer(
         name: &'static str,
         allowed: RangeInclusive<u64>,
+        default: Option<u64>,
         about: &'static str,
     ) -> Self {
-        let kind = ParameterKind::Integer { allowed, default: None };
-        Self { name, about, kind, is_required: false }
-    }
-
-    /// A whole number that is `default` unless given.
-    pub(super) const fn integer_or(
-        name: &'static str,
-        allowed: RangeInclusive<u64>,
-        default: u64,
-        about: &'static str,
-    ) -> Self {
-        let kind = ParameterKind::Integer { allowed, default: Some(default) };
+        let kind = ParameterKind::Integer { allowed, default };
         Self { name, about, kind, is_required: false }
     }
 

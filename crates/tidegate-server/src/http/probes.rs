@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
 
 use super::answer::{Answer, Html, Json, Text};
 use super::call::Call;
-use super::operation::{Operation, TimeClass};
+use super::operation::{Operation, TimeClass, get};
 use super::problem::{Kind, Problem};
 use super::response::json;
 use super::shape::AnswerShape;
@@ -18,16 +18,14 @@ use crate::readiness::Report;
 /// The operations.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        Operation::new(Method::GET, "/metrics", "metrics", metrics_text::metrics)
-            .summary("Metrics, as Prometheus reads them"),
-        Operation::new(Method::GET, "/healthz", "healthz", healthz).summary("Whether the process lives"),
-        Operation::new(Method::GET, "/readyz", "readyz", readyz)
+        get("/metrics", "metrics", metrics_text::metrics).summary("Metrics, as Prometheus reads them"),
+        get("/healthz", "healthz", healthz).summary("Whether the process lives"),
+        get("/readyz", "readyz", readyz)
             .summary("Whether requests should be sent here, and what is away")
             .refuses(&[Kind::NOT_READY]),
-        Operation::new(Method::GET, "/", "index", index).summary("All operations, as text"),
-        Operation::new(Method::GET, "/openapi.json", "openapi", openapi)
-            .summary("All operations, as OpenAPI 3.1 describes them"),
-        Operation::new(Method::GET, "/docs", "docs", docs).summary("All operations, as a page for people"),
+        get("/", "index", index).summary("All operations, as text"),
+        get("/openapi.json", "openapi", openapi).summary("All operations, as OpenAPI 3.1 describes them"),
+        get("/docs", "docs", docs).summary("All operations, as a page for people"),
     ]
 }
 

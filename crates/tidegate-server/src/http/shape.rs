@@ -4,9 +4,7 @@ use axum::http::StatusCode;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tidegate::limit::headers::PROBLEM_JSON;
 
-use super::answer::Answer;
-use super::call::FromBody;
-use super::parameter::{FromQuery, Parameter};
+use super::parameter::Parameter;
 
 /// The types of one operation.
 pub(crate) struct Shape {
@@ -41,9 +39,7 @@ impl AnswerShape {
     ) -> Self {
         Self { status, about, body: Some(("application/json", schemas.subschema_for::<T>())) }
     }
-}
 
-impl AnswerShape {
     /// The same, as a problem.
     pub(crate) fn problem<T: JsonSchema>(
         schemas: &mut SchemaGenerator,
@@ -51,18 +47,5 @@ impl AnswerShape {
         about: &'static str,
     ) -> Self {
         Self { status, about, body: Some((PROBLEM_JSON, schemas.subschema_for::<T>())) }
-    }
-}
-
-impl Shape {
-    pub(super) fn of<P: JsonSchema, Q: FromQuery, B: FromBody, A: Answer>(
-        schemas: &mut SchemaGenerator,
-    ) -> Self {
-        Self {
-            path: P::json_schema(schemas),
-            query: Q::PARAMETERS,
-            body: B::shape(schemas),
-            answers: A::shapes(schemas),
-        }
     }
 }

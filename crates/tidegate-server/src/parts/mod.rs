@@ -1,34 +1,28 @@
 //! The parts of the server: what is set of each, and what is open. No protocol owns them:
 //! HTTP, the command line with `--store` and whatever is to come stand on them.
 //!
-//! A kind of part is an implementation of `PartOptions` in a file of its own, and a line in
-//! each of the lists here: what can be set, what is set, what is open.
+//! A kind of part is an implementation of `PartOptions`, in its folder beside its bodies
+//! (`http/<part>/settings.rs`), and a line in the list of `kinds!`.
 
 mod declared;
-mod hot;
-mod limits;
 mod named;
 mod open;
 mod opened;
-mod sessions;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::mem::take;
 
 use tidegate::hot::HotOptions;
+use tidegate::limit::{Algorithm, LimitOptions};
 use tidegate::session::SessionOptions;
-use tidegate::store::{Declarations, Part, PartKind};
+use tidegate::store::{DEFAULT_SPACE, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
 
 use self::declared::AnySettings;
-use self::hot::RawHot;
-pub use self::limits::LimitSettings;
-use self::limits::RawLimit;
 pub use self::named::Named;
 pub(crate) use self::open::Access;
 pub(crate) use self::opened::{Opened, PartError, Unknown};
-use self::sessions::RawSessions;
 use crate::settings::raw::{Leaf, Node, RawHttp, RawLog, RawStore, group};
 use crate::settings::{Listen, SettingsError};
 
@@ -74,80 +68,98 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// All kinds.
-    pub(crate) fn all() -> impl Iterator<Item = &'static About> {
-        PartSettings::default().each().map(|settings| settings.about()).into_iter()
+    /// What is said about spaces of a kind; one that nobody has written down is open at once.
+    pub(crate) const fn spaces(
+        kind: PartKind,
+        group: &'static str,
+        full_noun: &'static str,
+        example: &'static str,
+    ) -> Self {
+        let (noun, implied) = ("space", DEFAULT_SPACE);
+        Self { kind, group, noun, full_noun, implied, example, opens_by_use: false }
     }
 }
 
-group!(RawSettings {
-    /// address to listen on; port 0 picks a free one (127.0.0.1:8080)
-    listen: Leaf<Listen>,
-    /// where state is kept
-    store: RawStore,
-    /// a limit or space that the store declares with other settings: replace or strict (replace)
-    declarations: Leaf<Declarations>,
+/// What a limit counts by, and what it does beside counting.
+#[derive(Debug, Clone)]
+pub struct LimitSettings {
+    /// What it counts by.
+    pub algorithm: Algorithm,
+    /// What it does beside counting.
+    pub options: LimitOptions,
+}
+
+/// The kinds of parts, by what their settings are below: what can be set, what is set and what
+/// is open of each are made from this one list.
+macro_rules! kinds {
+    ($(#[doc = $about:literal] $group:ident: $options:ty,)+) => {
+        group!(RawSettings {
+            /// address to listen on; port 0 picks a free one (127.0.0.1:8080)
+            listen: Leaf<Listen>,
+            /// where state is kept
+            store: RawStore,
+            /// a limit or space that the store declares with other settings: replace or strict (replace)
+            declarations: Leaf<Declarations>,
+            $(#[doc = $about] $group: BTreeMap<String, <$options as PartOptions>::Raw>,)+
+            /// bounds on connections and requests
+            http: RawHttp,
+            /// what is said on standard error
+            log: RawLog,
+        });
+
+        /// What is set of all parts.
+        #[derive(Debug, Clone, Default)]
+        pub struct PartSettings {
+            $(#[doc = $about] pub $group: Vec<Named<$options>>,)+
+        }
+
+        impl PartSettings {
+            pub(crate) fn read(raw: &mut RawSettings) -> Result<Self, SettingsError> {
+                Ok(Self { $($group: Named::read_all(take(&mut raw.$group))?,)+ })
+            }
+
+            fn each(&self) -> Vec<&dyn AnySettings> {
+                vec![$(&self.$group),+]
+            }
+
+            fn each_mut(&mut self) -> Vec<&mut dyn AnySettings> {
+                vec![$(&mut self.$group),+]
+            }
+        }
+
+        impl About {
+            /// All kinds.
+            pub(crate) fn all() -> impl Iterator<Item = &'static About> {
+                [$(<$options as PartOptions>::ABOUT),+].into_iter()
+            }
+        }
+
+        /// An open store, and what is open on it.
+        #[derive(Debug)]
+        pub struct Parts {
+            gate: Tidegate,
+            $(pub(crate) $group: Opened<$options>,)+
+        }
+
+        impl Parts {
+            /// What `settings` say, on `gate`.
+            pub fn open(gate: Tidegate, settings: &PartSettings) -> Result<Self, SettingsError> {
+                Ok(Self { $($group: Opened::open(&gate, &settings.$group)?,)+ gate })
+            }
+        }
+    };
+}
+
+kinds! {
     /// the limits by name; one called `api` if there are none
-    limits: BTreeMap<String, RawLimit>,
+    limits: LimitSettings,
     /// the spaces of hot pages by name; one called `main` if there are none
-    hot: BTreeMap<String, RawHot>,
+    hot: HotOptions,
     /// the spaces of sessions by name; one called `main` if there are none
-    sessions: BTreeMap<String, RawSessions>,
-    /// bounds on connections and requests
-    http: RawHttp,
-    /// what is said on standard error
-    log: RawLog,
-});
-
-/// What is set of all parts.
-#[derive(Debug, Clone, Default)]
-pub struct PartSettings {
-    /// The limits.
-    pub limits: Vec<Named<LimitSettings>>,
-    /// The spaces of hot pages.
-    pub hot: Vec<Named<HotOptions>>,
-    /// The spaces of sessions.
-    pub sessions: Vec<Named<SessionOptions>>,
-}
-
-impl PartSettings {
-    pub(crate) fn read(raw: &mut RawSettings) -> Result<Self, SettingsError> {
-        Ok(Self {
-            limits: Named::read_all(take(&mut raw.limits))?,
-            hot: Named::read_all(take(&mut raw.hot))?,
-            sessions: Named::read_all(take(&mut raw.sessions))?,
-        })
-    }
-
-    fn each(&self) -> [&dyn AnySettings; 3] {
-        [&self.limits, &self.hot, &self.sessions]
-    }
-
-    fn each_mut(&mut self) -> [&mut dyn AnySettings; 3] {
-        [&mut self.limits, &mut self.hot, &mut self.sessions]
-    }
-}
-
-/// An open store, and what is open on it.
-#[derive(Debug)]
-pub struct Parts {
-    gate: Tidegate,
-    pub(crate) limits: Opened<LimitSettings>,
-    pub(crate) hot: Opened<HotOptions>,
-    pub(crate) sessions: Opened<SessionOptions>,
+    sessions: SessionOptions,
 }
 
 impl Parts {
-    /// What `settings` say, on `gate`.
-    pub fn open(gate: Tidegate, settings: &PartSettings) -> Result<Self, SettingsError> {
-        Ok(Self {
-            limits: Opened::open(&gate, &settings.limits)?,
-            hot: Opened::open(&gate, &settings.hot)?,
-            sessions: Opened::open(&gate, &settings.sessions)?,
-            gate,
-        })
-    }
-
     /// The store.
     pub fn gate(&self) -> &Tidegate {
         &self.gate

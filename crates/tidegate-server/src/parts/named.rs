@@ -56,7 +56,7 @@ impl<O: PartOptions> Named<O> {
 }
 
 /// Refuses a space that is written down twice, by either of its names: which of the two is
-/// meant nobody could tell.
+/// meant nobody could know.
 fn one_name_each<T>(about: &About, spaces: &BTreeMap<String, T>) -> Result<(), SettingsError> {
     let About { kind, group, .. } = about;
     let twice = spaces

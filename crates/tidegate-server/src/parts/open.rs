@@ -25,7 +25,7 @@ impl Parts {
             settings.parts.adopt(&readable).map_err(text)?;
         }
         let parts = Self::open(gate, &settings.parts).map_err(text)?;
-        declare(&parts.gate, settings.store.declarations).await?;
+        declare(&parts.gate, settings.store.options.declarations).await?;
         Ok(parts)
     }
 
@@ -52,12 +52,9 @@ impl Settings {
         access: Access,
     ) -> Result<Tidegate, String> {
         // Whoever has a request changes nothing for the servers.
-        self.store.declarations = Declarations::ReadOnly;
-        let gate = match access {
-            Access::Read => self.store.open_read_only().await,
-            Access::Write => self.store.open().await,
-        };
-        let gate = gate.map_err(text)?;
+        self.store.options.declarations = Declarations::ReadOnly;
+        self.store.options.read_only = access == Access::Read;
+        let gate = self.store.open().await.map_err(text)?;
         // Whoever talks to a store wants its answer, not that of an outage policy.
         gate.store().check().map_err(text)?;
         let is_requested = |kind: PartKind, name: &str| {

@@ -17,12 +17,11 @@ mod validate;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use tidegate::clock::Clock;
-use tidegate::store::{Declarations, StoreOptions};
-use tidegate::{Name, Tidegate};
+use tidegate::Tidegate;
+use tidegate::store::StoreOptions;
 
+pub use self::raw::{HttpSettings, LogSettings};
 use crate::parts::{PartSettings, RawSettings};
 pub use crate::readiness::Readiness;
 
@@ -79,132 +78,25 @@ impl fmt::Debug for StoreUrl {
 pub struct StoreSettings {
     /// The store.
     pub url: StoreUrl,
-    /// A prefix of every Redis key.
-    pub namespace: Option<Name>,
-    /// How many partitions keys are spread over.
-    pub partitions: Option<u32>,
-    /// How long a call may take.
-    pub deadline: Duration,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// Whether small packets are sent at once.
-    pub nodelay: bool,
-    /// Idle time of a connection after which the system looks whether the other side is
-    /// still there.
-    pub keepalive: Option<Duration>,
-    /// How often it is checked that the store is still there.
-    pub check_interval: Duration,
+    /// How it is used.
+    pub options: StoreOptions,
     /// The file with the authority to trust.
     pub tls_ca: Option<PathBuf>,
-    /// What to do when a limit or a space is declared with other settings.
-    pub declarations: Declarations,
 }
 
 impl StoreSettings {
     /// Opens the store. One that is away is no error.
     pub async fn open(&self) -> Result<Tidegate, SettingsError> {
-        self.open_with(StoreOptions::default()).await
-    }
-
-    /// The same, by a clock of the caller's, with markers that end so long after their last renewal.
-    pub(crate) async fn open_for(
-        &self,
-        clock: Clock,
-        marker_ttl: Duration,
-    ) -> Result<Tidegate, SettingsError> {
-        let mut options = StoreOptions::default();
-        options.clock = clock;
-        options.marker_ttl = marker_ttl;
-        self.open_with(options).await
-    }
-
-    /// The same, to look at it and write nothing.
-    pub async fn open_read_only(&self) -> Result<Tidegate, SettingsError> {
-        let mut options = StoreOptions::default();
-        options.read_only = true;
-        self.open_with(options).await
-    }
-
-    async fn open_with(&self, mut options: StoreOptions) -> Result<Tidegate, SettingsError> {
-        options.namespace = self.namespace.clone();
-        options.partitions = self.partitions;
-        options.deadline = self.deadline;
-        options.connect_timeout = self.connect_timeout;
-        options.nodelay = self.nodelay;
-        options.declarations = self.declarations;
-        options.keepalive = self.keepalive;
-        options.check_interval = self.check_interval;
-        options.tls_ca = match &self.tls_ca {
-            None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
+        let mut options = self.options.clone();
+        if let Some(path) = &self.tls_ca {
+            options.tls_ca = Some(std::fs::read(path).map_err(|error| {
                 SettingsError(format!("`store.tls_ca`: cannot read {}: {error}", path.display()))
-            })?),
-        };
+            })?);
+        }
         Tidegate::open_with(self.url.as_str(), options)
             .await
             .map_err(|error| SettingsError(format!("`store`: {error}")))
     }
-}
-
-/// Bounds on connections and requests.
-#[derive(Debug, Clone)]
-pub struct HttpSettings {
-    /// How long a request's head may take.
-    pub header_timeout: Duration,
-    /// How long a connection may be idle between requests.
-    pub idle_timeout: Duration,
-    /// How long a request may take, its body included.
-    pub request_timeout: Duration,
-    /// How long edits sent in bulk may take, however many.
-    pub bulk_timeout: Duration,
-    /// How long a client of events may take nothing of what waits for it.
-    pub stall_timeout: Duration,
-    /// The longest body of a request other than that.
-    pub max_body_bytes: usize,
-    /// The most connections at a time; more wait to be accepted.
-    pub max_connections: usize,
-    /// How long requests in flight may take once the server shall stop.
-    pub shutdown_deadline: Duration,
-    /// How long the server says that it is not ready, and takes requests all the same,
-    /// before it stops.
-    pub drain_delay: Duration,
-    /// When it says that it is ready.
-    pub readiness: Readiness,
-    /// Whether all who can reach the server may use it: without, it listens on loopback alone.
-    pub trusted_network: bool,
-    /// How many connections may wait to be accepted.
-    pub backlog: u32,
-    /// Whether every answer is logged.
-    pub access_log: bool,
-}
-
-impl Default for HttpSettings {
-    fn default() -> Self {
-        Self {
-            header_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(75),
-            request_timeout: Duration::from_secs(10),
-            bulk_timeout: Duration::from_secs(600),
-            stall_timeout: Duration::from_secs(60),
-            max_body_bytes: 65_536,
-            max_connections: 10_000,
-            shutdown_deadline: Duration::from_secs(10),
-            drain_delay: Duration::ZERO,
-            readiness: Readiness::default(),
-            trusted_network: false,
-            backlog: 1024,
-            access_log: false,
-        }
-    }
-}
-
-/// What is said on standard error.
-#[derive(Debug, Clone)]
-pub struct LogSettings {
-    /// The least important that is said.
-    pub level: tracing::Level,
-    /// For people or for machines.
-    pub format: LogFormat,
 }
 
 /// How a line of the log is written.

@@ -4,11 +4,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::bounds::MAX_COUNT;
-use tidegate::limit::{OnLapse, Period, WhenFull};
-use tidegate::session::Reap;
+use tidegate::Name;
 use tidegate::store::Declarations;
-use tidegate::{AfterLoss, ClosedStatus, Cost, Key, Name, Rate, Share};
 
 use super::names::nearest;
 use super::{Listen, LogFormat, Readiness, StoreUrl};
@@ -19,7 +16,7 @@ pub(crate) trait Parse: Sized {
 }
 
 /// Picks a value by its name.
-fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, String> {
+pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, String> {
     if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
         return Ok(*value);
     }
@@ -34,35 +31,19 @@ fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Result<T, Strin
 /// Values that each have a name.
 macro_rules! choices {
     ($($type:ty: $($name:literal $value:ident),+;)+) => {$(
-        impl Parse for $type {
+        impl $crate::settings::parse::Parse for $type {
             fn parse(text: &str) -> Result<Self, String> {
-                choice(text, &[$(($name, Self::$value)),+])
+                $crate::settings::parse::choice(text, &[$(($name, Self::$value)),+])
             }
         }
     )+};
 }
+pub(crate) use choices;
 
 choices! {
-    OutageName: "open" Open, "closed" Closed, "local" Local;
-    ClosedStatus: "429" TooManyRequests, "503" ServiceUnavailable;
-    AfterLoss: "admit" Admit, "hold" Hold;
-    WhenFull: "refuse" Refuse, "share" Share;
-    Reap: "cleanup" Cleanup, "claims" Claims;
     Declarations: "replace" Replace, "strict" Strict;
-    OnLapse: "spend" Spend, "give_back" GiveBack;
     Readiness: "any" Any, "all" All;
     LogFormat: "text" Text, "json" Json;
-}
-
-/// What a page meets for which there is no room.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PageWhenFull(pub(crate) WhenFull);
-
-impl Parse for PageWhenFull {
-    fn parse(text: &str) -> Result<Self, String> {
-        let choices = [("reject", WhenFull::Refuse), ("replace_coldest", WhenFull::ReplaceColdest)];
-        choice(text, &choices).map(Self)
-    }
 }
 
 /// `a, b and c`.
@@ -97,14 +78,6 @@ impl Parse for NonZeroUsize {
     }
 }
 
-/// Permits, at least one.
-impl Parse for Cost {
-    fn parse(text: &str) -> Result<Self, String> {
-        let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
-        permits.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
-    }
-}
-
 impl Parse for bool {
     fn parse(text: &str) -> Result<Self, String> {
         choice(text, &[("true", true), ("false", false)])
@@ -134,108 +107,20 @@ impl Parse for Name {
     }
 }
 
-impl Parse for Rate {
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: tidegate::Error| error.to_string())
-    }
-}
-
-impl Parse for Share {
-    fn parse(text: &str) -> Result<Self, String> {
-        let fraction = text
-            .parse()
-            .map_err(|_| format!("{text:?} is not a share: a number above 0 and up to 1 is, like 0.5"))?;
-        Share::fraction(fraction).map_err(|error| error.to_string())
-    }
-}
-
-/// How a limit counts, by name; its numbers are settings of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AlgorithmName {
-    Sliding,
-    Suppressed,
-    Smooth,
-    Token,
-    Calendar,
-}
-
-impl AlgorithmName {
-    const ALL: [(&str, Self); 5] = [
-        ("sliding", Self::Sliding),
-        ("suppressed", Self::Suppressed),
-        ("smooth", Self::Smooth),
-        ("token", Self::Token),
-        ("calendar", Self::Calendar),
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
-    }
-}
-
-impl Parse for AlgorithmName {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &Self::ALL)
-    }
-}
-
-impl Parse for Period {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[Self::Minute, Self::Hour, Self::Day].map(|period| (period.as_str(), period)))
-    }
-}
-
-/// Times the capacity of a suppressed limit: what is above that is all declined.
+/// How many times as much, or as fast.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HardLimitFactor(pub(crate) f64);
+pub(crate) struct Factor(f64);
 
-impl Parse for HardLimitFactor {
+impl Parse for Factor {
     fn parse(text: &str) -> Result<Self, String> {
-        let factor: Option<f64> = text.parse().ok();
-        let allowed = factor.filter(|factor| (1.0..=1000.0).contains(factor));
-        allowed.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
+        let factor = text.parse().ok().filter(|factor| (1.0..=1000.0).contains(factor));
+        factor.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
     }
 }
 
-/// Permits that are never given out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SafetyBuffer(pub(crate) u64);
-
-impl Parse for SafetyBuffer {
-    fn parse(text: &str) -> Result<Self, String> {
-        let permits = text.parse().ok().filter(|permits| *permits <= MAX_COUNT);
-        let refused = || format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are");
-        permits.map(Self).ok_or_else(refused)
-    }
-}
-
-/// The outage policy's name; its share is a setting of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutageName {
-    Open,
-    Closed,
-    Local,
-}
-
-/// How many times faster is a spike.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SpikeRatio(pub(crate) f64);
-
-impl Parse for SpikeRatio {
-    fn parse(text: &str) -> Result<Self, String> {
-        let ratio = text.parse().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
-        ratio.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
-    }
-}
-
-/// What a limit's Redis keys start with.
-#[derive(Debug, Clone)]
-pub(crate) struct Prefix(pub(crate) String);
-
-impl Parse for Prefix {
-    fn parse(text: &str) -> Result<Self, String> {
-        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
-        Ok(Self(text.to_owned()))
+impl From<Factor> for f64 {
+    fn from(Factor(factor): Factor) -> Self {
+        factor
     }
 }
 

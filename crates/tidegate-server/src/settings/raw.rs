@@ -110,8 +110,40 @@ impl<T: Node + Default> Node for BTreeMap<String, T> {
     }
 }
 
-/// A group of settings: its fields, each with what is said of it in the list of all.
+/// A group of settings: its fields, each with what is said of it in the list of all. Those of a
+/// group `for` some options have the names of theirs; a group that `makes` a type says also what
+/// its fields are, and their defaults.
 macro_rules! group {
+    ($name:ident makes $made:ident {
+        $(#[doc = $about:literal] $field:ident: $type:ty as $checked:ty = $default:expr,)*
+    }) => {
+        $crate::settings::raw::group!($name for $made { $(#[doc = $about] $field: $type,)* });
+
+        /// A group of settings, checked.
+        #[derive(Debug, Clone)]
+        pub struct $made {
+            $(#[doc = $about] pub $field: $checked,)*
+        }
+
+        impl Default for $made {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+    ($name:ident for $options:ty { $(#[doc = $about:literal] $field:ident: $type:ty,)* }) => {
+        $crate::settings::raw::group!($name { $(#[doc = $about] $field: $type,)* });
+
+        impl $name {
+            /// `options`, but for what is set.
+            pub(crate) fn over(self, mut options: $options) -> $options {
+                $(if let Some(set) = self.$field.0 {
+                    options.$field = set.into();
+                })*
+                options
+            }
+        }
+    };
     ($name:ident { $(#[doc = $about:literal] $field:ident: $type:ty,)* }) => {
         #[derive(Debug, Default, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -165,46 +197,46 @@ group!(RawStore {
     nodelay: Leaf<bool>,
     /// idle time of a connection after which the system looks whether the other side is there; 0s: never (30s)
     keepalive: Leaf<Duration>,
-    /// how often the store is asked whether it is still there (5s)
+    /// how often it is checked that the store is still there (5s)
     check_interval: Leaf<Duration>,
     /// PEM file of the authority to trust for rediss:// (the system's)
     tls_ca: Leaf<PathBuf>,
 });
 
-group!(RawHttp {
+group!(RawHttp makes HttpSettings {
     /// how long a request's head may take (5s)
-    header_timeout: Leaf<Duration>,
+    header_timeout: Leaf<Duration> as Duration = Duration::from_secs(5),
     /// how long a connection may be idle between requests (75s)
-    idle_timeout: Leaf<Duration>,
+    idle_timeout: Leaf<Duration> as Duration = Duration::from_secs(75),
     /// how long a request may take, its body included (10s)
-    request_timeout: Leaf<Duration>,
+    request_timeout: Leaf<Duration> as Duration = Duration::from_secs(10),
     /// how long edits sent in bulk may take, however many (10m)
-    bulk_timeout: Leaf<Duration>,
+    bulk_timeout: Leaf<Duration> as Duration = Duration::from_secs(600),
     /// how long a client of events may take nothing of what waits for it (1m)
-    stall_timeout: Leaf<Duration>,
+    stall_timeout: Leaf<Duration> as Duration = Duration::from_secs(60),
     /// longest request body, other than of edits in bulk (65536)
-    max_body_bytes: Leaf<NonZeroUsize>,
+    max_body_bytes: Leaf<NonZeroUsize> as usize = 65_536,
     /// most connections at a time; more wait to be accepted (10000)
-    max_connections: Leaf<NonZeroUsize>,
+    max_connections: Leaf<NonZeroUsize> as usize = 10_000,
     /// how long requests in flight may take after SIGTERM (10s)
-    shutdown_deadline: Leaf<Duration>,
+    shutdown_deadline: Leaf<Duration> as Duration = Duration::from_secs(10),
     /// how long after SIGTERM /readyz says 503 while requests are still taken (0s)
-    drain_delay: Leaf<Duration>,
+    drain_delay: Leaf<Duration> as Duration = Duration::ZERO,
     /// when /readyz says 200: any (something can be answered) or all (every partition is reached) (any)
-    readiness: Leaf<Readiness>,
+    readiness: Leaf<Readiness> as Readiness = Readiness::default(),
     /// listen on addresses that other machines reach: whoever does may do everything (false)
-    trusted_network: Leaf<bool>,
+    trusted_network: Leaf<bool> as bool = false,
     /// most connections that wait to be accepted, up to 65535; the system may have less (1024)
-    backlog: Leaf<NonZeroUsize>,
-    /// log every answer at level info: who asked, what, the status and how long it took (false)
-    access_log: Leaf<bool>,
+    backlog: Leaf<NonZeroUsize> as usize = 1024,
+    /// log every answer at level info: from whom, what, the status and how long it took (false)
+    access_log: Leaf<bool> as bool = false,
 });
 
-group!(RawLog {
+group!(RawLog makes LogSettings {
     /// error, warn, info, debug or trace (info)
-    level: Leaf<tracing::Level>,
+    level: Leaf<tracing::Level> as tracing::Level = tracing::Level::INFO,
     /// text or json (text)
-    format: Leaf<LogFormat>,
+    format: Leaf<LogFormat> as LogFormat = LogFormat::Text,
 });
 
 /// Every setting with what it is for; the name of a limit or a space is `NAME`.

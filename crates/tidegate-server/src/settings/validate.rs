@@ -1,13 +1,12 @@
 //! From what was set to what is meant: defaults, ranges, and what depends on
 //! more than one setting.
 
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate::store::Declarations;
+use tidegate::store::{Declarations, StoreOptions};
 
-use super::raw::{Leaf, RawHttp, RawLog, RawStore};
-use super::{HttpSettings, Listen, LogFormat, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
+use super::raw::{Leaf, RawHttp, RawStore};
+use super::{HttpSettings, Listen, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
 use crate::parts::{PartSettings, RawSettings};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -22,98 +21,61 @@ pub(super) fn settings(mut raw: RawSettings) -> Result<Settings, SettingsError> 
         store: store(raw.store, raw.declarations)?,
         parts: parts?,
         http: http(raw.http)?,
-        log: log(raw.log),
+        log: raw.log.over(LogSettings::default()),
     })
 }
 
 fn store(raw: RawStore, declarations: Leaf<Declarations>) -> Result<StoreSettings, SettingsError> {
-    let deadline = raw.deadline.or(Duration::from_millis(100));
-    let connect_timeout = raw.connect_timeout.or(Duration::from_millis(500));
-    let keepalive = raw.keepalive.or(Duration::from_secs(30));
-    let check_interval = raw.check_interval.or(Duration::from_secs(5));
-    Ok(StoreSettings {
-        url: raw.url.or(StoreUrl("memory:".to_owned())),
-        namespace: raw.namespace.0,
-        partitions: raw.partitions.0.map(Into::into),
-        deadline: between("store.deadline", deadline, MILLISECOND, MINUTE)?,
-        connect_timeout: between("store.connect_timeout", connect_timeout, MILLISECOND, MINUTE)?,
-        nodelay: raw.nodelay.or(true),
-        keepalive: match between("store.keepalive", keepalive, Duration::ZERO, 2 * HOUR)? {
-            // Zero is a choice: nobody looks.
-            Duration::ZERO => None,
-            keepalive if keepalive < SECOND => Some(between("store.keepalive", keepalive, SECOND, 2 * HOUR)?),
-            keepalive => Some(keepalive),
-        },
-        check_interval: between("store.check_interval", check_interval, 10 * MILLISECOND, HOUR)?,
-        tls_ca: raw.tls_ca.0,
-        declarations: declarations.or(Declarations::default()),
-    })
+    let mut options = StoreOptions::default();
+    options.namespace = raw.namespace.0;
+    options.partitions = raw.partitions.0.map(Into::into);
+    options.deadline = raw.deadline.or(options.deadline);
+    options.connect_timeout = raw.connect_timeout.or(options.connect_timeout);
+    options.nodelay = raw.nodelay.or(options.nodelay);
+    options.check_interval = raw.check_interval.or(options.check_interval);
+    options.declarations = declarations.or(options.declarations);
+    // Zero is a choice: nobody looks.
+    let keepalive = raw.keepalive.0.or(options.keepalive).filter(|keepalive| !keepalive.is_zero());
+    options.keepalive = keepalive;
+    between("store.deadline", options.deadline, MILLISECOND, MINUTE)?;
+    between("store.connect_timeout", options.connect_timeout, MILLISECOND, MINUTE)?;
+    let least = if keepalive.is_some_and(|keepalive| keepalive < SECOND) { SECOND } else { Duration::ZERO };
+    between("store.keepalive", keepalive.unwrap_or_default(), least, 2 * HOUR)?;
+    between("store.check_interval", options.check_interval, 10 * MILLISECOND, HOUR)?;
+    Ok(StoreSettings { url: raw.url.or(StoreUrl("memory:".to_owned())), options, tls_ca: raw.tls_ca.0 })
 }
 
 fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
-    let default = HttpSettings::default();
-    let header_timeout = raw.header_timeout.or(default.header_timeout);
-    let idle_timeout = raw.idle_timeout.or(default.idle_timeout);
-    let request_timeout = raw.request_timeout.or(default.request_timeout);
-    let bulk_timeout = raw.bulk_timeout.or(default.bulk_timeout);
-    let stall_timeout = raw.stall_timeout.or(default.stall_timeout);
-    let shutdown_deadline = raw.shutdown_deadline.or(default.shutdown_deadline);
-    let drain_delay = raw.drain_delay.or(default.drain_delay);
-    Ok(HttpSettings {
-        header_timeout: between("http.header_timeout", header_timeout, MILLISECOND, HOUR)?,
-        idle_timeout: between("http.idle_timeout", idle_timeout, MILLISECOND, HOUR)?,
-        request_timeout: between("http.request_timeout", request_timeout, MILLISECOND, HOUR)?,
-        bulk_timeout: between("http.bulk_timeout", bulk_timeout, MILLISECOND, 24 * HOUR)?,
-        stall_timeout: between("http.stall_timeout", stall_timeout, MILLISECOND, HOUR)?,
-        max_body_bytes: match raw.max_body_bytes.0 {
-            Some(bytes) => at_most("http.max_body_bytes", bytes, 16 << 20)?,
-            None => default.max_body_bytes,
-        },
-        max_connections: match raw.max_connections.0 {
-            Some(connections) => at_most("http.max_connections", connections, 1_000_000)?,
-            None => default.max_connections,
-        },
+    let http = raw.over(HttpSettings::default());
+    for (setting, value, least, most) in [
+        ("http.header_timeout", http.header_timeout, MILLISECOND, HOUR),
+        ("http.idle_timeout", http.idle_timeout, MILLISECOND, HOUR),
+        ("http.request_timeout", http.request_timeout, MILLISECOND, HOUR),
+        ("http.bulk_timeout", http.bulk_timeout, MILLISECOND, 24 * HOUR),
+        ("http.stall_timeout", http.stall_timeout, MILLISECOND, HOUR),
         // Zero is a choice: whatever is in flight is cut.
-        shutdown_deadline: between("http.shutdown_deadline", shutdown_deadline, Duration::ZERO, HOUR)?,
-        drain_delay: between("http.drain_delay", drain_delay, Duration::ZERO, HOUR)?,
-        readiness: raw.readiness.or(default.readiness),
-        trusted_network: raw.trusted_network.or(default.trusted_network),
-        backlog: match raw.backlog.0 {
-            // At most sixteen bits.
-            Some(backlog) => at_most("http.backlog", backlog, 65_535)? as u32,
-            None => default.backlog,
-        },
-        access_log: raw.access_log.or(default.access_log),
-    })
+        ("http.shutdown_deadline", http.shutdown_deadline, Duration::ZERO, HOUR),
+        ("http.drain_delay", http.drain_delay, Duration::ZERO, HOUR),
+    ] {
+        between(setting, value, least, most)?;
+    }
+    for (setting, value, most) in [
+        ("http.max_body_bytes", http.max_body_bytes, 16 << 20),
+        ("http.max_connections", http.max_connections, 1_000_000),
+        ("http.backlog", http.backlog, 65_535),
+    ] {
+        if value > most {
+            return Err(SettingsError(format!("`{setting}`: {value} is not allowed: 1 to {most} are")));
+        }
+    }
+    Ok(http)
 }
 
-fn log(raw: RawLog) -> LogSettings {
-    LogSettings { level: raw.level.or(tracing::Level::INFO), format: raw.format.or(LogFormat::Text) }
-}
-
-/// `value` if it is at least `least` and at most `most`.
-fn between(
-    setting: &str,
-    value: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, SettingsError> {
+/// Refuses a `value` below `least` or above `most`.
+fn between(setting: &str, value: Duration, least: Duration, most: Duration) -> Result<(), SettingsError> {
     if (least..=most).contains(&value) {
-        return Ok(value);
+        return Ok(());
     }
-    let show = humantime::format_duration;
-    Err(SettingsError(format!(
-        "`{setting}`: {} is not allowed: {} to {} are",
-        show(value),
-        show(least),
-        show(most)
-    )))
-}
-
-/// `value` if it is at most `most`.
-fn at_most(setting: &str, value: NonZeroUsize, most: usize) -> Result<usize, SettingsError> {
-    if value.get() <= most {
-        return Ok(value.get());
-    }
-    Err(SettingsError(format!("`{setting}`: {value} is not allowed: 1 to {most} are")))
+    let [value, least, most] = [value, least, most].map(humantime::format_duration);
+    Err(SettingsError(format!("`{setting}`: {value} is not allowed: {least} to {most} are")))
 }

@@ -191,7 +191,7 @@ async fn the_server_tells_about_itself() {
     }
 }
 
-/// Without a server nobody else waits: a command that asks a store has as long as it takes.
+/// Without a server nobody else waits: a command on a store has as long as it takes.
 #[tokio::test(start_paused = true)]
 async fn without_a_server_a_request_may_take_as_long_as_it_likes() {
     let f = fixture().await;

@@ -1,7 +1,7 @@
 //! Eight servers that lease from one Redis, while servers are killed and stopped and Redis
 //! is stopped, and nobody ever gets too much.
 //!
-//! Whoever asks writes down when the request was sent and when the answer was there: the
+//! Whoever sends a request writes down when the request was sent and when the answer was there: the
 //! decision was made in between. A window is said to hold too much only if more was admitted
 //! by calls that both began and ended in it, so what is found is a violation and no doubt.
 //! What was not answered, by a server that was killed, is not counted.
@@ -25,7 +25,7 @@ use crate::cli::Server;
 const SERVERS: usize = 8;
 const CAPACITY: u64 = 10_000;
 const WINDOW: Duration = Duration::from_secs(2);
-/// Large enough that all of the limit is asked for, though the machine is busy; small enough
+/// Large enough that all of the limit is requested, though the machine is busy; small enough
 /// to be spent from a lease.
 const COST: u64 = 20;
 
@@ -194,7 +194,7 @@ fn eight_leased_servers_never_exceed_the_limit_whatever_happens() {
     let (admitted, by_lease) = (spans.len() as u64 * COST, by_lease.load(Ordering::Relaxed) * COST);
     println!("{admitted} admitted, {by_lease} by lease, fullest window {most} of {CAPACITY}; {happened:?}");
     assert!(most <= CAPACITY, "{most} in a window of {CAPACITY}, seed {seed}");
-    // It was put to the test: things happened, and much of the limit was asked for.
+    // It was put to the test: things happened, and much of the limit was requested.
     let Happened { killed, stopped, redis_stopped } = happened;
     assert!(killed > 0 && stopped > 0 && redis_stopped > 0, "seed {seed}");
     assert!(

@@ -103,18 +103,18 @@ impl Server {
     /// The lines of its log, as they come; once.
     pub(crate) fn log(&mut self) -> Log {
         let err = BufReader::new(self.child.stderr.take().unwrap());
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in err.lines().map_while(Result::ok) {
                 // Read on even if nobody listens: the server must not block.
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
         Log(lines)
     }
 
     /// Sends a signal.
-    pub(crate) fn tell(&self, signal: &str) {
+    pub(crate) fn send_signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
@@ -159,7 +159,7 @@ impl Server {
 
     /// Sends a signal and waits: the exit code and the log.
     pub(crate) fn signal(mut self, signal: &str) -> (Option<i32>, String) {
-        self.tell(signal);
+        self.send_signal(signal);
         let mut err = self.child.stderr.take().unwrap();
         let log = within(move || {
             let mut log = String::new();

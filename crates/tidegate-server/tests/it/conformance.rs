@@ -1,4 +1,4 @@
-//! The suites of the library's test kit, through the HTTP API: what a caller is told in JSON is what the library
+//! The suites of the library's test kit, through the HTTP API: what a caller gets in JSON is what the library
 //! and the models say, field by field. A file per room: its face over HTTP.
 
 mod hot;

@@ -125,13 +125,13 @@ fn hot_commands_on_a_store_go_by_its_window_and_delete_nothing() {
             assert_eq!((code, &json_of(&out)["total_edits"]), (0, &json!(3)));
             let (code, out, _) = on(&store, &["hot", "top", "--once", "--json"]);
             assert_eq!((code, &json_of(&out)["pages"][0]["edits"]), (0, &json!(3)), "{out}");
-            // Who insists on a window of an hour sees less, is told so, and deletes nothing.
+            // Who insists on a window of an hour sees less, gets a warning, and deletes nothing.
             for command in [&["hot", "list", "--json"][..], &["hot", "stats", "en:Weir"], &["hot", "cleanup"]]
             {
                 let args = [command, &["--set", "hot.main.window_duration=1h"]].concat();
                 let (_, out, err) = on(&store, &args);
                 assert!(!out.contains("Weir") || out.contains("Weir: not hot"), "{out}");
-                let expected = "tidegate: hot main is declared with other settings than are asked by: window_duration \
+                let expected = "tidegate: hot main is declared with other settings than are used here: window_duration \
                             1d declared, 1h here\n";
                 assert_eq!(err, expected);
             }
@@ -207,7 +207,7 @@ fn other_settings_are_logged_with_both_values_and_counted() {
     assert_eq!(first, 0, "{log}");
 }
 
-/// A server that was told nothing of a part takes it as others have declared it.
+/// A server with no settings of a part takes it as others have declared it.
 #[test]
 fn what_nobody_wrote_down_is_as_it_is_declared() {
     let redis = RedisServer::start();

@@ -63,7 +63,7 @@ async fn only_the_first_few_bad_lines_are_explained() {
     assert_eq!((&answer["bad"], answer["bad_lines"].as_array().unwrap().len()), (&json!(500), 10));
 }
 
-/// Lines are made as they are asked for, and compared with those recorded by then: the
+/// Lines are made as they are needed, and compared with those recorded by then: the
 /// difference is all that can be in memory.
 #[tokio::test]
 async fn a_hundred_thousand_lines_are_never_all_in_memory() {
@@ -288,7 +288,7 @@ async fn a_slow_store_does_not_count_as_silence_of_the_sender() {
     running.stop().await;
 }
 
-/// After a slow batch the sender has its whole time again, and is told so when it lets that pass.
+/// After a slow batch the sender has its whole time again, and the answer says so when it lets that pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sender_that_is_silent_after_edits_were_lost_learns_that_they_may_not_count() {
     let mut redis = RedisServer::start();

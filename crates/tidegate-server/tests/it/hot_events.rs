@@ -91,7 +91,7 @@ async fn events_are_sent_as_they_happen_and_resumed_where_they_were_left() {
     running.stop().await;
 }
 
-/// What was in the process is gone: who comes back is told so, and sees what comes after it.
+/// What was in the process is gone: who comes back gets a notice, and sees what comes after it.
 #[tokio::test]
 async fn a_position_from_before_a_restart_learns_what_it_missed() {
     let f = serving_hot(&[]).await;

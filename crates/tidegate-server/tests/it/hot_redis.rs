@@ -76,7 +76,7 @@ fn two_servers_on_one_redis_share_their_pages() {
     assert_eq!(one, other, "the same event, once");
 }
 
-/// What tests are told by their environment is no setting of the server.
+/// What tests read from their environment is no setting of the server.
 fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
         command.env_remove(name);

@@ -160,7 +160,7 @@ fn a_replay_touches_nobody_elses_pages() {
     let file = folder.path().join("day.jsonl");
     std::fs::write(&file, day(500).text).unwrap();
     for _ in 0..2 {
-        // The second is not told of duplicates: it has a namespace of its own too.
+        // The second counts no duplicates: it has a namespace of its own too.
         let report = replay(&file, &["--store", &url]);
         assert_eq!(report["outcomes"]["duplicate"], 0);
     }
@@ -357,7 +357,7 @@ fn the_keys_of_a_replay_end_when_they_should() {
     }
 }
 
-/// It is told to stop in the middle of a file that has no end.
+/// It is stopped in the middle of a file that has no end.
 #[test]
 fn ctrl_c_leaves_a_summary() {
     let redis = RedisServer::start();

@@ -61,7 +61,7 @@ impl Client {
     }
 
     pub(crate) async fn send_no_more(&mut self) {
-        // Who has hung up need not be told.
+        // Who has hung up needs no answer.
         let _ = soon(self.0.shutdown()).await;
     }
 
@@ -115,7 +115,7 @@ async fn a_request_in_flight_is_finished_and_nothing_new_is_begun() {
     busy.begin_take().await;
 
     running.stop.send(()).unwrap();
-    // That the idle connection is closed tells that the server is on its way down.
+    // That the idle connection is closed shows that the server is on its way down.
     assert_eq!(idle.read_to_end().await, "");
     assert!(soon(TcpStream::connect(running.address)).await.is_err());
 

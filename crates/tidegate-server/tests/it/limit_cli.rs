@@ -204,7 +204,7 @@ fn a_local_share_below_one_permit_is_reported_at_the_start() {
     assert!(!log.contains("less than one permit"), "{log}");
 }
 
-/// A peek for a cost tells and exits as a take of it would.
+/// A peek for a cost answers and exits as a take of it would.
 #[test]
 fn a_peek_takes_a_cost() {
     let server = Server::start(&["--set", "limits.api.rate=1/s", "--set", "limits.api.window=10s"]);

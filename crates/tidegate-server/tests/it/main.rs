@@ -42,6 +42,7 @@ mod session_chaos;
 mod session_checked;
 mod session_cli;
 mod session_corrupt;
+mod session_dry_run;
 mod session_history;
 mod session_reconcile;
 mod session_redis;

@@ -48,7 +48,7 @@ async fn the_guide_lists_every_operation() {
     let document = fixture().await.get("/openapi.json").await.json();
     let mut known = Vec::new();
     for (method, path, _) in operations(&document) {
-        // Told once for all of them.
+        // Described once for all of them.
         if path.contains("/everyone") {
             continue;
         }

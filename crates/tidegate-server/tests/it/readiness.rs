@@ -30,7 +30,7 @@ async fn readyz(app: &App) -> (u16, Value) {
     (answer.status.as_u16(), answer.json())
 }
 
-/// Asks until the answer has this status.
+/// Sends requests until the answer has this status.
 async fn until(app: &App, status: u16) -> Value {
     let deadline = monotonic() + SOON;
     loop {
@@ -120,13 +120,13 @@ fn a_server_that_is_told_to_stop_is_not_ready_first_and_takes_requests_meanwhile
     let mut server = Server::start(&["--set", "http.drain_delay=1h"]);
     let log = server.log();
     assert!(server.get("/readyz").starts_with("HTTP/1.1 200 OK\r\n"));
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("not ready any more");
     let ready = server.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"draining\":true"), "{ready}");
     let take = server.request("POST", "/v1/limits/api/take", "{\"key\":\"a\"}");
     assert!(take.starts_with("HTTP/1.1 200 OK\r\n"), "{take}");
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("stopped at once by a second signal");
     assert_eq!(server.wait(), Some(0));
 }
@@ -135,7 +135,7 @@ fn a_server_that_is_told_to_stop_is_not_ready_first_and_takes_requests_meanwhile
 fn a_short_drain_ends_by_itself() {
     let mut server = Server::start(&["--set", "http.drain_delay=10ms"]);
     let log = server.log();
-    server.tell("TERM");
+    server.send_signal("TERM");
     log.wait_for("not ready any more");
     log.wait_for("stopped");
     assert_eq!(server.wait(), Some(0));

@@ -263,7 +263,7 @@ async fn a_cleanup_tells_what_it_did() {
 }
 
 /// Nobody was there for longer than lease and grace: holders have the length of a lease to
-/// renew, and whoever asks is told so.
+/// renew, and every answer says so.
 #[tokio::test]
 async fn a_hold_is_reported_and_no_lease_ends_in_it() {
     let f = serving_sessions(&[]).await;
@@ -371,7 +371,7 @@ async fn the_metrics_are_there_by_their_names() {
     );
 }
 
-/// Whoever has not written sessions down gets them when they are first asked for, and
+/// Whoever has not written sessions down gets them when they are first used, and
 /// until then nothing of theirs is in the background or on the store.
 #[tokio::test]
 async fn a_space_that_nobody_wrote_down_waits_for_its_first_use() {

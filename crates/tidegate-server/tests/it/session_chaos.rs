@@ -1,5 +1,5 @@
 //! Sixteen threads of sessions on two servers, while Redis and the servers are stopped, for a
-//! moment and for longer than leases last, and killed. What they were told is recorded and looked
+//! moment and for longer than leases last, and killed. What they were answered is recorded and looked
 //! at afterwards by a checker that knows only what is promised.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl World {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Asks one of the servers; the bracket of the call, and the answer if there is one.
+    /// A request to one of the servers; the bracket of the call, and the answer if there is one.
     fn request(
         &self,
         random: &Random,
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// All are stopped for `lasting_ms`, certainly from a moment after they were told.
+    /// All are stopped for `lasting_ms`, certainly from a moment after the signal.
     fn outage(&self, lasting_ms: u64, stop: impl FnOnce(), go_on: impl FnOnce()) {
         stop();
         thread::sleep(Duration::from_millis(20));

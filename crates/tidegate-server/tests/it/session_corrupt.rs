@@ -140,7 +140,7 @@ fn the_log_names_the_space_and_the_key_and_the_command_line_repairs_it() {
     assert_eq!(logged["level"], "ERROR");
     let (code, out, err) = store(&["show", &id]);
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
-    assert!(err.contains(&key), "who asks a store without a server is told at once: {err}");
+    assert!(err.contains(&key), "a command on a store, without a server, says so at once: {err}");
     let (code, out, err) = store(&["delete", &id]);
     assert_eq!((code, out.as_str()), (0, "deleted\n"), "{err}");
     assert_eq!(store(&["show", &id]).0, 1);

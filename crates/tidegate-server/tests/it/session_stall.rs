@@ -85,7 +85,7 @@ fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -
     }
 }
 
-/// Holders that renew through whichever server they are told to, until they are stopped.
+/// Holders that renew through whichever server is set, until they are stopped.
 struct Holders {
     address: RwLock<String>,
     held: Vec<String>,
@@ -287,7 +287,7 @@ fn an_idle_server_claims_after() {
             claimed.extend(body["claims"].as_array().unwrap().iter().map(|it| it["id"].clone().to_string()));
             (claimed.len() >= SILENT).then_some(())
         });
-        assert!(is_held, "it was told so");
+        assert!(is_held, "it was answered so");
         let silent: BTreeSet<_> = holders.silent.iter().map(|id| json!(id).to_string()).collect();
         assert_eq!(claimed, silent);
         holders.all_held(server.address());

@@ -15,7 +15,7 @@ fn json_of(text: &str) -> Value {
     serde_json::from_str(text).expect(text)
 }
 
-/// Asked by either name the answer is the same, and has the name that the space is known by.
+/// Requested by either name the answer is the same, and has the name that the space is known by.
 async fn answers_alike(f: &Fixture, name: &str, other: &str, paths: &[String]) {
     for path in paths {
         let (by_name, by_other) =

@@ -102,7 +102,7 @@ fn what_is_no_redis_is_said_to_be_none() {
     assert_eq!(line(&server.log().wait_for("the store is away"))["reason"], "not_redis");
 }
 
-/// A flush is a loss, also where nobody looks at the store, and a hold is told of when it
+/// A flush is a loss, also where nobody looks at the store, and a hold is logged when it
 /// begins and when it ends.
 #[test]
 fn a_flush_counts_as_a_loss_and_the_hold_after_it_is_logged() {
@@ -124,7 +124,7 @@ fn a_flush_counts_as_a_loss_and_the_hold_after_it_is_logged() {
     assert_eq!(metric(&server, "tidegate_store_losses_total"), Some(1), "one flush is one loss");
 }
 
-/// The store is looked at every few seconds; a call that is refused before then tells of it.
+/// The store is looked at every few seconds; a call that is refused before then logs it.
 #[test]
 fn a_hold_is_logged_when_the_first_call_meets_it() {
     let redis = RedisServer::start();

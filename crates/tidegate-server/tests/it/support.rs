@@ -82,7 +82,7 @@ impl Fixture {
         options.clock = clock.clone().into();
         options.random = Random::seeded(1);
         options.deadline = SOON;
-        options.namespace = settings.store.namespace.clone();
+        options.namespace = settings.store.options.namespace.clone();
         let gate = Tidegate::open_with(url, options).await.unwrap();
         let app = App::new(Parts::open(gate, &settings.parts).unwrap());
         Self { router: router(app.clone()), app, clock }

@@ -19,7 +19,6 @@ use super::options::{HotOptions, MAX_TRACKED};
 use super::position::{News, Position};
 use super::redis::{MAX_EDITS, OnRedis};
 use super::watch::Watch;
-use crate::Background;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Name};
@@ -28,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::OpenPart;
 use crate::store::{self, DeclaredSettings, MemoryStore, Part, PartKind, Store, partitions};
+use crate::{Background, Tidegate};
 
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -113,6 +113,15 @@ impl OpenPart for Hot {
 
     fn with(&self, background: &Arc<Background>) -> Self {
         Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
+impl Tidegate {
+    /// The space of hot pages called `name`. Asked again with the same options it is
+    /// the same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
+    /// and `pages` are two names of one space: that whose keys have no name in them.
+    pub fn hot(&self, name: &str, options: HotOptions) -> Result<Hot> {
+        self.open_space(name, &options)
     }
 }
 

@@ -14,7 +14,6 @@ use super::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Run, RunFailure, RunState, Started,
     Task, TaskStarted, Update, Updated, check_terminal,
 };
-use crate::Background;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::key::{Key, Name};
@@ -23,6 +22,7 @@ use crate::page::{self, Cursor, Order, Page};
 use crate::reaper::{self, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::OpenPart;
 use crate::store::{self, MemoryStore, Part, PartKind, Spread, Store, partitions};
+use crate::{Background, Tidegate};
 
 /// A space of runs on a store. Clones share it.
 #[derive(Debug, Clone)]
@@ -94,6 +94,14 @@ impl OpenPart for Runs {
 
     fn with(&self, background: &Arc<Background>) -> Self {
         Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
+impl Tidegate {
+    /// The space of runs called `name`. Asked again with the same options it is the same space;
+    /// with others it is an error.
+    pub fn runs(&self, name: &str, options: RunOptions) -> Result<Runs> {
+        self.open_space(name, &options)
     }
 }
 

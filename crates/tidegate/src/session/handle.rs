@@ -19,7 +19,6 @@ use super::types::{
     Activated, Answer, Counts, Disconnect, Generation, Holder, Lease, List, Listed, Session, SessionId,
     State, check_text,
 };
-use crate::Background;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::key::{Key, Name};
@@ -27,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::OpenPart;
 use crate::store::{self, MemoryStore, Part, PartKind, Spread, Store, partitions};
+use crate::{Background, Tidegate};
 
 /// How often it is asked at least whether sessions are to be compared with their index.
 const RECONCILE: Duration = Duration::from_secs(600);
@@ -103,6 +103,15 @@ impl OpenPart for Sessions {
 
     fn with(&self, background: &Arc<Background>) -> Self {
         Self { core: self.core.clone(), _background: Some(background.clone()) }
+    }
+}
+
+impl Tidegate {
+    /// The space of sessions called `name`. Asked again with the same options it is the
+    /// same space; with others it is an error. [`DEFAULT_SPACE`](store::DEFAULT_SPACE)
+    /// and `sessions` are two names of one space: that whose keys have no name in them.
+    pub fn sessions(&self, name: &str, options: SessionOptions) -> Result<Sessions> {
+        self.open_space(name, &options)
     }
 }
 

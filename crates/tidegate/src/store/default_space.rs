@@ -16,8 +16,9 @@ impl PartKind {
         match self {
             Self::Hot => Some("pages"),
             Self::Sessions => Some("sessions"),
-            Self::Runs => Some(DEFAULT_SPACE),
             Self::Limit => None,
+            // What came later has one name.
+            _ => Some(DEFAULT_SPACE),
         }
     }
 

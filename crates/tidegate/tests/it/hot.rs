@@ -9,6 +9,7 @@ use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::{Edit, EventKind, Hot, HotOptions, HotPage, Recorded, Stats, WhenFull};
 use tidegate::store::StoreOptions;
 pub(crate) use tidegate::testkit::hot::options;
+use tidegate::testkit::hot::wrong_edits;
 use tidegate::testkit::{RedisServer, unique};
 use tidegate::{ErrorKind, Key, Name, Tidegate};
 
@@ -211,17 +212,7 @@ async fn of_a_batch_with_a_wrong_edit_nothing_is_recorded() {
         let on = space.on;
         assert_eq!(space.record("p", "first").await, Recorded::Remembered);
         let good = Edit::new(key("p"), "good", "bob");
-        let wrong = [
-            Edit { page: Key::EVERYONE, ..good },
-            Edit { id: "", ..good },
-            Edit { id: "a\0b", ..good },
-            Edit { id: &long, ..good },
-            Edit { editor: "a\0b", ..good },
-            Edit { editor: &long, ..good },
-            Edit { byte_change: i64::MIN, ..good },
-            Edit { byte_change: (1 << 52) + 1, ..good },
-        ];
-        for edit in wrong {
+        for edit in wrong_edits(good, &long) {
             let error = space.hot.record_many(&[good, edit]).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{on}: {edit:?}: {error}");
         }

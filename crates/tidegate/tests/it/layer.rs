@@ -1,12 +1,11 @@
 //! The tower layer, in front of a service that checks how it is used. Decided in
 //! this process or by Redis are two ways through the layer: all is tried on both.
 
+mod strict;
+
 use std::convert::Infallible;
-use std::future::{Ready, poll_fn, ready};
-use std::mem;
+use std::future::{Ready, poll_fn};
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, to_bytes};
@@ -21,76 +20,8 @@ use tidegate::testkit::limit::sliding;
 use tidegate::{ClosedStatus, Cost, Key, Outage, Share, Tidegate};
 use tower::{Layer, Service, ServiceExt as _};
 
+use self::strict::Strict;
 use crate::kit::{On, REDIS};
-
-/// A service with rules of its own: called only when it has said that it is ready,
-/// once each time, and by the one that it said it to.
-struct Strict {
-    is_ready: bool,
-    seen: Arc<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    calls: AtomicU32,
-    /// How many are ready and wait to be called.
-    held: AtomicU32,
-}
-
-impl Seen {
-    fn calls(&self) -> u32 {
-        assert_eq!(self.held.load(Ordering::SeqCst), 0, "nobody holds what nobody will use");
-        self.calls.load(Ordering::SeqCst)
-    }
-}
-
-impl Strict {
-    fn new() -> (Self, Arc<Seen>) {
-        let seen = Arc::<Seen>::default();
-        (Self { is_ready: false, seen: seen.clone() }, seen)
-    }
-
-    fn release(&mut self) -> bool {
-        let was_ready = mem::take(&mut self.is_ready);
-        self.seen.held.fetch_sub(u32::from(was_ready), Ordering::SeqCst);
-        was_ready
-    }
-}
-
-impl Clone for Strict {
-    fn clone(&self) -> Self {
-        Self { is_ready: false, seen: self.seen.clone() }
-    }
-}
-
-impl Drop for Strict {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-impl Service<Request<String>> for Strict {
-    type Response = Response<String>;
-    type Error = &'static str;
-    type Future = Ready<Result<Response<String>, &'static str>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
-        if !mem::replace(&mut self.is_ready, true) {
-            self.seen.held.fetch_add(1, Ordering::SeqCst);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<String>) -> Self::Future {
-        assert!(self.release(), "called without having been ready");
-        self.seen.calls.fetch_add(1, Ordering::SeqCst);
-        if request.uri() == "/broken" {
-            return ready(Err("broken"));
-        }
-        let response = Response::builder().status(201).header("x-own", "1").header("ratelimit", "own");
-        ready(Ok(response.body(format!("made {}", request.body())).unwrap()))
-    }
-}
 
 fn stores() -> [On; 2] {
     [On::url("memory:"), On::url(REDIS.url())]

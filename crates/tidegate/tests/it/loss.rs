@@ -1,8 +1,8 @@
 //! What the bound is worth when the store forgets: flushed scripts, a restart
 //! that empties it, a change of numbers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod load;
+
 use std::time::Duration;
 
 use tidegate::clock::{Clock, ManualClock, Timestamp};
@@ -12,6 +12,7 @@ use tidegate::testkit::limit::{calendar, sliding, token};
 use tidegate::testkit::{Fault, FaultProxy, RedisServer};
 use tidegate::{AfterLoss, Cost, Key, Outage, Tidegate};
 
+use self::load::Load;
 use crate::kit::CLUSTER;
 use crate::outage::until;
 
@@ -25,58 +26,6 @@ async fn limit_on(url: &str, capacity: u32, after_loss: AfterLoss) -> Limit {
     options.after_loss = after_loss;
     options.outage = Outage::Closed;
     gate.limit("api", sliding(capacity, 3600, 60_000), options).unwrap()
-}
-
-/// Takes from many tasks until told to stop; counts what the store admitted.
-struct Load {
-    stop: Arc<AtomicBool>,
-    admitted: Arc<AtomicU64>,
-    decided: Arc<AtomicU64>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-}
-
-impl Load {
-    fn start(limits: &[Limit], keys: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (admitted, decided) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let tasks = limits
-            .iter()
-            .flat_map(|limit| std::iter::repeat_n(limit.clone(), 8))
-            .enumerate()
-            .map(|(task, limit)| {
-                let (stop, admitted, decided) = (stop.clone(), admitted.clone(), decided.clone());
-                tokio::spawn(async move {
-                    let mut turn = task;
-                    while !stop.load(Ordering::Relaxed) {
-                        turn += 1;
-                        let key = format!("user_{}", turn % keys);
-                        let decision = limit.take(Key::new(&key).unwrap(), Cost::ONE).await.unwrap();
-                        if decision.source() == Source::Store {
-                            decided.fetch_add(1, Ordering::Relaxed);
-                            admitted.fetch_add(u64::from(decision.is_admitted()), Ordering::Relaxed);
-                        }
-                        tokio::task::yield_now().await;
-                    }
-                })
-            })
-            .collect();
-        Self { stop, admitted, decided, tasks }
-    }
-
-    /// Waits until the store has decided `more` further takes.
-    async fn decided(&self, more: u64) {
-        let goal = self.decided.load(Ordering::Relaxed) + more;
-        until("the store decides", async || (self.decided.load(Ordering::Relaxed) >= goal).then_some(()))
-            .await;
-    }
-
-    async fn stop(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.await.unwrap();
-        }
-        self.admitted.load(Ordering::Relaxed)
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod acl;
+mod calendar_keys;
 mod chance;
 mod conformance;
 mod connections;
@@ -27,6 +28,7 @@ mod keys;
 mod kit;
 mod layer;
 mod lease;
+mod lease_processes;
 mod limit_corrupt;
 mod listing;
 mod log_lines;

@@ -5,28 +5,30 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
-use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs};
+use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs, help};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help(
+    "0 done, 1 the answer is no (not hot, not kept)",
+    &[
+        "hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12",
+        "hot list --limit 10",
+        "hot top",
+        "hot replay edits.json.gz --page-field channel,page",
+    ],
+))]
 pub(in crate::cli) struct HotArgs {
     #[command(subcommand)]
     pub(in crate::cli) command: HotCommand,
 }
 
-const EXAMPLES: &str = "\
-Exit codes: 0 done, 1 the answer is no (not hot, not kept), 2 wrong usage or no answer.
-
-Examples:
-  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12
-  tidegate hot list --limit 10
-  tidegate hot top
-  tidegate hot replay edits.json.gz --page-field channel,page";
-
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum HotCommand {
     /// Record one edit
-    #[command(after_help = RECORD_EXAMPLES)]
+    #[command(after_help = help(
+        "0 recorded, 1 rejected, too late, dropped or unknown",
+        &["hot record 'en:Tide gate' --id 4711 --editor alice --byte-change -12"],
+    ))]
     Record {
         /// The page, with its wiki if there are several
         page: String,
@@ -39,14 +41,14 @@ pub(in crate::cli) enum HotCommand {
         /// By how many bytes the page grew
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         byte_change: i64,
-        /// When: milliseconds since 1970 or RFC 3339; now unless told
+        /// When: milliseconds since 1970 or RFC 3339; now unless given
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
         #[command(flatten)]
         of: SpaceArgs,
     },
     /// See what is known of a page
-    #[command(after_help = STATS_EXAMPLES)]
+    #[command(after_help = help("0 it is hot, 1 it is not", &["hot stats 'en:Tide gate' --json"]))]
     Stats {
         /// The page
         page: String,
@@ -54,7 +56,7 @@ pub(in crate::cli) enum HotCommand {
         of: SpaceArgs,
     },
     /// Forget a page, hot or not
-    #[command(after_help = RM_EXAMPLES)]
+    #[command(after_help = help("0 it is forgotten, 1 nothing was known of it", &["hot rm 'en:Tide gate'"]))]
     Rm {
         /// The page
         page: String,
@@ -62,19 +64,19 @@ pub(in crate::cli) enum HotCommand {
         of: SpaceArgs,
     },
     /// See the hottest pages
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = help("", &["hot list --limit 10"]))]
     List {
         /// How many at most, up to 1000
         #[arg(long, default_value_t = 20)]
         limit: u32,
-        /// Behind which place, as the list before has told
+        /// Behind which place, as the list before has it
         #[arg(long, value_name = "PLACE")]
         after: Option<String>,
         #[command(flatten)]
         of: SpaceArgs,
     },
     /// See the edits in a page's window
-    #[command(after_help = WINDOW_EXAMPLES)]
+    #[command(after_help = help("", &["hot window 'en:Tide gate' --from 2026-11-15T12:00:00Z"]))]
     Window {
         /// The page
         page: String,
@@ -88,7 +90,7 @@ pub(in crate::cli) enum HotCommand {
         of: SpaceArgs,
     },
     /// Follow what happens: promoted, replaced, trending and spiking and their ends, cooled, removed
-    #[command(after_help = WATCH_EXAMPLES)]
+    #[command(after_help = help("", &["hot watch", "hot watch --after 0-0 --count 10 --json"]))]
     Watch {
         /// From this event on, by its cursor; 0-0 is the oldest that is kept
         #[arg(long, value_name = "CURSOR")]
@@ -100,13 +102,13 @@ pub(in crate::cli) enum HotCommand {
         of: SpaceArgs,
     },
     /// Drop pages whose window is empty, now
-    #[command(after_help = CLEANUP_EXAMPLES)]
+    #[command(after_help = help("", &["hot cleanup --store redis://127.0.0.1:6379"]))]
     Cleanup {
         #[command(flatten)]
         of: SpaceArgs,
     },
     /// See the spaces and what they are bounded by
-    #[command(after_help = SPACES_EXAMPLES)]
+    #[command(after_help = help("", &["hot spaces --json"]))]
     Spaces {
         #[command(flatten)]
         target: TargetArgs,
@@ -115,7 +117,7 @@ pub(in crate::cli) enum HotCommand {
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Watch the hottest pages in the terminal; q quits
-    #[command(after_help = TOP_EXAMPLES)]
+    #[command(after_help = help("", &["hot top", "hot top --once --json --store redis://127.0.0.1:6379"]))]
     Top {
         /// Show it once, and end
         #[arg(long)]
@@ -181,45 +183,6 @@ pub(in crate::cli) struct ReplayArgs {
     pub(in crate::cli) settings: SettingsArgs,
 }
 
-const RECORD_EXAMPLES: &str = "\
-Exit codes: 0 recorded, 1 rejected, too late, dropped or unknown, 2 wrong usage or no answer.
-
-Example:
-  tidegate hot record 'en:Tide gate' --id 4711 --editor alice --byte-change -12";
-
-const STATS_EXAMPLES: &str = "\
-Exit codes: 0 it is hot, 1 it is not, 2 wrong usage or no answer.
-
-Example:
-  tidegate hot stats 'en:Tide gate' --json";
-
-const RM_EXAMPLES: &str = "\
-Exit codes: 0 it is forgotten, 1 nothing was known of it, 2 wrong usage or no answer.
-
-Example:
-  tidegate hot rm 'en:Tide gate'";
-
-const LIST_EXAMPLES: &str = "\
-Example:
-  tidegate hot list --limit 10";
-
-const WINDOW_EXAMPLES: &str = "\
-Example:
-  tidegate hot window 'en:Tide gate' --from 2026-11-15T12:00:00Z";
-
-const WATCH_EXAMPLES: &str = "\
-Examples:
-  tidegate hot watch
-  tidegate hot watch --after 0-0 --count 10 --json";
-
-const CLEANUP_EXAMPLES: &str = "\
-Example:
-  tidegate hot cleanup --store redis://127.0.0.1:6379";
-
-const SPACES_EXAMPLES: &str = "\
-Example:
-  tidegate hot spaces --json";
-
 const REPLAY_EXAMPLES: &str = "\
 The file's own times drive the clock, so a day is replayed in seconds, in this process or
 on a Redis, in a namespace of its own whose keys end by themselves.
@@ -228,8 +191,3 @@ Examples:
   tidegate hot replay edits.json.gz --page-field channel,page --top 20
   tidegate hot replay edits.jsonl --store redis://127.0.0.1:6379 --set hot.main.window_duration=30m
   zcat edits.gz | tidegate hot replay - --rate 500 --server http://127.0.0.1:8080";
-
-const TOP_EXAMPLES: &str = "\
-Examples:
-  tidegate hot top
-  tidegate hot top --once --json --store redis://127.0.0.1:6379";

@@ -15,6 +15,7 @@ use crate::cli::render::{detail, print, printable, read};
 use crate::cli::request::Request;
 use crate::cli::screen::{Screen, draw, is_quit, keys};
 use crate::cli::target::Target;
+use crate::parts::Access;
 
 pub(super) async fn run(
     of: &SpaceArgs,
@@ -22,7 +23,7 @@ pub(super) async fn run(
     limit: u32,
     interval: Duration,
 ) -> Result<ExitCode, String> {
-    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
+    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)], Access::Write).await?;
     let top = Top { target, path: path_of(of), limit };
     let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let shown = match once || of.target.json || !is_seen {

@@ -13,15 +13,16 @@ use crate::cli::render::{detail, moment, print, printable, read};
 use crate::cli::request::{Request, encoded};
 use crate::cli::target::{Stream, Target};
 use crate::lines::{Line, Lines};
+use crate::parts::Access;
 
-/// Before asking again, as the server says in `retry`.
+/// Before the next request, as the server says in `retry`.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// No line of an event is longer.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 pub(super) async fn run(of: &SpaceArgs, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
-    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)]).await?;
+    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)], Access::Write).await?;
     let mut position = after.map(str::to_owned);
     let mut left = count.unwrap_or(u64::MAX);
     let mut is_first = true;

@@ -2,28 +2,30 @@
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::TargetArgs;
+use crate::cli::args::{TargetArgs, help};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help(
+    "0 done or admitted, 1 refused",
+    &[
+        "limit take api user_123 --cost 5",
+        "limit peek api user_123 --json",
+        "limit take rate_limit --everyone",
+        "limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s",
+    ],
+))]
 pub(in crate::cli) struct LimitArgs {
     #[command(subcommand)]
     pub(in crate::cli) command: LimitCommand,
 }
 
-const EXAMPLES: &str = "\
-Exit codes: 0 done or admitted, 1 refused, 2 wrong usage or no answer.
-
-Examples:
-  tidegate limit take api user_123 --cost 5
-  tidegate limit peek api user_123 --json
-  tidegate limit take rate_limit --everyone
-  tidegate limit take api user_123 --store redis://127.0.0.1:6379 --set limits.api.rate=10/s";
-
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum LimitCommand {
     /// Charge a key, if it fits
-    #[command(after_help = TAKE_EXAMPLES)]
+    #[command(after_help = help(
+        "0 admitted, 1 refused",
+        &["limit take api user_123 --cost 5", "limit take rate_limit --everyone"],
+    ))]
     Take {
         #[command(flatten)]
         subject: Subject,
@@ -33,11 +35,12 @@ pub(in crate::cli) enum LimitCommand {
         /// Judge by this rate instead of the limit's own, like 10/s
         #[arg(long)]
         rate: Option<String>,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Charge a key under several limits, or under none of them
-    #[command(after_help = TAKE_ALL_EXAMPLES)]
+    #[command(after_help = help(
+        "0 admitted by all, 1 refused",
+        &["limit take-all second,hour,bytes=1500 user_123"],
+    ))]
     TakeAll {
         /// The limits' names, each with its cost unless that is 1
         #[arg(value_name = "LIMIT[=COST],...", value_parser = Costs::parse)]
@@ -48,36 +51,36 @@ pub(in crate::cli) enum LimitCommand {
         target: TargetArgs,
     },
     /// See where a key stands; charges nothing
-    #[command(after_help = PEEK_EXAMPLES)]
+    #[command(after_help = help(
+        "0 such a take would be admitted, 1 refused",
+        &["limit peek api user_123 --cost 5 --json"],
+    ))]
     Peek {
         #[command(flatten)]
         subject: Subject,
         /// For a take of how many permits
         #[arg(long, default_value_t = 1)]
         cost: u64,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Give back what a take has charged
-    #[command(after_help = REFUND_EXAMPLES, allow_missing_positional = true)]
+    #[command(after_help = help(
+        "",
+        &["limit refund api user_123 191439518785-0-1-5f0c8d21b7e3a94c"],
+    ), allow_missing_positional = true)]
     Refund {
         #[command(flatten)]
         subject: Subject,
         /// What the take answered
         receipt: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Forget what a key has used
-    #[command(after_help = RESET_EXAMPLES)]
+    #[command(after_help = help("", &["limit reset api user_123"]))]
     Reset {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Judge a key by a rate of its own for a while
-    #[command(after_help = SET_OVERRIDE_EXAMPLES)]
+    #[command(after_help = help("", &["limit set-override api user_123 --rate 50/s --lasting 1h"]))]
     SetOverride {
         #[command(flatten)]
         subject: Subject,
@@ -87,27 +90,24 @@ pub(in crate::cli) enum LimitCommand {
         /// For how long, like 1h; at most 90 days
         #[arg(long, value_name = "TIME")]
         lasting: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the rate of a key's own
-    #[command(after_help = GET_OVERRIDE_EXAMPLES)]
+    #[command(after_help = help("0 it has one, 1 it has none", &["limit get-override api user_123"]))]
     GetOverride {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// End the rate of a key's own
-    #[command(after_help = CLEAR_OVERRIDE_EXAMPLES)]
+    #[command(after_help = help("", &["limit clear-override api user_123"]))]
     ClearOverride {
         #[command(flatten)]
         subject: Subject,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Hold permits until they are committed or released; twice with one id holds them once
-    #[command(after_help = RESERVE_EXAMPLES, allow_missing_positional = true)]
+    #[command(after_help = help(
+        "0 held, 1 refused",
+        &["limit reserve api user_123 order-4711 --cost 3 --lasting 30s"],
+    ), allow_missing_positional = true)]
     Reserve {
         #[command(flatten)]
         subject: Subject,
@@ -119,64 +119,61 @@ pub(in crate::cli) enum LimitCommand {
         /// For how long, like 30s; at most the window
         #[arg(long, value_name = "TIME")]
         lasting: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Spend what is held
-    #[command(after_help = COMMIT_EXAMPLES, allow_missing_positional = true)]
+    #[command(after_help = help(
+        "0 committed, 1 released or lapsed, or there is none",
+        &["limit commit api user_123 order-4711"],
+    ), allow_missing_positional = true)]
     Commit {
         #[command(flatten)]
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// Give back what is held
-    #[command(after_help = RELEASE_EXAMPLES, allow_missing_positional = true)]
+    #[command(after_help = help(
+        "0 released, 1 committed or lapsed, or there is none",
+        &["limit release api user_123 order-4711"],
+    ), allow_missing_positional = true)]
     Release {
         #[command(flatten)]
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See where a reservation stands
-    #[command(after_help = RESERVATION_EXAMPLES, allow_missing_positional = true)]
+    #[command(after_help = help(
+        "0 there is one, 1 there is none",
+        &["limit reservation api user_123 order-4711 --json"],
+    ), allow_missing_positional = true)]
     Reservation {
         #[command(flatten)]
         subject: Subject,
         /// What it was called
         id: String,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the keys that have a rate of their own, the first to end first
-    #[command(after_help = OVERRIDES_EXAMPLES)]
+    #[command(after_help = help("", &["limit overrides api --limit 20"]))]
     Overrides {
         #[command(flatten)]
         page: PageOf,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See what is held and neither committed nor released, the first to end first
-    #[command(after_help = RESERVATIONS_EXAMPLES)]
+    #[command(after_help = help("", &["limit reservations api --json"]))]
     Reservations {
         #[command(flatten)]
         page: PageOf,
-        #[command(flatten)]
-        target: TargetArgs,
     },
     /// See the limits and their numbers
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = help("", &["limit list --json"]))]
     List {
         #[command(flatten)]
         target: TargetArgs,
     },
 }
 
-/// A limit, and a part of a list.
+/// A limit and a part of a list, and whom to talk to about it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PageOf {
     /// The limit's name
@@ -184,18 +181,22 @@ pub(in crate::cli) struct PageOf {
     /// How many at most
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(in crate::cli) count: usize,
-    /// Where to go on, as the page before told it
+    /// Where to go on, as the page before has it
     #[arg(long)]
     pub(in crate::cli) cursor: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) target: TargetArgs,
 }
 
-/// A limit and whose.
+/// A limit and whose, and whom to talk to about it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Subject {
     /// The limit's name
     pub(in crate::cli) limit: String,
     #[command(flatten)]
     pub(in crate::cli) whose: Whose,
+    #[command(flatten)]
+    pub(in crate::cli) target: TargetArgs,
 }
 
 /// A key, or nobody's in particular.
@@ -225,80 +226,3 @@ fn one(text: &str) -> Result<(String, u64), String> {
     let cost = cost.parse().map_err(|_| format!("a cost of {cost:?} is not allowed: whole numbers are"))?;
     Ok((name.to_owned(), cost))
 }
-
-const TAKE_EXAMPLES: &str = "\
-Exit codes: 0 admitted, 1 refused, 2 wrong usage or no answer.
-
-Examples:
-  tidegate limit take api user_123 --cost 5
-  tidegate limit take rate_limit --everyone";
-
-const TAKE_ALL_EXAMPLES: &str = "\
-Exit codes: 0 admitted by all, 1 refused, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit take-all second,hour,bytes=1500 user_123";
-
-const PEEK_EXAMPLES: &str = "\
-Exit codes: 0 such a take would be admitted, 1 refused, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit peek api user_123 --cost 5 --json";
-
-const REFUND_EXAMPLES: &str = "\
-Example:
-  tidegate limit refund api user_123 191439518785-0-1-5f0c8d21b7e3a94c";
-
-const RESET_EXAMPLES: &str = "\
-Example:
-  tidegate limit reset api user_123";
-
-const SET_OVERRIDE_EXAMPLES: &str = "\
-Example:
-  tidegate limit set-override api user_123 --rate 50/s --lasting 1h";
-
-const GET_OVERRIDE_EXAMPLES: &str = "\
-Exit codes: 0 it has one, 1 it has none, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit get-override api user_123";
-
-const CLEAR_OVERRIDE_EXAMPLES: &str = "\
-Example:
-  tidegate limit clear-override api user_123";
-
-const RESERVE_EXAMPLES: &str = "\
-Exit codes: 0 held, 1 refused, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit reserve api user_123 order-4711 --cost 3 --lasting 30s";
-
-const COMMIT_EXAMPLES: &str = "\
-Exit codes: 0 committed, 1 released or lapsed, or there is none, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit commit api user_123 order-4711";
-
-const RELEASE_EXAMPLES: &str = "\
-Exit codes: 0 released, 1 committed or lapsed, or there is none, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit release api user_123 order-4711";
-
-const RESERVATION_EXAMPLES: &str = "\
-Exit codes: 0 there is one, 1 there is none, 2 wrong usage or no answer.
-
-Example:
-  tidegate limit reservation api user_123 order-4711 --json";
-
-const OVERRIDES_EXAMPLES: &str = "\
-Example:
-  tidegate limit overrides api --limit 20";
-
-const RESERVATIONS_EXAMPLES: &str = "\
-Example:
-  tidegate limit reservations api --json";
-
-const LIST_EXAMPLES: &str = "\
-Example:
-  tidegate limit list --json";

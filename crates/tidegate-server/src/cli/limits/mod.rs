@@ -17,15 +17,16 @@ use super::send;
 use super::target::Target;
 use crate::api::Invalid;
 use crate::api::limit::{self as api, Refund, Reserve, SetOverride, Take, TakeAll, TakeOne, WholeCost};
+use crate::parts::Access;
 
 pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
         match command {
-            LimitCommand::Take { subject, cost, rate, target } => {
+            LimitCommand::Take { subject, cost, rate } => {
                 let rate = rate.as_deref().map(Cow::Borrowed);
                 let body = Take { key: key(&subject.whose), cost: whole(*cost)?, rate };
                 let request = Request::with(Method::POST, format!("{}/take", path_of(&subject.limit)), &body);
-                one(target, subject, request, render::decision).await
+                one(subject, request, render::decision).await
             }
             LimitCommand::TakeAll { limits, whose, target } => {
                 let one = |(limit, cost): &(String, u64)| {
@@ -37,52 +38,52 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
                 let names: Vec<_> = limits.0.iter().map(|(limit, _)| limit.as_str()).collect();
                 about(target, &names, request, render::all).await
             }
-            LimitCommand::Peek { subject, cost, target } => {
+            LimitCommand::Peek { subject, cost } => {
                 let request = Request::get(format!("{}?cost={cost}", key_of(subject)));
-                one(target, subject, request, render::decision).await
+                one(subject, request, render::decision).await
             }
-            LimitCommand::Refund { subject, receipt, target } => {
+            LimitCommand::Refund { subject, receipt } => {
                 let body = Refund { key: key(&subject.whose), receipt: receipt.into() };
                 let path = format!("{}/refund", path_of(&subject.limit));
-                one(target, subject, Request::with(Method::POST, path, &body), render::refunded).await
+                one(subject, Request::with(Method::POST, path, &body), render::refunded).await
             }
-            LimitCommand::Reset { subject, target } => {
+            LimitCommand::Reset { subject } => {
                 let request = Request::new(Method::DELETE, key_of(subject));
-                one(target, subject, request, |_| done("reset")).await
+                one(subject, request, |_| done("reset")).await
             }
-            LimitCommand::SetOverride { subject, rate, lasting, target } => {
+            LimitCommand::SetOverride { subject, rate, lasting } => {
                 let body = SetOverride { rate: rate.into(), lasting_ms: None, lasting: Some(lasting.into()) };
                 let request = Request::with(Method::PUT, override_of(subject), &body);
-                one(target, subject, request, render::own_rate).await
+                one(subject, request, render::own_rate).await
             }
-            LimitCommand::GetOverride { subject, target } => {
-                one(target, subject, Request::get(override_of(subject)), render::own_rate).await
+            LimitCommand::GetOverride { subject } => {
+                one(subject, Request::get(override_of(subject)), render::own_rate).await
             }
-            LimitCommand::ClearOverride { subject, target } => {
+            LimitCommand::ClearOverride { subject } => {
                 let request = Request::new(Method::DELETE, override_of(subject));
-                one(target, subject, request, |_| done("cleared")).await
+                one(subject, request, |_| done("cleared")).await
             }
-            LimitCommand::Reserve { subject, id, cost, lasting, target } => {
+            LimitCommand::Reserve { subject, id, cost, lasting } => {
                 let body = Reserve { cost: whole(*cost)?, lasting_ms: None, lasting: Some(lasting.into()) };
                 let request = Request::with(Method::PUT, reservation_of(subject, id), &body);
-                one(target, subject, request, render::reservation).await
+                one(subject, request, render::reservation).await
             }
-            LimitCommand::Commit { subject, id, target } => {
+            LimitCommand::Commit { subject, id } => {
                 let path = format!("{}/commit", reservation_of(subject, id));
-                one(target, subject, Request::new(Method::POST, path), render::reservation).await
+                one(subject, Request::new(Method::POST, path), render::reservation).await
             }
-            LimitCommand::Release { subject, id, target } => {
+            LimitCommand::Release { subject, id } => {
                 let request = Request::new(Method::DELETE, reservation_of(subject, id));
-                one(target, subject, request, render::reservation).await
+                one(subject, request, render::reservation).await
             }
-            LimitCommand::Reservation { subject, id, target } => {
-                one(target, subject, Request::get(reservation_of(subject, id)), render::reservation).await
+            LimitCommand::Reservation { subject, id } => {
+                one(subject, Request::get(reservation_of(subject, id)), render::reservation).await
             }
-            LimitCommand::Overrides { page, target } => {
-                about(target, &[&page.limit], page_of(page, "overrides"), render::overrides).await
+            LimitCommand::Overrides { page } => {
+                about(&page.target, &[&page.limit], page_of(page, "overrides"), render::overrides).await
             }
-            LimitCommand::Reservations { page, target } => {
-                about(target, &[&page.limit], page_of(page, "reservations"), render::reservations).await
+            LimitCommand::Reservations { page } => {
+                about(&page.target, &[&page.limit], page_of(page, "reservations"), render::reservations).await
             }
             LimitCommand::List { target } => {
                 about(target, &[], Request::get("/v1/limits".to_owned()), render::limits).await
@@ -107,7 +108,7 @@ fn path_of(limit: &str) -> String {
     format!("/v1/limits/{}", encoded(limit))
 }
 
-fn key_of(Subject { limit, whose }: &Subject) -> String {
+fn key_of(Subject { limit, whose, .. }: &Subject) -> String {
     match &whose.key {
         Some(key) => format!("{}/keys/{}", path_of(limit), encoded(key)),
         None => format!("{}/everyone", path_of(limit)),
@@ -122,19 +123,18 @@ fn reservation_of(subject: &Subject, id: &str) -> String {
     format!("{}/reservations/{}", key_of(subject), encoded(id))
 }
 
-fn page_of(PageOf { limit, count, cursor }: &PageOf, what: &str) -> Request {
+fn page_of(PageOf { limit, count, cursor, .. }: &PageOf, what: &str) -> Request {
     let cursor = cursor.as_ref().map(|cursor| format!("&cursor={}", encoded(cursor))).unwrap_or_default();
     Request::get(format!("{}/{what}?limit={count}{cursor}", path_of(limit)))
 }
 
 /// One request about a limit.
 async fn one(
-    target: &TargetArgs,
     subject: &Subject,
     request: Request,
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
-    about(target, &[&subject.limit], request, render).await
+    about(&subject.target, &[&subject.limit], request, render).await
 }
 
 /// One request about several.
@@ -145,5 +145,6 @@ async fn about(
     render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
 ) -> Result<ExitCode, String> {
     let parts: Vec<_> = limits.iter().map(|limit| (PartKind::Limit, *limit)).collect();
-    send::send_to(Target::open(args, &parts).await?, args, request, render, render::refusal).await
+    let target = Target::open(args, &parts, Access::Write).await?;
+    send::send_to(target, args, request, render, render::refusal).await
 }

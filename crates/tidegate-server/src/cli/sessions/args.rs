@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
-use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs};
+use crate::api::session::STATE_NAMES;
+use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs, help};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help(
+    "0 done, 1 the answer is no (refused, something is off)",
+    &[
+        "sessions counts",
+        "sessions list --state orphan",
+        "sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run",
+        "sessions compare --store redis://127.0.0.1:6379",
+    ],
+))]
 pub(in crate::cli) struct SessionsArgs {
     #[command(subcommand)]
     pub(in crate::cli) command: SessionsCommand,
 }
-
-const EXAMPLES: &str = "\
-Exit codes: 0 done, 1 the answer is no (refused, something is off), 2 wrong usage or no answer.
-
-Examples:
-  tidegate sessions counts
-  tidegate sessions list --state orphan
-  tidegate sessions migrate --store redis://127.0.0.1:6379 --config prod.yaml --dry-run
-  tidegate sessions compare --store redis://127.0.0.1:6379";
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum SessionsCommand {
@@ -71,7 +71,10 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// Let a claim hold for longer
-    #[command(after_help = RENEW_EXAMPLES)]
+    #[command(after_help = help(
+        "0 renewed, 1 refused (claimed by somebody else, gone)",
+        &["sessions renew 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1 --attempt 1"],
+    ))]
     Renew {
         /// The session
         id: String,
@@ -85,7 +88,10 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// Delete a claimed session whose side effects have run
-    #[command(after_help = ACK_EXAMPLES)]
+    #[command(after_help = help(
+        "0 deleted, 1 refused (not claimed, another generation, gone)",
+        &["sessions ack 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1"],
+    ))]
     Ack {
         /// The session
         id: String,
@@ -96,17 +102,20 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// See how many sessions there are
-    #[command(after_help = COUNTS_EXAMPLES)]
+    #[command(after_help = help("", &["sessions counts --json"]))]
     Counts {
         #[command(flatten)]
         of: SpaceArgs,
     },
     /// See sessions by state or by age
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = help(
+        "",
+        &["sessions list --state orphan --limit 10", "sessions list --max-age 5m --json"],
+    ))]
     List {
         /// Which
-        #[arg(long, value_enum, default_value = "disconnected")]
-        state: StateName,
+        #[arg(long, default_value = "disconnected", value_parser = STATE_NAMES)]
+        state: String,
         /// Instead: those left for at least so long, like 30s
         #[arg(long, value_name = "TIME", conflicts_with = "state")]
         max_age: Option<String>,
@@ -120,7 +129,10 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// See a session
-    #[command(after_help = SHOW_EXAMPLES)]
+    #[command(after_help = help(
+        "0 there it is, 1 there is none",
+        &["sessions show 67e55044-10b1-426f-9247-bb680e5fe0c8", "sessions show --broadcaster channel_7"],
+    ))]
     Show {
         /// Its id
         #[arg(required_unless_present = "broadcaster", conflicts_with = "broadcaster")]
@@ -132,7 +144,10 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// Delete a session that nobody holds, without side effects
-    #[command(after_help = DELETE_EXAMPLES)]
+    #[command(after_help = help(
+        "0 deleted, 1 refused (active, being reaped, gone)",
+        &["sessions delete 67e55044-10b1-426f-9247-bb680e5fe0c8"],
+    ))]
     Delete {
         /// Its id
         id: String,
@@ -140,7 +155,10 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// Let a dead session be claimed again
-    #[command(after_help = RETRY_EXAMPLES)]
+    #[command(after_help = help(
+        "0 it can be claimed, 1 refused (not dead, gone)",
+        &["sessions retry 67e55044-10b1-426f-9247-bb680e5fe0c8"],
+    ))]
     Retry {
         /// Its id
         id: String,
@@ -148,7 +166,7 @@ pub(in crate::cli) enum SessionsCommand {
         of: SpaceArgs,
     },
     /// See the spaces and how their sessions live
-    #[command(after_help = SPACES_EXAMPLES)]
+    #[command(after_help = help("", &["sessions spaces --json"]))]
     Spaces {
         #[command(flatten)]
         target: TargetArgs,
@@ -164,7 +182,7 @@ pub(in crate::cli) struct ReconcileArgs {
     /// The space
     #[arg(long, default_value = DEFAULT_SPACE)]
     pub(in crate::cli) space: String,
-    /// Tell on standard error whatever is not as it should be
+    /// Name on standard error whatever is not as it should be
     #[arg(long)]
     pub(in crate::cli) verbose: bool,
     /// Answer in JSON
@@ -172,28 +190,6 @@ pub(in crate::cli) struct ReconcileArgs {
     pub(in crate::cli) json: bool,
     #[command(flatten)]
     pub(in crate::cli) settings: SettingsArgs,
-}
-
-/// Where a session is on its way.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(in crate::cli) enum StateName {
-    Active,
-    Disconnected,
-    Orphan,
-    Claimed,
-    Dead,
-}
-
-impl StateName {
-    pub(in crate::cli) fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Disconnected => "disconnected",
-            Self::Orphan => "orphan",
-            Self::Claimed => "claimed",
-            Self::Dead => "dead",
-        }
-    }
 }
 
 const MIGRATE_EXAMPLES: &str = "\
@@ -236,47 +232,3 @@ Run the side effects of each, with its id and generation as their token, then ac
 
 Example:
   tidegate sessions claim --limit 10 --json";
-
-const RENEW_EXAMPLES: &str = "\
-Exit codes: 0 renewed, 1 refused (claimed by somebody else, gone), 2 wrong usage or no answer.
-
-Example:
-  tidegate sessions renew 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1 --attempt 1";
-
-const ACK_EXAMPLES: &str = "\
-Exit codes: 0 deleted, 1 refused (not claimed, another generation, gone), 2 wrong usage or no answer.
-
-Example:
-  tidegate sessions ack 67e55044-10b1-426f-9247-bb680e5fe0c8 --generation 1";
-
-const COUNTS_EXAMPLES: &str = "\
-Example:
-  tidegate sessions counts --json";
-
-const LIST_EXAMPLES: &str = "\
-Examples:
-  tidegate sessions list --state orphan --limit 10
-  tidegate sessions list --max-age 5m --json";
-
-const SHOW_EXAMPLES: &str = "\
-Exit codes: 0 there it is, 1 there is none, 2 wrong usage or no answer.
-
-Examples:
-  tidegate sessions show 67e55044-10b1-426f-9247-bb680e5fe0c8
-  tidegate sessions show --broadcaster channel_7";
-
-const DELETE_EXAMPLES: &str = "\
-Exit codes: 0 deleted, 1 refused (active, being reaped, gone), 2 wrong usage or no answer.
-
-Example:
-  tidegate sessions delete 67e55044-10b1-426f-9247-bb680e5fe0c8";
-
-const RETRY_EXAMPLES: &str = "\
-Exit codes: 0 it can be claimed, 1 refused (not dead, gone), 2 wrong usage or no answer.
-
-Example:
-  tidegate sessions retry 67e55044-10b1-426f-9247-bb680e5fe0c8";
-
-const SPACES_EXAMPLES: &str = "\
-Example:
-  tidegate sessions spaces --json";

@@ -14,6 +14,7 @@ use crate::cli::args::SpaceArgs;
 use crate::cli::render::{Rendered, detail, moment, plural, print, read, time};
 use crate::cli::request::Request;
 use crate::cli::target::Target;
+use crate::parts::Access;
 
 /// What two cleanups did, one after the other.
 fn together(before: &Cleaned, after: Cleaned) -> Cleaned {
@@ -53,7 +54,7 @@ pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
 /// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
 pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
-    let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
+    let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)], Access::Write).await?;
     let cleaned = cleanup(&target, path, no_wait).await;
     target.close().await;
     let cleaned = cleaned?;
@@ -79,11 +80,11 @@ async fn cleanup(target: &Target, path: &str, no_wait: bool) -> Result<Cleaned, 
     }
 }
 
-/// Waits, and tells how long that is: on a terminal all the time, elsewhere once.
+/// Waits, and shows how long that is: on a terminal all the time, elsewhere once.
 async fn wait(wait_ms: u64) {
     let is_seen = std::io::stderr().is_terminal();
     let ends = monotonic() + Duration::from_millis(wait_ms);
-    let tell = |left_ms: u64| {
+    let show = |left_ms: u64| {
         let left = time(left_ms.next_multiple_of(1000));
         let text = format!("a hold runs: holders have {left} to renew before anything is deleted");
         let mut err = std::io::stderr().lock();
@@ -93,7 +94,7 @@ async fn wait(wait_ms: u64) {
             false => writeln!(err, "{text}"),
         };
     };
-    tell(wait_ms);
+    show(wait_ms);
     loop {
         let left = ends.saturating_duration_since(monotonic());
         if left.is_zero() {
@@ -101,7 +102,7 @@ async fn wait(wait_ms: u64) {
         }
         tokio::time::sleep(left.min(Duration::from_secs(1))).await;
         if is_seen {
-            tell(ends.saturating_duration_since(monotonic()).as_millis() as u64);
+            show(ends.saturating_duration_since(monotonic()).as_millis() as u64);
         }
     }
     if is_seen {

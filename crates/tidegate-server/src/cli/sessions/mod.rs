@@ -18,6 +18,7 @@ use super::request::{Request, encoded};
 use super::send::{self, in_space};
 use super::target::Target;
 use crate::api::session::{Ack, Acks, ClaimRequest};
+use crate::parts::Access;
 
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
@@ -27,7 +28,8 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Compare { max_age, args } => reconcile::compare(args, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
-                let target = Target::open_read_only(&of.target, &[(PartKind::Sessions, &of.space)]).await?;
+                let parts = [(PartKind::Sessions, of.space.as_str())];
+                let target = Target::open(&of.target, &parts, Access::Read).await?;
                 send::send_to(target, &of.target, request, cleanup::foreseen, send::refusal).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
@@ -60,7 +62,7 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::List { state, max_age, limit, after, of } => {
                 let which = match max_age {
                     Some(age) => format!("max_age={}", encoded(age)),
-                    None => format!("state={}", state.as_str()),
+                    None => format!("state={state}"),
                 };
                 let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
                 let request = Request::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));

@@ -1,7 +1,5 @@
 //! What was answered about sessions, for people.
 
-use std::time::Duration;
-
 use serde_json::value::RawValue;
 
 use crate::api::session as api;
@@ -72,8 +70,8 @@ pub(super) fn acked(answer: &[u8]) -> Result<Rendered, String> {
 fn shown(value: &RawValue) -> String {
     let text: Option<Option<String>> = serde_json::from_str(value.get()).ok();
     match text {
-        Some(text) => printable(&text.unwrap_or_default()).to_string(),
-        None => printable(value.get()).to_string(),
+        Some(text) => printable(&text.unwrap_or_default()),
+        None => printable(value.get()),
     }
 }
 
@@ -114,7 +112,6 @@ pub(super) fn counted(answer: &[u8]) -> Result<Rendered, String> {
 
 pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
     let response: api::Spaces = read(answer)?;
-    let lasts = |ms: u64| humantime::format_duration(Duration::from_millis(ms));
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} sessions of up to {} holders, leases of {}, orphans after {}, resumed within {}, \
@@ -122,9 +119,9 @@ pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
             it.space,
             it.max_sessions,
             it.max_holders,
-            lasts(it.holder_lease_ms),
-            lasts(it.grace_ms),
-            lasts(it.session_ttl_ms),
+            time(it.holder_lease_ms),
+            time(it.grace_ms),
+            time(it.session_ttl_ms),
             it.reap
         )
     };

@@ -176,7 +176,7 @@ pub(crate) struct Removed {
 #[schemars(rename = "HotPages")]
 pub(crate) struct Pages {
     pub(crate) space: String,
-    /// How many are hot, told or not.
+    /// How many are hot, listed or not.
     pub(crate) count: u64,
     pub(crate) window_ms: u64,
     pub(crate) pages: Vec<Ranked>,
@@ -195,7 +195,7 @@ pub(crate) struct Ranked {
     pub(crate) page: String,
     pub(crate) edits: u64,
     pub(crate) last_seen_ms: u64,
-    /// If they were asked for.
+    /// If they were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stats: Option<PageStats>,
 }

@@ -122,7 +122,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
             }
         };
         heard_at = monotonic();
-        // Trailers tell nothing.
+        // Trailers are nothing to us.
         let Ok(data) = frame.into_data() else { continue };
         let mut rest = &data[..];
         while let Some(line) = lines.next(&mut rest) {

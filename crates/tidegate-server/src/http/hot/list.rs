@@ -33,7 +33,7 @@ pub(crate) struct ListQuery {
 
 impl FromQuery for ListQuery {
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::integer_or("limit", 0..=MAX_LIMIT, LIMIT, "how many at most; 100 beside stats"),
+        Parameter::integer("limit", 0..=MAX_LIMIT, Some(LIMIT), "how many at most; 100 beside stats"),
         Parameter::text("after", PLACE, "", "where to go on: `next` of the page before"),
         Parameter::flag("stats", "with what is known of each"),
     ];

@@ -66,7 +66,7 @@ pub(crate) struct Refusal<'a> {
     pub(crate) violated_policies: Vec<Cow<'a, str>>,
 }
 
-/// What is told of a decision by chance.
+/// What a decision by chance has beside.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "DecisionByChance")]
 pub(crate) struct Chance {

@@ -20,7 +20,7 @@ pub(crate) struct PeekQuery(Cost);
 
 impl FromQuery for PeekQuery {
     const PARAMETERS: &'static [Parameter] =
-        &[Parameter::integer_or("cost", 1..=MAX_COUNT, 1, "for a take of how many permits")];
+        &[Parameter::integer("cost", 1..=MAX_COUNT, Some(1), "for a take of how many permits")];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         let cost = query.read("cost", |text| {

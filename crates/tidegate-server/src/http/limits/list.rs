@@ -30,7 +30,7 @@ pub(crate) struct PageQuery {
 
 impl FromQuery for PageQuery {
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::integer_or("limit", 1..=MAX_PAGE as u64, 100, "how many at most"),
+        Parameter::integer("limit", 1..=MAX_PAGE as u64, Some(100), "how many at most"),
         Parameter::text("cursor", pattern::CURSOR, "", "where to go on: `next` of the page before"),
     ];
 

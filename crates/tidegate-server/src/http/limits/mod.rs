@@ -9,15 +9,18 @@ mod list;
 mod overrides;
 mod path;
 mod reservations;
+mod settings;
 mod take;
 mod take_all;
 
-use axum::Router;
-use axum::http::Method;
+use axum::{Router, routing};
 
+use self::overrides::NO_OVERRIDE;
+use self::path::{OfLimit, empty_key};
+use self::reservations::NO_RESERVATION;
 use super::App;
 use super::call::Call;
-use super::operation::{Operation, Routes};
+use super::operation::{Operation, Routes, delete, get, post, put};
 use super::problem::{Kind, Problem};
 use super::response::Served;
 
@@ -25,107 +28,68 @@ pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_nam
 
 /// The operations.
 fn operations() -> Vec<Operation> {
-    let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
     vec![
-        Operation::new(post.clone(), "/v1/limits/{limit}/take", "take", take::take)
+        post("/v1/limits/{limit}/take", "take", take::take)
             .summary("Charge a key, if it fits")
-            .example(r#"{"key":"user_123","cost":1}"#)
-            .refuses(UNKNOWN),
-        Operation::new(post.clone(), "/v1/limits/take", "take_all", take_all::take_all)
+            .example(r#"{"key":"user_123","cost":1}"#),
+        post("/v1/limits/take", "take_all", take_all::take_all)
             .summary("Charge a key under several limits, or under none of them")
             .example(r#"{"key":"user_123","limits":[{"limit":"api","cost":1}]}"#)
-            .refuses(UNKNOWN),
-        Operation::new(get.clone(), "/v1/limits/{limit}/keys/{key}", "peek", keys::peek)
-            .summary("Where a key stands; charges nothing")
-            .refuses(UNKNOWN),
-        Operation::new(post.clone(), "/v1/limits/{limit}/refund", "refund", keys::refund)
+            .refuses(&[Kind::UNKNOWN_LIMIT]),
+        get("/v1/limits/{limit}/keys/{key}", "peek", keys::peek)
+            .summary("Where a key stands; charges nothing"),
+        post("/v1/limits/{limit}/refund", "refund", keys::refund)
             .summary("Give back what a take has charged")
-            .example(r#"{"key":"user_123","receipt":"..."}"#)
-            .refuses(UNKNOWN),
-        Operation::new(delete.clone(), "/v1/limits/{limit}/keys/{key}", "reset", keys::reset)
+            .example(r#"{"key":"user_123","receipt":"..."}"#),
+        delete("/v1/limits/{limit}/keys/{key}", "reset", keys::reset)
             .summary("Forget what a key has used")
-            .refuses(UNKNOWN)
             .admin(),
-        Operation::new(put.clone(), "/v1/limits/{limit}/keys/{key}/override", "set_override", overrides::set)
+        put("/v1/limits/{limit}/keys/{key}/override", "set_override", overrides::set)
             .summary("Judge a key by a rate of its own for a while")
             .example(r#"{"rate":"50/s","lasting":"1h"}"#)
-            .refuses(UNKNOWN)
             .admin(),
-        Operation::new(get.clone(), "/v1/limits/{limit}/keys/{key}/override", "get_override", overrides::get)
+        get("/v1/limits/{limit}/keys/{key}/override", "get_override", overrides::get)
             .summary("The rate of a key's own")
-            .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_OVERRIDE]),
-        Operation::new(
-            delete.clone(),
-            "/v1/limits/{limit}/keys/{key}/override",
-            "clear_override",
-            overrides::clear,
-        )
-        .summary("End the rate of a key's own")
-        .refuses(UNKNOWN)
-        .admin(),
-        Operation::new(
-            put,
-            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
-            "reserve",
-            reservations::reserve,
-        )
-        .summary("Hold permits until they are committed or released; sent twice it holds them once")
-        .example(r#"{"cost":3,"lasting":"30s"}"#)
-        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::CONFLICT]),
-        Operation::new(
-            get.clone(),
-            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
-            "get_reservation",
-            reservations::get,
-        )
-        .summary("What became of a reservation")
-        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION]),
-        Operation::new(
-            post,
-            "/v1/limits/{limit}/keys/{key}/reservations/{id}/commit",
-            "commit",
-            reservations::commit,
-        )
-        .summary("Spend what is held")
-        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION, Kind::CONFLICT]),
-        Operation::new(
-            delete,
-            "/v1/limits/{limit}/keys/{key}/reservations/{id}",
-            "release",
-            reservations::release,
-        )
-        .summary("Give back what is held")
-        .refuses(&[Kind::UNKNOWN_LIMIT, Kind::NO_RESERVATION, Kind::CONFLICT]),
-        Operation::new(get.clone(), "/v1/limits/{limit}/overrides", "list_overrides", overrides::list)
+            .refuses(&[NO_OVERRIDE]),
+        delete("/v1/limits/{limit}/keys/{key}/override", "clear_override", overrides::clear)
+            .summary("End the rate of a key's own")
+            .admin(),
+        put("/v1/limits/{limit}/keys/{key}/reservations/{id}", "reserve", reservations::reserve)
+            .summary("Hold permits until they are committed or released; sent twice it holds them once")
+            .example(r#"{"cost":3,"lasting":"30s"}"#)
+            .refuses(&[Kind::CONFLICT]),
+        get("/v1/limits/{limit}/keys/{key}/reservations/{id}", "get_reservation", reservations::get)
+            .summary("What became of a reservation")
+            .refuses(&[NO_RESERVATION]),
+        post("/v1/limits/{limit}/keys/{key}/reservations/{id}/commit", "commit", reservations::commit)
+            .summary("Spend what is held")
+            .refuses(&[NO_RESERVATION, Kind::CONFLICT]),
+        delete("/v1/limits/{limit}/keys/{key}/reservations/{id}", "release", reservations::release)
+            .summary("Give back what is held")
+            .refuses(&[NO_RESERVATION, Kind::CONFLICT]),
+        get("/v1/limits/{limit}/overrides", "list_overrides", overrides::list)
             .summary("The overrides of all keys, page by page")
-            .example("?limit=100")
-            .refuses(UNKNOWN),
-        Operation::new(
-            get.clone(),
-            "/v1/limits/{limit}/reservations",
-            "list_reservations",
-            reservations::list,
-        )
-        .summary("The pending reservations of all keys, page by page")
-        .example("?limit=100")
-        .refuses(UNKNOWN),
-        Operation::new(get.clone(), "/v1/limits", "list_limits", list::list)
-            .summary("The limits and their numbers"),
-        Operation::new(get, "/v1/limits/{limit}", "get_limit", list::one)
-            .summary("A limit and its numbers")
-            .refuses(UNKNOWN),
+            .example("?limit=100"),
+        get("/v1/limits/{limit}/reservations", "list_reservations", reservations::list)
+            .summary("The pending reservations of all keys, page by page")
+            .example("?limit=100"),
+        get("/v1/limits", "list_limits", list::list).summary("The limits and their numbers"),
+        get("/v1/limits/{limit}", "get_limit", list::one).summary("A limit and its numbers"),
     ]
 }
 
-const UNKNOWN: &[Kind] = &[Kind::UNKNOWN_LIMIT];
-
 fn empty_names(router: Router<App>) -> Router<App> {
-    router.route("/v1/limits/{limit}/keys/", axum::routing::get(no_key).delete(no_key))
+    router.route("/v1/limits/{limit}/keys/", routing::get(no_key).delete(no_key))
 }
 
-async fn no_key(call: Call<path::OfLimit>) -> Result<(), Problem> {
+/// What deserves a better answer than that there is nothing at `path`.
+pub(super) fn explain(path: &str) -> Option<Problem> {
+    path.contains("/keys//").then(empty_key)
+}
+
+async fn no_key(call: Call<OfLimit>) -> Result<(), Problem> {
     call.limit(&call.path.limit)?;
-    Err(Problem::empty_key())
+    Err(empty_key())
 }
 
 impl<P, Q, B> Call<P, Q, B> {

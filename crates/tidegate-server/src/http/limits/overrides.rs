@@ -3,12 +3,14 @@
 use tidegate::limit::Page;
 
 use super::list::PageQuery;
-use super::path::{OfKey, OfLimit};
+use super::path::{OfKey, OfLimit, whose};
 use crate::api::limit::{Override, Overrides, SetOverride};
 use crate::http::answer::{Json, NoContent};
 use crate::http::call::{Call, JsonBody};
 use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
+
+pub(super) const NO_OVERRIDE: Kind = Kind::new(404, "no-override", "No override");
 
 pub(super) async fn set(
     call: Call<OfKey, NoQuery, JsonBody<SetOverride<'static>>>,
@@ -25,7 +27,11 @@ pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
     let key = call.path.key()?;
     match limit.get_override(key).await? {
         Some(found) => Ok(Json(Override::new(call.path.limit.clone(), key, &found))),
-        None => Err(Problem::no_override(&call.path.limit, key)),
+        None => {
+            let (whose, limit) = (whose(key), &call.path.limit);
+            let detail = format!("{whose} has no override of the limit {limit:?}, or it has ended");
+            Err(Problem::new(NO_OVERRIDE, detail))
+        }
     }
 }
 

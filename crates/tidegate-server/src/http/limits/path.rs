@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate::Key;
 
-use crate::api::pattern;
+use crate::api::{pattern, subject};
 use crate::http::problem::Problem;
 
 /// `/v1/limits/{limit}`.
@@ -46,6 +46,17 @@ impl OfReservation {
     pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
         key(self.key.as_deref())
     }
+}
+
+/// A key is never empty.
+pub(super) fn empty_key() -> Problem {
+    let what = Key::new("").map_or_else(|error| error.to_string(), |_| String::new());
+    Problem::invalid(format!("{what}; what has no key is under /everyone"))
+}
+
+/// A key in a sentence.
+pub(super) fn whose(key: Key<'_>) -> String {
+    subject(key).map_or("everyone".to_owned(), |key| format!("the key {key:?}"))
 }
 
 fn key(text: Option<&str>) -> Result<Key<'_>, Problem> {

@@ -1,6 +1,7 @@
 //! Reservations as resources: made, then committed or released. Every request may
 //! be sent twice.
 
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
@@ -8,19 +9,22 @@ use tidegate::Key;
 use tidegate::limit::{self, Page, ReservationState};
 
 use super::list::PageQuery;
-use super::path::{OfLimit, OfReservation};
+use super::path::{OfLimit, OfReservation, whose};
 use super::take::Taken;
+use crate::api::decision::Decision;
 use crate::api::limit::{Reservation, Reservations, Reserve};
 use crate::http::answer::{Answer, Json, Made};
 use crate::http::call::{Call, EmptyBody, JsonBody};
 use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::http::shape::AnswerShape;
+
+pub(super) const NO_RESERVATION: Kind = Kind::new(404, "no-reservation", "No reservation");
 
 /// Permits that are held, or a refusal as of a take.
 pub(crate) enum Reserved {
     Held(Made<Reservation>),
-    Refused(Taken),
+    Refused(Taken<Decision<'static>>),
 }
 
 impl Answer for Reserved {
@@ -32,7 +36,9 @@ impl Answer for Reserved {
     }
 
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        let refusals = Taken::shapes(schemas).into_iter().filter(|shape| shape.status != StatusCode::OK);
+        let refusals = Taken::<Decision<'static>>::shapes(schemas)
+            .into_iter()
+            .filter(|shape| shape.status != StatusCode::OK);
         Made::<Reservation>::shapes(schemas).into_iter().chain(refusals).collect()
     }
 }
@@ -53,7 +59,8 @@ pub(super) async fn reserve(
             ended.state.as_str()
         ))),
         limit::Reserve::Refused(decision) => {
-            Ok(Reserved::Refused(Taken(served.to_take(key, cost, &decision))))
+            let refused = served.to_take(key, cost, &decision).map(Body::from);
+            Ok(Reserved::Refused(Taken::new(refused)))
         }
     }
 }
@@ -111,7 +118,10 @@ fn settled(
 }
 
 fn unknown(path: &OfReservation, key: Key<'_>) -> Problem {
-    Problem::no_reservation(&path.limit, key, &path.id)
+    let (whose, limit, id) = (whose(key), &path.limit, path.id.chars().take(64).collect::<String>());
+    let detail =
+        format!("{whose} has no reservation {id:?} of the limit {limit:?}, or it has been forgotten");
+    Problem::new(NO_RESERVATION, detail)
 }
 
 fn reservation(path: &OfReservation, key: Key<'_>, found: &limit::Reservation) -> Reservation {

@@ -1,11 +1,12 @@
 //! A take from one limit, on both ways that it can take: the router and the fast path.
 
+use std::marker::PhantomData;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
-use schemars::SchemaGenerator;
+use schemars::{JsonSchema, SchemaGenerator};
 
 use super::path::OfLimit;
 use crate::api::decision::Decision;
@@ -19,30 +20,35 @@ use crate::http::response::Served;
 use crate::http::shape::AnswerShape;
 use crate::http::{App, body};
 
-/// A decision about a take; a refusal is a problem too.
-pub(crate) struct Taken(pub(super) Response<Bytes>);
+/// A decision about a take, in a body of this type; a refusal is a problem too.
+pub(crate) struct Taken<D>(Response, PhantomData<fn() -> D>);
 
-impl Answer for Taken {
+impl<D> Taken<D> {
+    pub(super) fn new(response: Response) -> Self {
+        Self(response, PhantomData)
+    }
+}
+
+impl<D: JsonSchema> Answer for Taken<D> {
     fn into_response(self) -> Response {
-        self.0.map(Body::from)
+        self.0
     }
 
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        let when_away = "refused while the store is away, by a limit with `closed_status: 503`";
         vec![
-            AnswerShape::json::<Decision<'_>>(schemas, StatusCode::OK, "admitted"),
-            AnswerShape::problem::<Decision<'_>>(schemas, StatusCode::TOO_MANY_REQUESTS, "refused"),
-            AnswerShape::problem::<Decision<'_>>(
-                schemas,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "refused while the store is away, by a limit with `closed_status: 503`",
-            ),
+            AnswerShape::json::<D>(schemas, StatusCode::OK, "admitted"),
+            AnswerShape::problem::<D>(schemas, StatusCode::TOO_MANY_REQUESTS, "refused"),
+            AnswerShape::problem::<D>(schemas, StatusCode::SERVICE_UNAVAILABLE, when_away),
         ]
     }
 }
 
-pub(super) async fn take(call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>) -> Result<Taken, Problem> {
+pub(super) async fn take(
+    call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>,
+) -> Result<Taken<Decision<'static>>, Problem> {
     let served = call.limit(&call.path.limit)?;
-    Ok(Taken(take_from(served, call.body.parse()?).await?))
+    Ok(Taken::new(take_from(served, call.body.parse()?).await?.map(Body::from)))
 }
 
 /// A take from one limit, however it was found and its body was read.

@@ -17,8 +17,11 @@ use tidegate::session::{
 use crate::api::json::{from_text, to_text};
 use crate::api::{Invalid, RequestBody, borrowing, whole};
 
-/// The most that are told, claimed or acknowledged at once: the store is one for all.
+/// The most that are listed, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;
+
+/// Where a session is on its way.
+pub(crate) const STATE_NAMES: [&str; 5] = ["active", "disconnected", "orphan", "claimed", "dead"];
 
 /// The body of an activation.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -7,14 +7,14 @@ use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State};
 
 use crate::api::pattern;
-use crate::api::session::{Counted, MAX_LIMIT, Page, Spaces};
+use crate::api::session::{Counted, MAX_LIMIT, Page, STATE_NAMES, Spaces};
 use crate::http::answer::Json;
 use crate::http::call::{Call, OfSpace};
 use crate::http::parameter::{FromQuery, Parameter, Query, place};
 use crate::http::problem::Problem;
 use crate::settings::parse::Parse as _;
 
-const LIMIT: Parameter = Parameter::integer_or("limit", 0..=MAX_LIMIT as u64, 100, "how many at most");
+const LIMIT: Parameter = Parameter::integer("limit", 0..=MAX_LIMIT as u64, Some(100), "how many at most");
 
 const AFTER: Parameter = Parameter::text(
     "after",
@@ -23,9 +23,7 @@ const AFTER: Parameter = Parameter::text(
     "where to go on: `next` of the page before",
 );
 
-/// What they are called, in the same order.
-const STATE_NAMES: &[&str] = &["active", "disconnected", "orphan", "claimed", "dead"];
-
+/// In the order of their names.
 const STATES: [State; 5] = [State::Active, State::Disconnected, State::Orphan, State::Claimed, State::Dead];
 
 /// A page of a list: how many, and behind which.
@@ -61,7 +59,7 @@ enum Which {
 
 impl FromQuery for ListQuery {
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::one_of("state", STATE_NAMES, "those in a state; disconnected unless given"),
+        Parameter::one_of("state", &STATE_NAMES, "those in a state; disconnected unless given"),
         Parameter::text("max_age", pattern::LENGTH_OF_TIME, "30s", "those that are disconnected for longer"),
         LIMIT,
         AFTER,
@@ -109,10 +107,7 @@ pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
 
 fn state(text: &str) -> Result<State, String> {
     let known = STATES.into_iter().find(|state| state.as_str() == text);
-    known.ok_or_else(|| {
-        let known: Vec<_> = STATES.iter().map(|state| state.as_str()).collect();
-        format!("{text:?} is not a state: {} are", known.join(", "))
-    })
+    known.ok_or_else(|| format!("{text:?} is not a state: {} are", STATE_NAMES.join(", ")))
 }
 
 /// A place in a list, as `next` gave it.

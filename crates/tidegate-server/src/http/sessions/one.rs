@@ -4,6 +4,7 @@ use tidegate::session::{Found, Refusal};
 
 use super::granted;
 use super::path::{OfBroadcaster, OfSession};
+use super::refusal::refused;
 use crate::api::session::{Activate, Active, One, Update, Updated, key};
 use crate::http::answer::{Json, Made, NoContent};
 use crate::http::call::{Call, JsonBody, OfSpace};
@@ -35,7 +36,7 @@ pub(super) async fn find(call: Call<OfBroadcaster>) -> Result<Json<One>, Problem
 }
 
 fn gone() -> Problem {
-    Problem::refused(Refusal::Gone)
+    refused(Refusal::Gone)
 }
 
 pub(super) async fn update(

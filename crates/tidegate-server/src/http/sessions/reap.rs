@@ -18,7 +18,7 @@ use crate::http::shape::AnswerShape;
 
 /// A parameter of those who mean one generation.
 pub(super) const GENERATION: Parameter =
-    Parameter::integer("generation", 1..=MAX_COUNT, "the generation that is meant");
+    Parameter::integer("generation", 1..=MAX_COUNT, None, "the generation that is meant");
 
 /// The generation that a query names.
 pub(super) fn generation_of(query: &Query) -> Result<Option<Generation>, Problem> {
@@ -50,7 +50,7 @@ pub(crate) struct OfClaim {
 impl FromQuery for OfClaim {
     const PARAMETERS: &'static [Parameter] = &[
         GENERATION.required(),
-        Parameter::integer("attempt", 1..=MAX_COUNT, "which of its attempts").required(),
+        Parameter::integer("attempt", 1..=MAX_COUNT, None, "which of its attempts").required(),
     ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {

@@ -193,12 +193,12 @@ impl Face for Client {
 
     async fn window(&self, page: &str, range: RangeInclusive<Timestamp>) -> Result<Vec<EditRef>> {
         let (from, to) = (range.start().as_millis(), range.end().as_millis());
-        let ask = async |to: u64| self.0.get(&format!("{}/window?from={from}&to={to}", path(page))).await;
-        let answer = ask(to).await;
+        let window = async |to: u64| self.0.get(&format!("{}/window?from={from}&to={to}", path(page))).await;
+        let answer = window(to).await;
         if from > to {
-            // Whoever asks for that has made a mistake. The library answers that there is nothing in
+            // Whoever requests that has made a mistake. The library answers that there is nothing in
             // it, and has looked at the clock.
-            assert_eq!((answer.status, ask(from).await.status), (StatusCode::BAD_REQUEST, StatusCode::OK));
+            assert_eq!((answer.status, window(from).await.status), (StatusCode::BAD_REQUEST, StatusCode::OK));
             return Ok(Vec::new());
         }
         let mut body = of_page(of_space(Fields::of(checked(&answer)?)), page);
@@ -218,7 +218,7 @@ impl Face for Client {
     }
 
     async fn list_after(&self, after: Option<&HotPage>, limit: usize) -> Result<Vec<HotPage>> {
-        // More are not told at once.
+        // More are not listed at once.
         Ok(self.page(after, limit.min(1000)).await?.0)
     }
 

@@ -1,4 +1,4 @@
-//! Limits over HTTP, as a caller sees them: what is told in JSON and in fields of the head.
+//! Limits over HTTP, as a caller sees them: what is in JSON and in fields of the head.
 
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ impl Face for Client {
     }
 
     async fn refund(&self, key: &str, receipt: Receipt) -> Result<u64> {
-        // Nobody can ask for what is of another key.
+        // Nobody can request what is of another key.
         let Some(text) = self.limit.receipt_text(key_of(key)?, receipt) else { return Ok(0) };
         let text = text.to_string();
         let answer = self.post("refund", with_subject(key, json!({"receipt": text}))).await;

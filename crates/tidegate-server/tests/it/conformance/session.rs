@@ -62,7 +62,7 @@ impl Kit for OverHttp {
         ];
         let written = written.map(|it| format!("main.{it}"));
         let mut settings = settings("sessions", &written.each_ref().map(String::as_str));
-        settings.store.namespace = Some(Name::new(&unique("s")).unwrap());
+        settings.store.options.namespace = Some(Name::new(&unique("s")).unwrap());
         Client(Fixture::of(&self.0, &settings, Timestamp::from_millis(START_MS)).await)
     }
 
@@ -78,13 +78,13 @@ impl Kit for OverHttp {
 struct Client(Fixture);
 
 impl Client {
-    async fn ask(&self, method: &str, path: &str, body: &str) -> support::Answer {
+    async fn request(&self, method: &str, path: &str, body: &str) -> support::Answer {
         self.0.call(method, &format!("/v1/sessions/main{path}"), body).await
     }
 
     /// The fields of what was granted, or why it was not.
     async fn granted(&self, method: &str, path: &str, body: &str) -> Result<Granted<Fields>> {
-        let answer = self.ask(method, path, body).await;
+        let answer = self.request(method, path, body).await;
         match refusal(&answer) {
             Some(refusal) => Ok(Err(refusal)),
             None => checked(&answer).map(|body| Ok(of_space(body))),
@@ -226,7 +226,7 @@ fn claim(mut row: Fields) -> Claim {
     it
 }
 
-/// What claims and cleanups tell alike.
+/// What claims and cleanups answer alike.
 fn swept(body: &mut Fields) -> Swept {
     let mut it = Swept::default();
     (it.lapsed, it.buried) = (body.number("lapsed"), body.number("buried"));
@@ -251,7 +251,7 @@ impl Face for Client {
         holder: Option<&str>,
     ) -> Result<Granted<Activated>> {
         let body = json!({"broadcaster": broadcaster, "config": to_json(config), "holder": holder});
-        let answer = self.ask("POST", "", &body.to_string()).await;
+        let answer = self.request("POST", "", &body.to_string()).await;
         if let Some(refusal) = refusal(&answer) {
             return Ok(Err(refusal));
         }
@@ -320,7 +320,7 @@ impl Face for Client {
     }
 
     async fn delete(&self, id: SessionId) -> Result<Granted<()>> {
-        let answer = self.ask("DELETE", &format!("/{id}"), "").await;
+        let answer = self.request("DELETE", &format!("/{id}"), "").await;
         let refusal = refusal(&answer);
         assert_eq!(answer.status == 204, refusal.is_none(), "{answer:?}");
         Ok(refusal.map_or(Ok(()), Err))

@@ -281,23 +281,27 @@ pub async fn as_many_as_there_are_can_be_listed(kit: &impl Kit) {
     assert_eq!(s.list(0).await, []);
 }
 
+/// Edits that are like `good`, and each wrong in one way; `long` is longer than any text may be.
+pub fn wrong_edits<'a>(good: Edit<'a>, long: &'a str) -> [Edit<'a>; 8] {
+    [
+        Edit { page: Key::EVERYONE, ..good },
+        Edit { id: "", ..good },
+        Edit { id: "a\0b", ..good },
+        Edit { id: long, ..good },
+        Edit { editor: "a\0b", ..good },
+        Edit { editor: long, ..good },
+        Edit { byte_change: i64::MIN, ..good },
+        Edit { byte_change: (1 << 52) + 1, ..good },
+    ]
+}
+
 /// Wrong input is an error and changes nothing.
 pub async fn wrong_input_is_an_error_and_changes_nothing(kit: &impl Kit) {
     let s = Subject::new(kit, |_| {}).await;
     let long = "x".repeat(256);
     assert_eq!(s.record("p", "first").await, Recorded::Remembered);
     let good = edit("p", "good");
-    let wrong = [
-        Edit { page: Key::EVERYONE, ..good },
-        Edit { id: "", ..good },
-        Edit { id: "a\0b", ..good },
-        Edit { id: &long, ..good },
-        Edit { editor: "a\0b", ..good },
-        Edit { editor: &long, ..good },
-        Edit { byte_change: i64::MIN, ..good },
-        Edit { byte_change: (1 << 52) + 1, ..good },
-    ];
-    for edit in wrong {
+    for edit in wrong_edits(good, &long) {
         let error = s.0.record(&edit).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{edit:?}: {error}");
     }

@@ -50,17 +50,17 @@ impl Clocked {
             None => format!("replay-{}-{}", Clock::system().now().as_millis(), std::process::id()),
         };
         let checked = Name::new(&namespace).map_err(|error| format!("`--namespace`: {error}"))?;
-        settings.store.namespace = Some(checked);
-        settings.store.declarations = Declarations::ReadOnly;
-        settings.store.deadline = settings.store.deadline.max(DEADLINE);
         let space = Named::find(&settings.parts.hot, &args.space);
         let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
         let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
         let clock = ManualClock::at(Timestamp::from_millis(0));
         // As long as its indices: nothing of it is there after that.
         let marker_ttl = space.options.window_duration.max(ACTIVITY) + 2 * SLACK;
-        let gate = settings.store.open_for(clock.clone().into(), marker_ttl).await;
-        let gate = gate.map_err(|error| error.to_string())?;
+        let deadline = settings.store.options.deadline.max(DEADLINE);
+        let options = settings.store.options.namespace(checked).declarations(Declarations::ReadOnly);
+        settings.store.options =
+            options.deadline(deadline).clock(clock.clone().into()).marker_ttl(marker_ttl);
+        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
         gate.store().check().map_err(|error| error.to_string())?;
         let hot = space.open(&gate).map_err(|error| error.to_string())?;
         Ok(Self {

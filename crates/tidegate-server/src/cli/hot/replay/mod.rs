@@ -107,7 +107,7 @@ async fn feed(args: &ReplayArgs, sink: impl Sink) -> Result<Report, String> {
     Ok(feeding.report)
 }
 
-/// What is read, by a thread of its own: it waits where nobody can tell it to stop.
+/// What is read, by a thread of its own: it waits where nobody can stop it.
 fn pieces(mut reader: Box<dyn Read + Send>) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
     let (read, pieces) = mpsc::channel(4);
     std::thread::spawn(move || {

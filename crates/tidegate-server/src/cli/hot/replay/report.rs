@@ -1,4 +1,4 @@
-//! What a replay has to tell.
+//! What a replay has to say.
 
 use std::io::Write as _;
 use std::path::Path;

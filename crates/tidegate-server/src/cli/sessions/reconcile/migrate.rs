@@ -29,7 +29,7 @@ pub(in crate::cli) async fn migrate(args: &ReconcileArgs, is_dry: bool) -> Resul
 
 /// The older program knew of no others: its sessions and broadcasters are anywhere.
 fn one_partition(store: &StoreSettings) -> Result<(), String> {
-    let why = match (store.url.scheme(), store.partitions) {
+    let why = match (store.url.scheme(), store.options.partitions) {
         ("redis-cluster" | "rediss-cluster", _) => "a cluster",
         (_, Some(partitions)) if partitions > 1 => "a store with several partitions",
         _ => return Ok(()),

@@ -48,7 +48,7 @@ impl<'a> Reconciler<'a> {
             return Err(why.to_owned());
         }
         check(&settings.store)?;
-        settings.store.deadline = settings.store.deadline.max(DEADLINE);
+        settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
         // Defaults would be a guess: at what is an orphan, and at when whose keys end.
         let gate = settings.open_for(&[(PartKind::Sessions, &args.space)], access).await?;
         let space = Named::find(&settings.parts.sessions, &args.space);

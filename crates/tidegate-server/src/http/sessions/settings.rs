@@ -1,17 +1,18 @@
-//! Spaces of sessions.
+//! What can be set of a space of sessions.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use tidegate::session::{Reap, SessionOptions, Sessions};
-use tidegate::store::{DEFAULT_SPACE, Part, PartKind};
+use tidegate::store::{Part, PartKind};
 use tidegate::{Name, Tidegate};
 
-use super::{About, PartOptions};
+use crate::parts::{About, PartOptions};
 use crate::settings::SettingsError;
+use crate::settings::parse::choices;
 use crate::settings::raw::{Leaf, group};
 
-group!(RawSessions {
+group!(RawSessions for SessionOptions {
     /// how long a session may be without holders before it is an orphan (30s)
     grace: Leaf<Duration>,
     /// how long a holder holds after its last heartbeat (45s)
@@ -42,20 +43,15 @@ group!(RawSessions {
 
 impl PartOptions for SessionOptions {
     const ABOUT: &About = &About {
-        kind: PartKind::Sessions,
-        group: "sessions",
-        noun: "space",
-        full_noun: "space of sessions",
-        implied: DEFAULT_SPACE,
-        example: "grace=30s",
         opens_by_use: true,
+        ..About::spaces(PartKind::Sessions, "sessions", "space of sessions", "grace=30s")
     };
 
     type Raw = RawSessions;
     type Open = Sessions;
 
     fn read(name: &str, raw: RawSessions) -> Result<Self, SettingsError> {
-        let options = options(raw);
+        let options = raw.over(Self::default());
         options.check().map_err(|error| SettingsError(format!("`sessions.{name}`: {error}")))?;
         Ok(options)
     }
@@ -69,23 +65,6 @@ impl PartOptions for SessionOptions {
     }
 }
 
-fn options(raw: RawSessions) -> SessionOptions {
-    let mut options = SessionOptions::default();
-    let lasts = |given: Leaf<Duration>, default: &mut Duration| *default = given.or(*default);
-    lasts(raw.grace, &mut options.grace);
-    lasts(raw.holder_lease, &mut options.holder_lease);
-    lasts(raw.session_ttl, &mut options.session_ttl);
-    lasts(raw.retention, &mut options.retention);
-    lasts(raw.cleanup_interval, &mut options.cleanup_interval);
-    lasts(raw.claim_lease, &mut options.claim_lease);
-    lasts(raw.migration_lease, &mut options.migration_lease);
-    lasts(raw.reconcile_interval, &mut options.reconcile_interval);
-    let count =
-        |given: Leaf<NonZeroUsize>, default: &mut usize| *default = given.0.map_or(*default, Into::into);
-    count(raw.batch, &mut options.batch);
-    count(raw.max_holders, &mut options.max_holders);
-    count(raw.max_sessions, &mut options.max_sessions);
-    options.max_attempts = raw.max_attempts.0.map_or(options.max_attempts, Into::into);
-    options.reap = raw.reap.or(options.reap);
-    options
+choices! {
+    Reap: "cleanup" Cleanup, "claims" Claims;
 }

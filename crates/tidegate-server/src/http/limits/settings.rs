@@ -1,18 +1,19 @@
-//! Limits: which settings belong to an algorithm, and what they amount to.
+//! What can be set of a limit: which settings belong to an algorithm, and what they amount to.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use tidegate::bounds::MAX_COUNT;
 use tidegate::limit::{
     Algorithm, Calendar, LeaseOptions, Limit, LimitOptions, OnLapse, Period, Sliding, Suppressed, Token,
     WhenFull,
 };
 use tidegate::store::{Part, PartKind};
-use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Name, Outage, Rate, Share, Tidegate};
+use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Key, Name, Outage, Rate, Share, Tidegate};
 
-use super::{About, PartOptions};
+use crate::parts::{About, LimitSettings, PartOptions};
 use crate::settings::SettingsError;
-use crate::settings::parse::{AlgorithmName, HardLimitFactor, OutageName, Prefix, SafetyBuffer, and};
+use crate::settings::parse::{Factor, Parse, and, choice, choices};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawLimit {
@@ -25,7 +26,7 @@ group!(RawLimit {
     /// width of a bucket (a hundredth of the window)
     coalesce: Leaf<Duration>,
     /// suppressed: above this times the capacity none pass, 1 to 1000 (1)
-    hard_limit_factor: Leaf<HardLimitFactor>,
+    hard_limit_factor: Leaf<Factor>,
     /// token: permits at once (the number in the rate: 5/s has 5)
     burst: Leaf<Cost>,
     /// calendar: permits per period, the buffer included (5000)
@@ -67,15 +68,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Those of the pipeline that this limit comes from.
 const CALENDAR_LIMIT: u64 = 5000;
 const SAFETY_BUFFER: u64 = 25;
-
-/// What a limit counts by, and what it does beside counting.
-#[derive(Debug, Clone)]
-pub struct LimitSettings {
-    /// What it counts by.
-    pub algorithm: Algorithm,
-    /// What it does beside counting.
-    pub options: LimitOptions,
-}
 
 impl PartOptions for LimitSettings {
     const ABOUT: &About = &About {
@@ -153,7 +145,7 @@ fn algorithm(name: &str, raw: &RawLimit) -> Result<Algorithm, SettingsError> {
     let algorithm = match raw.algorithm.0.unwrap_or(AlgorithmName::Sliding) {
         AlgorithmName::Sliding => sliding().map(Into::into),
         AlgorithmName::Suppressed => {
-            let factor = raw.hard_limit_factor.0.map_or(1.0, |factor| factor.0);
+            let factor = raw.hard_limit_factor.0.map_or(1.0, Into::into);
             sliding().and_then(|sliding| Suppressed::new(sliding, factor)).map(Into::into)
         }
         AlgorithmName::Smooth => sliding().map(|sliding| Suppressed::smooth(sliding).into()),
@@ -230,4 +222,102 @@ fn lease(name: &str, raw: &RawLimit) -> Result<Option<LeaseOptions>, SettingsErr
     lease.duration = raw.lease_duration.0;
     lease.nodes = raw.nodes.0.unwrap_or(lease.nodes);
     Ok(Some(lease))
+}
+
+/// How a limit counts, by name; its numbers are settings of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AlgorithmName {
+    Sliding,
+    Suppressed,
+    Smooth,
+    Token,
+    Calendar,
+}
+
+impl AlgorithmName {
+    const ALL: [(&str, Self); 5] = [
+        ("sliding", Self::Sliding),
+        ("suppressed", Self::Suppressed),
+        ("smooth", Self::Smooth),
+        ("token", Self::Token),
+        ("calendar", Self::Calendar),
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Parse for AlgorithmName {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &Self::ALL)
+    }
+}
+
+impl Parse for Period {
+    fn parse(text: &str) -> Result<Self, String> {
+        choice(text, &[Self::Minute, Self::Hour, Self::Day].map(|period| (period.as_str(), period)))
+    }
+}
+
+choices! {
+    OutageName: "open" Open, "closed" Closed, "local" Local;
+    ClosedStatus: "429" TooManyRequests, "503" ServiceUnavailable;
+    AfterLoss: "admit" Admit, "hold" Hold;
+    WhenFull: "refuse" Refuse, "share" Share;
+    OnLapse: "spend" Spend, "give_back" GiveBack;
+}
+
+/// The outage policy's name; its share is a setting of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutageName {
+    Open,
+    Closed,
+    Local,
+}
+
+/// Permits, at least one.
+impl Parse for Cost {
+    fn parse(text: &str) -> Result<Self, String> {
+        let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
+        permits.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
+    }
+}
+
+/// Permits that are never given out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SafetyBuffer(pub(crate) u64);
+
+impl Parse for SafetyBuffer {
+    fn parse(text: &str) -> Result<Self, String> {
+        let permits = text.parse().ok().filter(|permits| *permits <= MAX_COUNT);
+        let refused = || format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are");
+        permits.map(Self).ok_or_else(refused)
+    }
+}
+
+impl Parse for Rate {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: tidegate::Error| error.to_string())
+    }
+}
+
+impl Parse for Share {
+    fn parse(text: &str) -> Result<Self, String> {
+        let fraction = text
+            .parse()
+            .map_err(|_| format!("{text:?} is not a share: a number above 0 and up to 1 is, like 0.5"))?;
+        Share::fraction(fraction).map_err(|error| error.to_string())
+    }
+}
+
+/// What a limit's Redis keys start with.
+#[derive(Debug, Clone)]
+pub(crate) struct Prefix(pub(crate) String);
+
+impl Parse for Prefix {
+    fn parse(text: &str) -> Result<Self, String> {
+        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
+        Ok(Self(text.to_owned()))
+    }
 }
