@@ -15,6 +15,7 @@ use std::mem::take;
 
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, LimitOptions};
+use tidegate::run::RunOptions;
 use tidegate::session::SessionOptions;
 use tidegate::store::{DEFAULT_SPACE, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
@@ -65,6 +66,18 @@ pub(crate) struct About {
     /// Whether one that nobody has written down is opened by its first use: it looks after
     /// itself in the background, on a store where others may use its names.
     pub(crate) opens_by_use: bool,
+    /// Settings that older programs have other names for.
+    pub(crate) environment: &'static [Variable],
+}
+
+/// A variable of the environment, by the name that it has elsewhere.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    /// The path of the setting below a part.
+    pub(crate) setting: &'static str,
+    /// What its number is of.
+    pub(crate) unit: &'static str,
 }
 
 impl About {
@@ -76,7 +89,7 @@ impl About {
         example: &'static str,
     ) -> Self {
         let (noun, implied) = ("space", DEFAULT_SPACE);
-        Self { kind, group, noun, full_noun, implied, example, opens_by_use: false }
+        Self { kind, group, noun, full_noun, implied, example, opens_by_use: false, environment: &[] }
     }
 }
 
@@ -157,6 +170,8 @@ kinds! {
     hot: HotOptions,
     /// the spaces of sessions by name; one called `main` if there are none
     sessions: SessionOptions,
+    /// the spaces of runs by name; one called `main` if there are none
+    runs: RunOptions,
 }
 
 impl Parts {

@@ -320,6 +320,23 @@ fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
     assert_eq!((calendar.counter_ttl(), calendar.period()), (Duration::from_secs(3 * 3600), Period::Hour));
 }
 
+/// By the names that they have there, of every space of runs; our own go before them.
+#[test]
+fn names_of_pipelines_are_read_from_the_environment() {
+    let ttl = |settings: &Settings, at: usize| settings.parts.runs[at].options.state_ttl.as_secs() / 3600;
+    let settings = load(&environment(&[("REDIS_STATE_TTL_HOURS", "30")]));
+    assert_eq!((settings.parts.runs[0].name.as_str(), ttl(&settings, 0)), ("main", 30));
+    let both = [("REDIS_STATE_TTL_HOURS", "30"), ("TIDEGATE_RUNS__NIGHTLY__STATE_TTL", "7h")];
+    assert_eq!(ttl(&load(&environment(&both)), 0), 7);
+    let mut sources = environment(&[("REDIS_STATE_TTL_HOURS", "30")]);
+    let flag = |path: &str| Flag { given_as: "--set", path: path.to_owned(), value: "8h".to_owned() };
+    sources.flags = vec![flag("runs.main.state_ttl")];
+    assert_eq!(ttl(&load(&sources), 0), 8);
+    let error = Settings::load(&environment(&[("REDIS_STATE_TTL_HOURS", "many")])).unwrap_err();
+    assert!(error.to_string().starts_with("`REDIS_STATE_TTL_HOURS`: \"manyh\" is not a length of time"), "{error}");
+    assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
+}
+
 #[test]
 fn leases_need_to_know_how_many_share() {
     let lease = |all: &[(&str, &str)]| load(&flags(all)).parts.limits[0].options.options.lease;
