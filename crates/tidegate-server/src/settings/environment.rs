@@ -65,7 +65,9 @@ fn apply_names_of_others(
                 raw.set(&path, &format!("{value}{unit}")).map_err(|refused| {
                     let reason = match refused {
                         Refused::Value(reason) => reason,
-                        Refused::Group | Refused::Unknown => format!("there is no setting {}", path.join(".")),
+                        Refused::Group | Refused::Unknown => {
+                            format!("there is no setting {}", path.join("."))
+                        }
                     };
                     SettingsError(format!("`{name}`: {reason}"))
                 })?;

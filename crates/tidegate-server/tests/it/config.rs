@@ -333,7 +333,10 @@ fn names_of_pipelines_are_read_from_the_environment() {
     sources.flags = vec![flag("runs.main.state_ttl")];
     assert_eq!(ttl(&load(&sources), 0), 8);
     let error = Settings::load(&environment(&[("REDIS_STATE_TTL_HOURS", "many")])).unwrap_err();
-    assert!(error.to_string().starts_with("`REDIS_STATE_TTL_HOURS`: \"manyh\" is not a length of time"), "{error}");
+    assert!(
+        error.to_string().starts_with("`REDIS_STATE_TTL_HOURS`: \"manyh\" is not a length of time"),
+        "{error}"
+    );
     assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
 }
 

@@ -35,15 +35,20 @@ async fn a_run_from_its_start_to_its_next_attempt() {
     f.clock.advance_ms(1000);
     let update = r#"{"state":"processing","fields":{"stage":"1","007":"\"\né"},"total":4}"#;
     let updated = f.post(&format!("{RUN}/update?attempt=1"), update).await.json();
-    assert_eq!((&updated["state"], &updated["ends_at_ms"]), (&json!("processing"), &json!(START.as_millis() + 7_201_000)));
+    assert_eq!(
+        (&updated["state"], &updated["ends_at_ms"]),
+        (&json!("processing"), &json!(START.as_millis() + 7_201_000))
+    );
     f.post(&format!("{RUN}/update"), r#"{"fields":{"stage":null}}"#).await;
     let run = f.get(RUN).await.json();
     assert_eq!((&run["fields"], &run["total"]), (&json!({"007": "\"\né"}), &json!(4)));
     assert_eq!((&run["started_at_ms"], &run["finished_at_ms"]), (&json!(START.as_millis()), &Value::Null));
 
-    let noted = f.post(&format!("{RUN}/processed"), r#"{"items":["007","100000000000001","007"]}"#).await.json();
+    let noted =
+        f.post(&format!("{RUN}/processed"), r#"{"items":["007","100000000000001","007"]}"#).await.json();
     assert_eq!((&noted["new"], &noted["processed"]), (&json!(2), &json!(2)));
-    let asked = f.post(&format!("{RUN}/is_processed"), r#"{"items":["7","007","1e14","100000000000001"]}"#).await;
+    let asked =
+        f.post(&format!("{RUN}/is_processed"), r#"{"items":["7","007","1e14","100000000000001"]}"#).await;
     assert_eq!(asked.json()["processed"], json!([false, true, false, true]));
     let none = f.post(&format!("{RUN}/processed"), r#"{"items":[]}"#).await.json();
     assert_eq!((&none["new"], &none["processed"]), (&json!(0), &json!(2)));
@@ -61,10 +66,17 @@ async fn a_run_from_its_start_to_its_next_attempt() {
         let noted = f.post(&format!("{RUN}/failures"), failure).await.json();
         assert_eq!((&noted["count"], &noted["is_new"]), (&json!(1), &json!(is_new)));
     }
-    for path in [format!("{RUN}/failures"), format!("{RUN}/retry_list"), "/v1/runs/main/failures/2027-01-15_08".into()] {
+    for path in [
+        format!("{RUN}/failures"),
+        format!("{RUN}/retry_list"),
+        "/v1/runs/main/failures/2027-01-15_08".into(),
+    ] {
         let failures = f.get(&path).await.json();
         let row = &failures["failures"][0];
-        assert_eq!((&row["run"], &row["item"], &row["reason"]), (&json!(id), &json!("12345"), &json!("timed\nout")));
+        assert_eq!(
+            (&row["run"], &row["item"], &row["reason"]),
+            (&json!(id), &json!("12345"), &json!("timed\nout"))
+        );
         assert_eq!((&row["to_retry"], &failures["next"]), (&json!(true), &Value::Null), "{path}");
     }
     assert_eq!(f.get("/v1/runs/main/failures/2027-01-15_09").await.json()["failures"], json!([]));
@@ -77,7 +89,12 @@ async fn a_run_from_its_start_to_its_next_attempt() {
     assert_eq!((finished.status, &finished.json()["is_new"]), (StatusCode::OK, &json!(true)));
     let ended = json!({"refusal": "ended", "state": "failed", "attempt": 1});
     refused(&f.put(RUN, "").await, 409, "run-ended", ended.clone());
-    refused(&f.post(&format!("{RUN}/processed"), r#"{"items":["9"]}"#).await, 409, "run-ended", ended.clone());
+    refused(
+        &f.post(&format!("{RUN}/processed"), r#"{"items":["9"]}"#).await,
+        409,
+        "run-ended",
+        ended.clone(),
+    );
     refused(&f.post(&format!("{RUN}/finish"), r#"{"state":"succeeded"}"#).await, 409, "run-ended", ended);
     let retry = r#"{"from_attempt":1}"#;
     assert_eq!(f.post(&format!("{RUN}/retry"), retry).await.status, StatusCode::CREATED);
@@ -124,7 +141,8 @@ async fn many_items_fit_into_a_body() {
 
 #[tokio::test]
 async fn what_is_not_allowed_is_named() {
-    let f = serving(&["main.max_processed=2", "main.max_fields=1", "main.max_tasks=1", "main.max_runs=1"]).await;
+    let f =
+        serving(&["main.max_processed=2", "main.max_fields=1", "main.max_tasks=1", "main.max_runs=1"]).await;
     f.put(RUN, "").await;
     for (path, body, why) in [
         ("/processed", r#"{"items":[""]}"#, "an item"),

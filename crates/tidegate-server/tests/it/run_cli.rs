@@ -61,7 +61,10 @@ fn a_run_from_its_start_to_its_end() {
     assert!(lines[11].ends_with("Z, 2 times  gone"), "{out}");
     let card = json_of(&run(&["show", ID, "--json"]).1);
     assert_eq!((&card["run"]["fields"], &card["progress"]["to_retry"]), (&json!({"stage": "1"}), &json!(1)));
-    assert_eq!((&card["tasks"][0]["task"], &card["failures"]["failures"][0]["count"]), (&json!("fetch"), &json!(2)));
+    assert_eq!(
+        (&card["tasks"][0]["task"], &card["failures"]["failures"][0]["count"]),
+        (&json!("fetch"), &json!(2))
+    );
 
     assert_eq!(run(&["finish", ID]), ok("succeeded, attempt 1"));
     assert_eq!(run(&["finish", ID]), ok("succeeded, attempt 1, as before"));
@@ -85,8 +88,10 @@ fn a_run_from_its_start_to_its_end() {
     assert_eq!(run(&["cleanup"]), ok("0 runs removed"));
     assert_eq!(
         run(&["spaces"]),
-        ok("main: up to 100000 runs of up to 1000000 items, kept for 1day 1h after the last update, keys under \
-            courtlistener")
+        ok(
+            "main: up to 100000 runs of up to 1000000 items, kept for 1day 1h after the last update, keys under \
+            courtlistener"
+        )
     );
 }
 
@@ -131,7 +136,10 @@ fn a_run_is_watched_to_its_end() {
     let (code, out, err) = watching.join().unwrap();
     assert_eq!((code, err.as_str()), (1, ""), "it has failed: {out}");
     assert!(out.lines().last().unwrap().starts_with("w: failed, attempt 1, [####"), "{out}");
-    assert_eq!(on(&server, &["watch", "none"], ""), (1, "there is no such run: start it\n".into(), "".into()));
+    assert_eq!(
+        on(&server, &["watch", "none"], ""),
+        (1, "there is no such run: start it\n".into(), "".into())
+    );
 }
 
 #[test]

@@ -82,9 +82,11 @@ impl Card {
             let failed = plural(progress.failed, "item");
             lines.push(format!("failed    {failed}, {} to be tried again", progress.to_retry));
         }
-        section(&mut lines, "fields", run.fields.iter().map(|(name, value)| {
-            format!("{} = {}", printable(name), printable(value))
-        }));
+        section(
+            &mut lines,
+            "fields",
+            run.fields.iter().map(|(name, value)| format!("{} = {}", printable(name), printable(value))),
+        );
         section(&mut lines, "tasks", tasks.iter().map(|task| task_line(task, run.attempt)));
         section(&mut lines, "failures", failures.failures.iter().map(render::failure));
         if failures.next.is_some() {
@@ -113,7 +115,8 @@ fn task_line(task: &Task, current: u64) -> String {
 
 /// How far it is, with a bar if it is known how far it has to go.
 fn bar(it: &Progress) -> String {
-    let rate = if it.rate_per_second > 0.0 { format!(", {:.1}/s", it.rate_per_second) } else { String::new() };
+    let rate =
+        if it.rate_per_second > 0.0 { format!(", {:.1}/s", it.rate_per_second) } else { String::new() };
     let Some(total) = it.total else {
         return format!("{} processed{rate}", it.processed);
     };

@@ -114,7 +114,9 @@ pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCo
     target.close().await;
     if let Some(noted) = last {
         print(&match run.of.target.json {
-            true => serde_json::to_string(&Processed { new: sum, ..noted }).map_err(|error| error.to_string())?,
+            true => {
+                serde_json::to_string(&Processed { new: sum, ..noted }).map_err(|error| error.to_string())?
+            }
             false => format!("{sum} new, {} processed", noted.processed),
         })?;
     }
@@ -209,7 +211,10 @@ pub(super) async fn failed(
                 print(&format!("failed {}", plural(count, "time")))?;
             }
             if let Some(dropped) = dropped {
-                let _ = writeln!(std::io::stderr(), "tidegate: {item:?} is noted, {dropped:?} was dropped for it");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "tidegate: {item:?} is noted, {dropped:?} was dropped for it"
+                );
             }
         }
     }

@@ -12,12 +12,12 @@ use axum::http::Method;
 use tidegate::store::PartKind;
 
 use self::args::{InAttempt, OfRun, RunCommand};
+use super::REFUSED;
 use super::args::SpaceArgs;
 use super::render::{Rendered, detail, read};
 use super::request::{Request, encoded};
 use super::send::{self, in_space};
 use super::target::Target;
-use super::REFUSED;
 use crate::api::run::{Expire, Finish, One, Retry, Update};
 
 pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
@@ -129,7 +129,14 @@ async fn retry(run: &OfRun, from_attempt: Option<u64>) -> Result<ExitCode, Strin
             let (status, answer) = target.send(Request::get(path.clone())).await?;
             if !status.is_success() {
                 target.close().await;
-                return send::finish(&target, &run.of.target, status, &answer, render::started, send::refusal);
+                return send::finish(
+                    &target,
+                    &run.of.target,
+                    status,
+                    &answer,
+                    render::started,
+                    send::refusal,
+                );
             }
             read::<One>(&answer)?.attempt
         }

@@ -40,9 +40,7 @@ pub(super) async fn get(call: Call<OfRun>) -> Result<Json<One>, Problem> {
     Ok(Json(One::new(runs.space().as_str(), found)))
 }
 
-pub(super) async fn update(
-    call: Call<OfRun, InAttempt, JsonBody<Update>>,
-) -> Result<Json<Updated>, Problem> {
+pub(super) async fn update(call: Call<OfRun, InAttempt, JsonBody<Update>>) -> Result<Json<Updated>, Problem> {
     let runs = call.app.parts().runs.get(&call.path.space)?;
     let run = call.path.key()?;
     let update = call.body.parse()?.into_update();
@@ -67,9 +65,7 @@ pub(super) async fn expire(
     Ok(Json(Expires { space, run, ends_at_ms }))
 }
 
-pub(super) async fn finish(
-    call: Call<OfRun, InAttempt, JsonBody<Finish>>,
-) -> Result<Json<Changed>, Problem> {
+pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Result<Json<Changed>, Problem> {
     let runs = call.app.parts().runs.get(&call.path.space)?;
     let run = call.path.key()?;
     let state = call.body.parse()?.state.into();

@@ -67,8 +67,11 @@ impl OfHour {
 pub(crate) struct InAttempt(pub(super) Option<Attempt>);
 
 impl FromQuery for InAttempt {
-    const PARAMETERS: &'static [Parameter] =
-        &[Parameter::integer("attempt", 1..=MAX_COUNT, "the attempt that it belongs to; the current one unless given")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::integer(
+        "attempt",
+        1..=MAX_COUNT,
+        "the attempt that it belongs to; the current one unless given",
+    )];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
         Ok(Self(query.integer("attempt")?.map(attempt).transpose()?))

@@ -65,7 +65,8 @@ impl PartOptions for RunOptions {
 }
 
 /// What pipelines have in their environment already.
-const ENVIRONMENT: &[Variable] = &[Variable { name: "REDIS_STATE_TTL_HOURS", setting: "state_ttl", unit: "h" }];
+const ENVIRONMENT: &[Variable] =
+    &[Variable { name: "REDIS_STATE_TTL_HOURS", setting: "state_ttl", unit: "h" }];
 
 /// How many, or none at all.
 #[derive(Debug, Clone, Copy)]

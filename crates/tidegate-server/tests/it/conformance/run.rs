@@ -90,7 +90,13 @@ impl Client {
     }
 
     /// The same of a run, which the answer names.
-    async fn of_run(&self, method: &str, run: &str, what: &str, body: Value) -> Result<Granted<(u16, Fields)>> {
+    async fn of_run(
+        &self,
+        method: &str,
+        run: &str,
+        what: &str,
+        body: Value,
+    ) -> Result<Granted<(u16, Fields)>> {
         let path = format!("/runs/{}{what}", encoded(run));
         Ok(self.granted(method, &path, body).await?.map(|(status, mut body)| {
             assert_eq!(body.text("run"), run);
@@ -98,8 +104,14 @@ impl Client {
         }))
     }
 
-    async fn failures_at(&self, path: &str, after: Option<&Cursor>, limit: usize) -> Result<Granted<Page<RunFailure>>> {
-        let answer = self.granted("GET", &format!("{path}?{}", page_query(after, limit)), Value::Null).await?;
+    async fn failures_at(
+        &self,
+        path: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Granted<Page<RunFailure>>> {
+        let answer =
+            self.granted("GET", &format!("{path}?{}", page_query(after, limit)), Value::Null).await?;
         Ok(answer.map(|(_, body)| page(body, "failures", run_failure)))
     }
 }
@@ -260,7 +272,12 @@ impl Face for Client {
         Ok(Some(found))
     }
 
-    async fn list(&self, state: Option<RunState>, after: Option<&Cursor>, limit: usize) -> Result<Page<Listed>> {
+    async fn list(
+        &self,
+        state: Option<RunState>,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Listed>> {
         let state = state.map(|state| format!("state={state}&")).unwrap_or_default();
         let path = format!("?{state}{}", page_query(after, limit));
         let (_, body) = self.granted("GET", &path, Value::Null).await?.unwrap();
@@ -279,7 +296,12 @@ impl Face for Client {
         }))
     }
 
-    async fn finish(&self, run: &str, attempt: Option<Attempt>, state: RunState) -> Result<Granted<Finished>> {
+    async fn finish(
+        &self,
+        run: &str,
+        attempt: Option<Attempt>,
+        state: RunState,
+    ) -> Result<Granted<Finished>> {
         let body = json!({"state": state.as_str()});
         let answer = self.of_run("POST", run, &in_attempt("/finish", attempt), body).await?;
         Ok(answer.map(|(_, mut body)| {
@@ -295,7 +317,12 @@ impl Face for Client {
         Ok(self.of_run("POST", run, "/retry", body).await?.map(started))
     }
 
-    async fn expire(&self, run: &str, attempt: Option<Attempt>, after: Duration) -> Result<Granted<Timestamp>> {
+    async fn expire(
+        &self,
+        run: &str,
+        attempt: Option<Attempt>,
+        after: Duration,
+    ) -> Result<Granted<Timestamp>> {
         let body = json!({"lasting_ms": after.as_millis() as u64});
         let answer = self.of_run("POST", run, &in_attempt("/expire", attempt), body).await?;
         Ok(answer.map(|(_, mut body)| {
@@ -306,7 +333,8 @@ impl Face for Client {
     }
 
     async fn delete(&self, run: &str, attempt: Option<Attempt>) -> Result<Granted<()>> {
-        let answer = self.ask("DELETE", &in_attempt(&format!("/runs/{}", encoded(run)), attempt), &Value::Null).await;
+        let answer =
+            self.ask("DELETE", &in_attempt(&format!("/runs/{}", encoded(run)), attempt), &Value::Null).await;
         let refusal = refusal(&answer);
         if refusal.is_none() && answer.status != 204 {
             return checked(&answer).map(|body| panic!("{body}"));
@@ -314,8 +342,14 @@ impl Face for Client {
         Ok(refusal.map_or(Ok(()), Err))
     }
 
-    async fn processed(&self, run: &str, attempt: Option<Attempt>, items: &[&str]) -> Result<Granted<Processed>> {
-        let answer = self.of_run("POST", run, &in_attempt("/processed", attempt), json!({"items": items})).await?;
+    async fn processed(
+        &self,
+        run: &str,
+        attempt: Option<Attempt>,
+        items: &[&str],
+    ) -> Result<Granted<Processed>> {
+        let answer =
+            self.of_run("POST", run, &in_attempt("/processed", attempt), json!({"items": items})).await?;
         Ok(answer.map(|(_, mut body)| {
             let processed = Processed { new: body.number("new"), processed: body.number("processed") };
             body.end();
@@ -348,19 +382,30 @@ impl Face for Client {
         }))
     }
 
-    async fn task_started(&self, run: &str, attempt: Option<Attempt>, task: &str) -> Result<Granted<TaskStarted>> {
+    async fn task_started(
+        &self,
+        run: &str,
+        attempt: Option<Attempt>,
+        task: &str,
+    ) -> Result<Granted<TaskStarted>> {
         let what = in_attempt(&format!("/tasks/{}", encoded(task)), attempt);
         let answer = self.of_run("PUT", run, &what, Value::Null).await?;
         Ok(answer.map(|(status, mut body)| {
             assert_eq!(body.text("task"), task);
-            let started = TaskStarted { started_at: moment(&mut body, "started_at_ms"), is_new: body.flag("is_new") };
+            let started =
+                TaskStarted { started_at: moment(&mut body, "started_at_ms"), is_new: body.flag("is_new") };
             assert_eq!(status, if started.is_new { 201 } else { 200 });
             body.end();
             started
         }))
     }
 
-    async fn task_finished(&self, run: &str, attempt: Option<Attempt>, task: &str) -> Result<Granted<Duration>> {
+    async fn task_finished(
+        &self,
+        run: &str,
+        attempt: Option<Attempt>,
+        task: &str,
+    ) -> Result<Granted<Duration>> {
         let what = in_attempt(&format!("/tasks/{}/finish", encoded(task)), attempt);
         let answer = self.of_run("POST", run, &what, Value::Null).await?;
         Ok(answer.map(|(_, mut body)| {
@@ -399,17 +444,32 @@ impl Face for Client {
         }))
     }
 
-    async fn failures(&self, run: &str, after: Option<&Cursor>, limit: usize) -> Result<Granted<Page<Failure>>> {
+    async fn failures(
+        &self,
+        run: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Granted<Page<Failure>>> {
         let found = self.failures_at(&format!("/runs/{}/failures", encoded(run)), after, limit).await?;
         Ok(found.map(|page| of_one(page, run)))
     }
 
-    async fn retry_list(&self, run: &str, after: Option<&Cursor>, limit: usize) -> Result<Granted<Page<Failure>>> {
+    async fn retry_list(
+        &self,
+        run: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Granted<Page<Failure>>> {
         let found = self.failures_at(&format!("/runs/{}/retry_list", encoded(run)), after, limit).await?;
         Ok(found.map(|page| of_one(page, run)))
     }
 
-    async fn failures_in_hour(&self, hour: Hour, after: Option<&Cursor>, limit: usize) -> Result<Page<RunFailure>> {
+    async fn failures_in_hour(
+        &self,
+        hour: Hour,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<RunFailure>> {
         Ok(self.failures_at(&format!("/failures/{hour}"), after, limit).await?.unwrap())
     }
 
