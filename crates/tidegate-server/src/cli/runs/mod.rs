@@ -19,6 +19,7 @@ use super::request::{Request, encoded};
 use super::send::{self, in_space};
 use super::target::Target;
 use crate::api::run::{Expire, Finish, One, Retry, Update};
+use crate::parts::Access;
 
 pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
     let runtime = super::runtime()?;
@@ -160,7 +161,7 @@ async fn is_in(run: &OfRun, request: Request, state: &str) -> Result<ExitCode, S
 }
 
 async fn open(of: &SpaceArgs) -> Result<Target, String> {
-    Target::open(&of.target, &[(PartKind::Runs, &of.space)]).await
+    Target::open(&of.target, &[(PartKind::Runs, &of.space)], Access::Write).await
 }
 
 fn space_of(of: &SpaceArgs) -> String {

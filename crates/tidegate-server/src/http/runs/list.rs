@@ -10,7 +10,7 @@ use crate::http::call::{Call, EmptyBody, OfSpace};
 use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
 use crate::http::problem::Problem;
 
-const LIMIT: Parameter = Parameter::integer_or("limit", 1..=MAX_PAGE as u64, 100, "how many at most");
+const LIMIT: Parameter = Parameter::integer("limit", 1..=MAX_PAGE as u64, Some(100), "how many at most");
 
 const CURSOR: Parameter =
     Parameter::text("cursor", pattern::CURSOR, "", "where to go on: `next` of the page before");

@@ -70,6 +70,7 @@ impl FromQuery for InAttempt {
     const PARAMETERS: &'static [Parameter] = &[Parameter::integer(
         "attempt",
         1..=MAX_COUNT,
+        None,
         "the attempt that it belongs to; the current one unless given",
     )];
 
