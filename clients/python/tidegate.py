@@ -49,8 +49,8 @@ __all__ = [
     "Ack", "ActiveRun", "ActiveTask", "AllDecision", "BadLine", "BadRequest", "BulkRecorded", "Claim", "Claims",
     "Cleaned", "Client", "Conflict", "DeadlineExceeded", "Decision", "EVERYONE", "Edit", "EditInWindow", "Event",
     "Failure", "FailureNoted", "Held", "Holder", "Hot", "HotPage", "HotPages", "HotSpace", "Limit", "LimitInfo",
-    "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed", "Quota", "QuotaCharge", "QuotaHour",
-    "QuotaUse", "Recorded", "Reservation", "Reserved", "Run", "RunInList", "RunProgress", "RunSpace", "RunStarted",
+    "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed",
+    "Recorded", "Reservation", "Reserved", "Run", "RunInList", "RunProgress", "RunSpace", "RunStarted",
     "RunUpdated", "Runs", "ServerFault", "Session", "SessionActivated", "SessionCounts", "SessionInList",
     "SessionSpace", "Sessions", "Task", "TaskStarted", "TidegateError", "TooMany", "Unavailable", "UnexpectedAnswer",
 ]
@@ -608,57 +608,6 @@ class Failure:
     first_at_ms: int
     last_at_ms: int
     to_retry: bool
-
-
-@dataclass(frozen=True)
-class QuotaCharge:
-    """What became of a charge. It is true if the calls may be made."""
-
-    id: str
-    cost: int
-    is_charged: bool
-    remaining: int
-    is_new: bool = False
-    retry_after_ms: Optional[int] = None
-    by: str = ""
-    detail: str = ""
-
-    def __bool__(self) -> bool:
-        return self.is_charged
-
-
-@dataclass(frozen=True)
-class QuotaUse:
-    capacity: int
-    used: int
-    remaining: int
-    resets_in_ms: int
-
-
-@dataclass(frozen=True)
-class QuotaHour:
-    """An hour of UTC, like `2026-11-16_08`, and the most that was used in it."""
-
-    hour: str
-    first_charge_at_ms: int
-    most_aligned: Optional[int]
-    most_sliding: Optional[int]
-
-
-@dataclass(frozen=True)
-class Quota:
-    """Where a quota stands, by the store's clock."""
-
-    prefix: str
-    kind: str
-    at_ms: int
-    limit: int
-    safety_buffer: int
-    remaining: int
-    aligned: Optional[QuotaUse]
-    sliding: Optional[QuotaUse]
-    hours: List[QuotaHour]
-    peak_hour: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -1737,35 +1686,6 @@ class Runs:
         """Items that failed and were not processed since."""
         return self._client._pages(f"{self._of(run)}/retry_list", "cursor", "failures", Failure)
 
-    def quota(self) -> Quota:
-        """What is left of the quota, when there is more, and the most of each hour."""
-        found = self._client._get(f"{self._path}/quota")
-        uses = {name: _record(QuotaUse, found[name]) for name in ("aligned", "sliding") if found.get(name) is not None}
-        return _record(Quota, found, hours=_records(QuotaHour, found, "hours"), **uses)
-
-    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
-        """Charges calls to the quota, if they fit. By its `id`, one of its own unless given, it is charged once
-        however often it is sent, and can be given back: ids are remembered for an hour. What is refused is a value,
-        and false; an id that was given back is a `Conflict`."""
-        chosen = uuid.uuid4().hex if id is None else _text("an id", id)
-        path = f"{self._path}/quota/charges/{_segment('an id', chosen)}"
-        answer = self._client._call("PUT", path, {"cost": cost})
-        if answer.is_success:
-            return _record(QuotaCharge, answer.json(), is_charged=True)
-        problem = answer.problem()
-        if problem.kind != "run-quota-exceeded":
-            raise problem
-        told = {"id": chosen, "cost": cost, "is_charged": False, "is_new": False}
-        return _record(QuotaCharge, dict(problem.members), **told)
-
-    def release(self, id: str) -> bool:
-        """Gives back what was charged by an id: whether this call did it. Nothing is known of an id: `NotFound`."""
-        path = f"{self._path}/quota/charges/{_segment('an id', id)}"
-        answer = self._client._call("DELETE", path)
-        if not answer.is_success:
-            raise answer.problem()
-        return bool(answer.json()["is_new"]) or answer.was_unsure
-
     def cleanup(self) -> int:
         """Removes runs that are over, now: how many."""
         return int(self._client._done("POST", f"{self._path}/cleanup")["removed"])
@@ -1817,10 +1737,6 @@ class ActiveRun:
 
     def failed(self, item: str, reason: str = "", *, id: Optional[str] = None) -> FailureNoted:
         return self._runs.failed(self.id, item, reason, id=id, attempt=self.attempt)
-
-    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
-        """Charges the quota that all runs of the family share, whatever the attempt: a call that was made is made."""
-        return self._runs.charge(cost, id=id)
 
     def failures(self) -> Iterator[Failure]:
         return self._runs.failures(self.id)

@@ -308,7 +308,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 38] = [
+    let commands: [&[&str]; 58] = [
         &[],
         &["serve"],
         &["limit"],

@@ -109,7 +109,7 @@ fn items_go_through_standard_input_and_come_back_as_they_went_in() {
     assert_eq!(on(&server, &["skip-done", ID], &format!("{}\n", all.join("\n"))), (0, rest, "".into()));
 
     // With NUL between them items may be of several lines.
-    let odd = "007\0two\nlines\0100000000000001\0..\0";
+    let odd = "007\0two\nlines\0\x3100000000000001\0..\0";
     assert_eq!(on(&server, &["skip-done", ID, "--null"], odd), (0, odd.into(), "".into()));
     assert_eq!(on(&server, &["processed", ID, "-0"], odd), ok("4 new, 12504 processed"));
     assert_eq!(on(&server, &["skip-done", ID, "-0"], odd), (0, "".into(), "".into()));

@@ -120,7 +120,7 @@ fn bar(it: &Progress) -> String {
     let Some(total) = it.total else {
         return format!("{} processed{rate}", it.processed);
     };
-    let share = |of: u64| if total == 0 { of } else { it.processed.min(total) * of / total };
+    let share = |of: u64| (it.processed.min(total) * of).checked_div(total).unwrap_or(of);
     let done = share(BAR) as usize;
     let bar = format!("[{}{}]", "#".repeat(done), ".".repeat(BAR as usize - done));
     let end = it.estimated_end_ms.filter(|_| it.processed < total);

@@ -63,12 +63,12 @@ async fn lines(target: &Target, run: &OfRun, interval: Duration) -> Result<ExitC
 
 async fn live(target: &Target, run: &OfRun, interval: Duration) -> Result<ExitCode, String> {
     let term = Term::stdout();
-    let mut last = None;
+    let mut last: Option<Box<Card>> = None;
     {
         let _screen = Screen::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
         let mut keys = keys();
         let mut ticks = tokio::time::interval(interval);
-        while !last.as_ref().is_some_and(|card: &Box<Card>| card.has_ended()) {
+        while !last.as_ref().is_some_and(|card| card.has_ended()) {
             tokio::select! {
                 key = keys.recv() => if is_quit(key) { break } else { continue },
                 _ = tokio::signal::ctrl_c() => break,
