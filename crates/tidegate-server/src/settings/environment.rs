@@ -20,7 +20,6 @@ pub(super) fn apply(
     raw: &mut RawSettings,
     environment: &BTreeMap<String, String>,
 ) -> Result<(), SettingsError> {
-    apply_names_of_others(raw, environment)?;
     for (variable, value) in environment {
         let Some(name) = variable.strip_prefix(PREFIX) else { continue };
         if variable == CONFIG || is_of_kubernetes(name, value) {
@@ -47,15 +46,17 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// What older programs have in their environment, before our own names: of all parts of a kind that
-/// are written down, or of the one that there is if none are.
-fn apply_names_of_others(
+/// What older programs have in their environment: of all parts of a kind that are written down
+/// anywhere, or of the one that there is if none are. Whether there was any.
+pub(super) fn apply_names_of_others(
     raw: &mut RawSettings,
     environment: &BTreeMap<String, String>,
-) -> Result<(), SettingsError> {
+) -> Result<bool, SettingsError> {
+    let mut is_any = false;
     for About { group, implied, environment: known, .. } in About::all() {
         for Variable { name, setting, unit } in *known {
             let Some(value) = environment.get(*name) else { continue };
+            is_any = true;
             let mut parts: Vec<String> = raw.names(&[group]).into_iter().cloned().collect();
             if parts.is_empty() {
                 parts.push((*implied).to_owned());
@@ -74,7 +75,7 @@ fn apply_names_of_others(
             }
         }
     }
-    Ok(())
+    Ok(is_any)
 }
 
 fn variable_of(path: &str) -> String {

@@ -148,7 +148,7 @@ async fn what_is_not_allowed_is_named() {
         ("/processed", r#"{"items":[""]}"#, "an item"),
         ("/processed", r#"{"items":[7]}"#, "invalid type"),
         ("/processed", r#"{"items":["1"],"more":1}"#, "unknown field"),
-        ("/processed?attempt=0", r#"{"items":[]}"#, "`attempt`"),
+        ("/processed?attempt=-1", r#"{"items":[]}"#, "`attempt`"),
         ("/update", r#"{"state":"succeeded"}"#, "unknown variant"),
         ("/update", r#"{"fields":{"":"1"}}"#, "field"),
         ("/finish", r#"{"state":"running"}"#, "unknown variant"),

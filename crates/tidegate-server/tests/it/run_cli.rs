@@ -68,7 +68,7 @@ fn a_run_from_its_start_to_its_end() {
 
     assert_eq!(run(&["finish", ID]), ok("succeeded, attempt 1"));
     assert_eq!(run(&["finish", ID]), ok("succeeded, attempt 1, as before"));
-    let ended = "the run has succeeded in attempt 1: retry it to go on\n";
+    let ended = "the run ended succeeded in attempt 1: retry it to go on\n";
     assert_eq!(run(&["finish", ID, "failed"]), (1, ended.into(), "".into()));
     assert_eq!(run(&["start", ID]), (1, ended.into(), "".into()));
     assert_eq!(run(&["processed", ID, "9"]), (1, "".into(), format!("tidegate: {ended}")));

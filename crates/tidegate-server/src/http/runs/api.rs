@@ -96,7 +96,7 @@ impl From<TerminalState> for RunState {
 pub(crate) struct Retry {
     /// The attempt that has ended; sent again it is retried once.
     #[serde(deserialize_with = "whole::required")]
-    #[schemars(range(min = 1, max = MAX_COUNT))]
+    #[schemars(range(min = 0, max = MAX_COUNT))]
     pub(crate) from_attempt: u64,
 }
 
@@ -137,9 +137,9 @@ impl RequestBody for Retry {
 
 pub(crate) fn attempt(number: u64) -> Result<Attempt, Invalid> {
     match number {
-        1..=MAX_COUNT => Ok(Attempt::new(number)),
+        0..=MAX_COUNT => Ok(Attempt::new(number)),
         _ => Err(Invalid(format!(
-            "an attempt of {number} is not allowed: whole numbers from 1 to {MAX_COUNT} are"
+            "an attempt of {number} is not allowed: whole numbers up to {MAX_COUNT} are"
         ))),
     }
 }

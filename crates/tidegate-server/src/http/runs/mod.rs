@@ -98,12 +98,19 @@ fn operations() -> Vec<Operation> {
 }
 
 fn empty_names(router: Router<App>) -> Router<App> {
-    router.route("/v1/runs/{space}/runs/", routing::get(no_run).put(no_run).delete(no_run))
+    router
+        .route("/v1/runs/{space}/runs/", routing::get(no_run).put(no_run).delete(no_run))
+        .route("/v1/runs/{space}/runs/{run}/tasks/", routing::put(no_task))
 }
 
 async fn no_run(call: Call<OfSpace>) -> std::result::Result<(), Problem> {
     call.app.parts().runs.get(&call.path.space)?;
     Err(Problem::empty("a run"))
+}
+
+async fn no_task(call: Call<path::OfRun>) -> std::result::Result<(), Problem> {
+    call.app.parts().runs.get(&call.path.space)?;
+    Err(Problem::empty("a task"))
 }
 
 /// What was requested, or a problem, be it a refusal or that there is no answer.

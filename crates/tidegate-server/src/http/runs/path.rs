@@ -69,7 +69,7 @@ pub(crate) struct InAttempt(pub(super) Option<Attempt>);
 impl FromQuery for InAttempt {
     const PARAMETERS: &'static [Parameter] = &[Parameter::integer(
         "attempt",
-        1..=MAX_COUNT,
+        0..=MAX_COUNT,
         None,
         "the attempt that it belongs to; the current one unless given",
     )];
