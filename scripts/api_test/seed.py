@@ -159,16 +159,16 @@ def of_runs(client):
     def start(name, count, state=None):
         ids = [f"{name}-{number}" for number in range(count)]
         for id in ids:
-            client.ask("PUT", f"/v1/runs/main/runs/{id}")
+            client.request("PUT", f"/v1/runs/main/runs/{id}")
             if state:
-                client.ask("POST", f"/v1/runs/main/runs/{id}/finish", {"state": state})
+                client.request("POST", f"/v1/runs/main/runs/{id}/finish", {"state": state})
         return ids
 
     live, finishing, doomed, brief = (start(name, MANY) for name in ["live", "finishing", "doomed", "brief"])
     failed = start("failed", MANY, "failed")
     for id in live:
-        client.ask("PUT", f"/v1/runs/main/runs/{id}/tasks/fetch")
-        client.ask("POST", f"/v1/runs/main/runs/{id}/failures", {"item": "1", "reason": "timeout", "id": "1"})
+        client.request("PUT", f"/v1/runs/main/runs/{id}/tasks/fetch")
+        client.request("POST", f"/v1/runs/main/runs/{id}/failures", {"item": "1", "reason": "timeout", "id": "1"})
     main = {"path.space": ["main"]}
     found = {name: main | {"path.run": live} for name in ["run_get", "run_progress", "run_tasks", "run_failures",
         "run_retry_list", "run_is_processed"]}

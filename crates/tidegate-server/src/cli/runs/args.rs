@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::api::run::{LiveState, TerminalState};
+use crate::api::run::LiveState;
 use crate::cli::args::{SpaceArgs, TargetArgs};
 
 #[derive(Debug, Args)]
@@ -293,12 +293,12 @@ pub(in crate::cli) enum TerminalName {
     Cancelled,
 }
 
-impl From<TerminalName> for TerminalState {
-    fn from(name: TerminalName) -> Self {
-        match name {
-            TerminalName::Succeeded => Self::Succeeded,
-            TerminalName::Failed => Self::Failed,
-            TerminalName::Cancelled => Self::Cancelled,
+impl TerminalName {
+    pub(in crate::cli) fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
         }
     }
 }

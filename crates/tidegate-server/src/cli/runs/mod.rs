@@ -61,7 +61,7 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 in_space(PartKind::Runs, &run.of, request, render::task_finished).await
             }
             RunCommand::Finish { run, state } => {
-                let body = Finish { state: (*state).into() };
+                let body = Finish { state: state.as_str().to_owned() };
                 let request = Request::with(Method::POST, change(run, "/finish"), &body);
                 in_space(PartKind::Runs, &run.of, request, render::finished).await
             }

@@ -66,27 +66,29 @@ impl From<LiveState> for RunState {
 #[serde(deny_unknown_fields, expecting = "an object with state")]
 #[schemars(rename = "RunFinish")]
 pub(crate) struct Finish {
-    pub(crate) state: TerminalState,
+    #[schemars(with = "TerminalState")]
+    pub(crate) state: String,
 }
 
-/// A state that a run ends in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+impl Finish {
+    pub(crate) fn state(&self) -> Result<RunState, Invalid> {
+        let state = RunState::ALL.into_iter().find(|it| it.is_terminal() && it.as_str() == self.state);
+        state.ok_or_else(|| {
+            let start: String = self.state.chars().take(40).collect();
+            Invalid(format!("a run cannot end {start:?}: succeeded, failed and cancelled are allowed"))
+        })
+    }
+}
+
+/// A state that a run ends in, as it is described.
+#[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunTerminalState")]
-pub(crate) enum TerminalState {
+#[allow(dead_code, reason = "read from text")]
+enum TerminalState {
     Succeeded,
     Failed,
     Cancelled,
-}
-
-impl From<TerminalState> for RunState {
-    fn from(state: TerminalState) -> Self {
-        match state {
-            TerminalState::Succeeded => Self::Succeeded,
-            TerminalState::Failed => Self::Failed,
-            TerminalState::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 /// The body of a retry.

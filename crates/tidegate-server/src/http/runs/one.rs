@@ -68,7 +68,7 @@ pub(super) async fn expire(
 pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Result<Json<Changed>, Problem> {
     let runs = call.app.parts().runs.get(&call.path.space)?;
     let run = call.path.key()?;
-    let state = call.body.parse()?.state.into();
+    let state = call.body.parse()?.state()?;
     let Finished { attempt, state, is_new, .. } = granted(runs.finish(run, call.query.0, state).await)?;
     let (attempt, state) = (attempt.get(), state.as_str().to_owned());
     Ok(Json(Changed { space: runs.space().as_str().to_owned(), run: call.path.run, attempt, state, is_new }))
