@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name};
-use crate::limit::{self, Algorithm, AllDecision, Limit, LimitOptions};
+use crate::limit::{self, Algorithm, AllCharge, AllDecision, Limit, LimitOptions, Release};
 use crate::metrics::Metrics;
 use crate::reaper::{Progress, Reaper, ReaperMetrics, Rhythm};
 use crate::registry::{OpenPart, Registries, Registry};
+use crate::run::{DEFAULT_FAMILY, Quota, QuotaOptions, Quotas};
 use crate::store::declarer::{Declarer, DeclarerTask};
 use crate::store::metrics::StoreMetrics;
 use crate::store::{self, Declaration, DeclaredSettings, Differences, Part, Store, StoreOptions};
@@ -32,6 +33,7 @@ struct Inner {
     limits: Arc<Registry<Limit>>,
     /// All other parts.
     spaces: Registries,
+    quotas: Quotas,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
 }
@@ -100,8 +102,8 @@ impl Tidegate {
             .on_redis()
             .map(|redis| Arc::new(Declarer::new(redis.clone(), redis.declarations(), metrics.clone())));
         let declaring = Mutex::new(declarer.as_ref().and_then(Declarer::start));
-        let spaces = Registries::default();
-        let inner = Inner { store, metrics, store_metrics, limits, spaces, declarer };
+        let (spaces, quotas) = (Registries::default(), Quotas::default());
+        let inner = Inner { store, metrics, store_metrics, limits, spaces, quotas, declarer };
         let background = Background { reapers: Mutex::new(reapers), declaring };
         Self { inner: Arc::new(inner), background: Arc::new(background) }
     }
@@ -158,6 +160,80 @@ impl Tidegate {
     /// ```
     pub async fn take_all(&self, key: Key<'_>, limits: &[(&Limit, Cost)]) -> Result<AllDecision> {
         limit::take_all(&self.inner.store, key, limits).await
+    }
+
+    /// Charges `key` under several limits of one store, or under none, by the caller's own `id`: sent twice it charges
+    /// once, and [`release_all`](Self::release_all) gives it back. In one atomic step, one round trip.
+    ///
+    /// The id is remembered by each of the limits, as that of a reservation that was committed: for the longest of
+    /// their windows, and for an hour at least, within `max_reservations`. With another cost, or with other limits, it is
+    /// an error. Needs sliding or calendar limits. While the store is away it is an error, whatever the policies of the
+    /// limits are: sent again later, with the same id, it is charged once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tidegate::Result<()> {
+    /// use std::time::Duration;
+    /// use tidegate::limit::{AllCharge, Calendar, LimitOptions, Period, Sliding};
+    /// use tidegate::{Cost, Key, Tidegate};
+    /// let gate = Tidegate::open("memory:").await?;
+    /// let sliding = Sliding::new("2/s".parse()?, Duration::from_secs(10))?;
+    /// let burst = gate.limit("burst", sliding, LimitOptions::default())?;
+    /// let day = gate.limit("day", Calendar::new(5000, Period::Day)?, LimitOptions::default())?;
+    /// let user = Key::new("user_123")?;
+    /// let both = [(&burst, Cost::new(3)?), (&day, Cost::new(3)?)];
+    /// for is_first in [true, false] {
+    ///     let charged = gate.charge_all(user, &both, "order-17").await?;
+    ///     assert!(matches!(charged, AllCharge::Charged { is_new, .. } if is_new == is_first));
+    /// }
+    /// assert_eq!(day.peek(user).await?.quota().remaining, 4997);
+    /// gate.release_all(user, &[&burst, &day], "order-17").await?;
+    /// assert_eq!(day.peek(user).await?.quota().remaining, 5000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn charge_all(&self, key: Key<'_>, limits: &[(&Limit, Cost)], id: &str) -> Result<AllCharge> {
+        limit::charge_all(key, limits, Some(id)).await
+    }
+
+    /// Gives back what [`charge_all`](Self::charge_all) has charged by `id`, as far as it still counts. Sent twice it
+    /// is given back once.
+    pub async fn release_all(&self, key: Key<'_>, limits: &[&Limit], id: &str) -> Result<Release> {
+        limit::release_all(key, limits, id).await
+    }
+
+    /// The quota of the family of runs whose keys start with [`prefix`](QuotaOptions::prefix). Asked again with the
+    /// same options it is the same quota; with others it is an error.
+    pub fn quota(&self, options: QuotaOptions) -> Result<Quota> {
+        self.inner.quotas.open(options, |name, algorithm, options| self.limit_of(name, algorithm, options))
+    }
+
+    /// A limit of a family of runs. Limits are found by their names, so only those of the default family are open to
+    /// everybody; one that is open with the same name and prefix is the same, whatever else was set of it.
+    fn limit_of(&self, name: &str, algorithm: Algorithm, mut options: LimitOptions) -> Result<Limit> {
+        let prefix = options.prefix.clone().unwrap_or_default();
+        let is_it = |limit: &Limit| limit.name().as_str() == name && limit.prefix() == prefix;
+        if let Some(open) = self.inner.limits.all().into_iter().find(is_it) {
+            if *open.algorithm() != algorithm {
+                return Err(Error::invalid(format!(
+                    "the limit {name:?} with the prefix {prefix:?} is open with other numbers than the quota has"
+                )));
+            }
+            return Ok(open.with(&self.background));
+        }
+        if prefix != DEFAULT_FAMILY {
+            return Limit::open(
+                &self.inner.store,
+                Name::new(name)?,
+                &(algorithm, options),
+                &self.inner.metrics,
+            );
+        }
+        if prefix == algorithm.prefix() {
+            // As it is opened by whoever does not care.
+            options.prefix = None;
+        }
+        self.limit(name, algorithm, options)
     }
 
     /// Declares in the store what is open, and what it is, now. It is done in the background

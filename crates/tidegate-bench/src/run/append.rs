@@ -15,55 +15,60 @@ const MANY: usize = 100_000;
 /// Items that a run of the seed has where it is slow already.
 const SOME: usize = 2_000;
 
-/// Appends that a round is made of: each to a run of its own, so that none has more than it says.
+/// Appends of each kind that a round is made of; those to runs without items each to one of its own.
 const RUNS: usize = 40;
 
 fn name(kind: &str, number: usize) -> String {
     format!("{kind}_2024-09-17T14:30:00+00:00_{number}")
 }
 
-/// Microseconds per append to runs that have many items, and to runs that have none.
+/// Microseconds per append to runs that have many items, and to runs that have none: of one item, as the
+/// seed's program brings them, and of a hundred, where what is left of an append is the set's own work.
 pub(super) async fn growth(effort: Effort) -> Result<Vec<Figure>> {
     progress("run.append_growth");
     let (ours, mut seed) = (Ours::start().await?, Seed::start().await?);
-    let runs = effort.pick(4, 10);
-    let rounds = effort.pick(5, 15);
-    for number in 0..runs {
+    let many = effort.pick(4, 10);
+    for number in 0..many {
         ours.run(&name("many", number)).await?;
         ours.fill(&name("many", number), MANY).await?;
     }
     seed.fill("many", MANY).await?;
-    let (mut samples, mut seeds) = (Samples::new(), Samples::new());
-    for round in 0..=rounds {
-        for number in 0..RUNS {
-            ours.run(&name("none", round * RUNS + number)).await?;
+    let (mut ones, mut batches, mut seeds) = (Samples::new(), Samples::new(), Samples::new());
+    let mut next = MANY;
+    for round in 0..=effort.pick(7, 21) {
+        let mut sample = [[0.0; 2]; 2];
+        for (sample, batch) in sample.iter_mut().zip([1, BATCH]) {
+            // In turns, so that what else the machine does is in both.
+            for number in 0..RUNS {
+                let none = name("none", next);
+                ours.run(&none).await?;
+                for (taken_us, (run, first)) in
+                    sample.iter_mut().zip([(name("many", number % many), next), (none, 0)])
+                {
+                    let start = monotonic();
+                    ours.append(&run, first, batch).await?;
+                    *taken_us += start.elapsed().as_secs_f64() * 1e6 / RUNS as f64;
+                }
+                next += batch;
+            }
         }
-        let mut taken = [0.0; 2];
-        // In turns, so that what else the machine does is in both.
-        for number in 0..RUNS {
+        let mut seed_us = [0.0; 2];
+        for (taken_us, run) in seed_us.iter_mut().zip(["many".to_owned(), name("none", round)]) {
             let start = monotonic();
-            let first = MANY + (round * RUNS + number) * BATCH;
-            ours.append(&name("many", number % runs), first, BATCH).await?;
-            taken[0] += start.elapsed().as_secs_f64() * 1e6 / RUNS as f64;
-            let start = monotonic();
-            ours.append(&name("none", round * RUNS + number), 0, BATCH).await?;
-            taken[1] += start.elapsed().as_secs_f64() * 1e6 / RUNS as f64;
+            seed.append(&run, MANY + round, 1).await?;
+            *taken_us = start.elapsed().as_secs_f64() * 1e6;
         }
-        let start = monotonic();
-        seed.append("many", MANY + round * BATCH, BATCH).await?;
-        let many = start.elapsed().as_secs_f64() * 1e6;
-        let start = monotonic();
-        seed.append(&name("none", round), 0, BATCH).await?;
-        let none = start.elapsed().as_secs_f64() * 1e6;
         if round > 0 {
-            samples.push(taken);
-            seeds.push([many, none]);
+            ones.push(sample[0]);
+            batches.push(sample[1]);
+            seeds.push(seed_us);
         }
     }
     ours.gate.shutdown().await;
     let figure = |name: &str, [many, none]: [f64; 2]| Figure::ours(name, "µs", many).beside("n = 0", none);
     Ok(vec![
-        figure("run.append_growth", samples.medians()).goal(Goal::AtMost(1.2)),
+        figure("run.append_growth", ones.medians()).goal(Goal::AtMost(1.2)),
+        figure("run.append_growth.of_100", batches.medians()),
         figure("run.append_growth.the_seed", seeds.medians()),
     ])
 }

@@ -1,9 +1,10 @@
-//! The area `run`: what a pipeline notes as processed, beside the layout of the seed's document, on
-//! the same kind of server.
+//! The area `run`: what a pipeline notes as processed and what it may call, beside the layout and the script of the
+//! seed's document, on the same kind of server.
 
 mod append;
 mod bytes;
 mod ours;
+mod quota;
 mod seed;
 
 use anyhow::Result;
@@ -33,6 +34,12 @@ async fn with_servers(effort: Effort, only: &str) -> Result<Vec<Figure>> {
     }
     if wants("run.bytes_per_item") {
         figures.extend(bytes::figures(effort).await?);
+    }
+    if wants("run.quota_ops") {
+        figures.extend(quota::ops(effort).await?);
+    }
+    if wants("run.sliding_hour_max") {
+        figures.extend(quota::sliding_hour_max().await?);
     }
     Ok(figures)
 }

@@ -53,7 +53,7 @@ const PARTS: [Routes; 4] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs:
 /// The bodies of all of them, as [`api`](crate::api) has them.
 pub(crate) mod bodies {
     pub(crate) use super::hot::api as hot;
-    pub(crate) use super::limits::{api as limit, decision};
+    pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
     pub(crate) use super::runs::{api as run, api_items as run_items};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
 }

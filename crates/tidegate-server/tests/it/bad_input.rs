@@ -236,6 +236,8 @@ async fn wrong_methods_are_refused_with_the_right_ones() {
         ("POST", "/v1/limits/api/keys/a/reservations/r", "GET,HEAD,PUT,DELETE"),
         ("GET", "/v1/limits/api/everyone/reservations/r/commit", "POST"),
         ("GET", "/v1/limits/take", "POST"),
+        ("DELETE", "/v1/charges", "POST"),
+        ("GET", "/v1/charges/release", "POST"),
         ("PUT", "/v1/limits", "GET,HEAD"),
         ("POST", "/metrics", "GET,HEAD"),
         ("POST", "/healthz", "GET,HEAD"),
@@ -292,7 +294,7 @@ async fn a_body_has_a_bound_announced_or_not() {
 }
 
 /// Every route, with a method that it has.
-const ROUTES: [(&str, &str); 42] = [
+const ROUTES: [(&str, &str); 44] = [
     ("GET", "/"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -300,6 +302,8 @@ const ROUTES: [(&str, &str); 42] = [
     ("GET", "/v1/limits"),
     ("GET", "/v1/limits/api"),
     ("POST", "/v1/limits/take"),
+    ("POST", "/v1/charges"),
+    ("POST", "/v1/charges/release"),
     ("POST", "/v1/limits/api/take"),
     ("POST", "/v1/limits/api/refund"),
     ("GET", "/v1/limits/api/keys/a"),
@@ -411,6 +415,8 @@ async fn a_key_that_is_null_is_nobodys() {
         ("/v1/limits/api/take", r#"{"key":null}"#),
         ("/v1/limits/api/take", r#"{"cost":1,"key" : null }"#),
         ("/v1/limits/take", r#"{"key":null,"limits":[{"limit":"api"}]}"#),
+        ("/v1/charges", r#"{"id":"a","key":null,"limits":[{"limit":"api"}]}"#),
+        ("/v1/charges/release", r#"{"id":"a","key":null,"limits":["api"]}"#),
         ("/v1/limits/api/refund", r#"{"key":null,"receipt":"1-0-1-5"}"#),
     ] {
         let answer = f.post(path, body).await;

@@ -308,7 +308,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 58] = [
+    let commands: [&[&str]; 60] = [
         &[],
         &["serve"],
         &["limit"],
@@ -317,6 +317,8 @@ fn every_help_has_an_example() {
         &["limit", "refund"],
         &["limit", "reset"],
         &["limit", "take-all"],
+        &["limit", "charge"],
+        &["limit", "release-charge"],
         &["limit", "set-override"],
         &["limit", "get-override"],
         &["limit", "clear-override"],

@@ -90,6 +90,8 @@ async fn what_is_beside_a_limits_key_is_reported_and_a_reset_repairs_it() {
             for (method, path, body) in [
                 ("POST", "/v1/limits/api/take", r#"{"key":"a"}"#),
                 ("POST", "/v1/limits/take", both),
+                ("POST", "/v1/charges", r#"{"id":"c","key":"a","limits":[{"limit":"api"}]}"#),
+                ("POST", "/v1/charges/release", r#"{"id":"c","key":"a","limits":["api"]}"#),
                 ("GET", of_key, ""),
                 ("GET", "/v1/limits/api/overrides", ""),
                 ("GET", "/v1/limits/api/reservations", ""),

@@ -81,6 +81,49 @@ fn several_limits_are_taken_from_at_once() {
     assert_eq!((code, out.lines().next()), (0, Some("admitted")));
 }
 
+/// An id is charged once, however often it is sent, and given back once.
+#[test]
+fn several_limits_are_charged_by_an_id() {
+    let limits = [
+        "--set",
+        "limits.second.rate=2/s",
+        "--set",
+        "limits.hour.rate=3/h",
+        "--set",
+        "limits.hour.window=1h",
+    ];
+    let server = Server::start(&limits);
+    for _ in 0..2 {
+        let (code, out, err) = server.limit(&["charge", "second=1,hour=2", "u", "order-17"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert_eq!(out, "charged\nsecond: 119 of 120 left\nhour: 1 of 3 left\n");
+    }
+    let (code, out, _) = server.limit(&["charge", "second,hour=2", "u", "order-18"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("rejected\nsecond: admitted: 119 of 120 left"), "{out}");
+    let (code, out, _) = server.limit(&["charge", "second,hour=1", "u", "order-17"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (1, "the reservation \"order-17\" is for 2 and cannot be for 1: use another id\n")
+    );
+    let release = || server.limit(&["release-charge", "second,hour", "u", "order-17"]);
+    assert_eq!(
+        [release(), release()].map(|(code, out, _)| (code, out)),
+        [(); 2].map(|()| (0, "released\n".to_owned()))
+    );
+    let (code, out, _) = server.limit(&["charge", "second=1,hour=2", "u", "order-17"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (1, "the charge \"order-17\" is released: nothing is charged; use another id\n")
+    );
+    let (code, out, _) = server.limit(&["release-charge", "second,hour", "--everyone", "order-17", "--json"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("no-charge"), "{out}");
+    let (code, out, _) = server.limit(&["charge", "hour", "--everyone", "x", "--json"]);
+    let charged: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &charged["key"], &charged["limits"][0]["remaining"]), (0, &Value::Null, &json!(2)));
+}
+
 #[test]
 fn overrides_are_set_seen_and_ended() {
     let server = Server::start(&[]);

@@ -121,6 +121,8 @@ async fn what_has_no_policy_is_an_error_for_now() {
     let rate = r#"{"rate":"1/s","lasting":"1h"}"#;
     for (method, path, body) in [
         ("DELETE", "/v1/limits/open/keys/a", ""),
+        ("POST", "/v1/charges", r#"{"id":"a","key":"a","limits":[{"limit":"open"},{"limit":"closed"}]}"#),
+        ("POST", "/v1/charges/release", r#"{"id":"a","key":"a","limits":["open","closed"]}"#),
         ("PUT", "/v1/limits/open/keys/a/override", rate),
         ("GET", "/v1/limits/open/keys/a/override", ""),
         ("DELETE", "/v1/limits/open/everyone/override", ""),

@@ -134,7 +134,7 @@ impl Algorithm {
     }
 
     /// What keys start with unless something else is asked for.
-    pub(super) fn prefix(&self) -> &'static str {
+    pub(crate) fn prefix(&self) -> &'static str {
         match self {
             Self::Sliding(_) | Self::Suppressed(_) => "trypema",
             Self::Token(_) => "tidegate",

@@ -19,6 +19,10 @@ pub struct AllDecision {
 }
 
 impl AllDecision {
+    pub(super) fn new(decisions: Vec<(Name, Decision)>) -> Self {
+        Self { decisions }
+    }
+
     /// Whether to go ahead: all limits have been charged.
     pub fn is_admitted(&self) -> bool {
         self.decisions.iter().all(|(_, decision)| decision.is_admitted())
@@ -89,7 +93,7 @@ pub(crate) async fn take_all(store: &Store, key: Key<'_>, limits: &[(&Limit, Cos
     Ok(AllDecision { decisions: decided.into_iter().map(named).collect() })
 }
 
-fn check(limits: &[(&Limit, Cost)]) -> Result<()> {
+pub(super) fn check(limits: &[(&Limit, Cost)]) -> Result<()> {
     if limits.is_empty() || limits.len() > MAX_LIMITS {
         return Err(Error::invalid(format!(
             "{} limits at once are not allowed: 1 to {MAX_LIMITS} are",
@@ -105,7 +109,7 @@ fn check(limits: &[(&Limit, Cost)]) -> Result<()> {
     Ok(())
 }
 
-fn elsewhere(limit: &Limit) -> Error {
+pub(super) fn elsewhere(limit: &Limit) -> Error {
     Error::invalid(format!("the limit {:?} is on another store", limit.name().as_str()))
 }
 

@@ -238,6 +238,21 @@ local function calendar(at, now_us, slack_ms)
     return 0
   end
 
+  -- Where a charge is, by what its receipt says.
+  function rule.place(number)
+    return number
+  end
+
+  -- Takes a charge out of its window again, be it that of this moment or one beside it.
+  function rule.give_back(k, number, cost, first)
+    if math.abs(number - window) <= 1 then rule.remove(k, number, cost, first) end
+  end
+
+  -- What counts after a charge.
+  function rule.used_after(state, cost)
+    return state.count + state.lent + cost
+  end
+
   -- Charges what a lease still holds again, if it is of this window.
   function rule.hold_anew(k, number, cost, first)
     if number == window then rule.add(k, cost, first) end

@@ -48,7 +48,7 @@ impl Period {
     }
 
     /// How the window with this number is called: `2024-09-17_14` is an hour.
-    pub(super) fn label(self, number: u64) -> String {
+    pub(crate) fn label(self, number: u64) -> String {
         let minutes = number * (self.as_millis() / 60_000);
         let (days, minute_of_day) = (minutes / 1440, minutes % 1440);
         let (hour, minute) = (minute_of_day / 60, minute_of_day % 60);

@@ -158,6 +158,11 @@ impl Limit {
         &self.core.options
     }
 
+    /// What its keys on Redis start with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.core.options.prefix.as_deref().unwrap_or(self.core.algorithm.prefix())
+    }
+
     /// Charges `cost` to `key` if it fits.
     pub async fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
         match &self.core.backend {
@@ -397,7 +402,7 @@ impl Limit {
     }
 
     /// This node asks again for a key of which it knew that nothing was to be had.
-    fn refresh(&self, key: Key<'_>) {
+    pub(super) fn refresh(&self, key: Key<'_>) {
         if let Some(leases) = &self.core.leases {
             leases.refresh(key);
         }

@@ -137,10 +137,12 @@ macro_rules! with {
 
 // Behind the macro, which they use.
 mod all;
+mod charges;
 mod listing;
 mod reservations;
 
 pub(super) use self::all::{Part, take_all};
+pub(super) use self::charges::{charge_all, hours_of, release_all};
 
 impl InProcess {
     /// How many keys are kept unless something else is asked for.

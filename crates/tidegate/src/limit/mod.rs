@@ -32,6 +32,9 @@ mod algorithm;
 #[cfg(feature = "redis")]
 mod all;
 mod calendar;
+mod charge;
+#[cfg(feature = "redis")]
+mod charge_all;
 mod decision;
 #[cfg(feature = "redis")]
 mod declared;
@@ -40,6 +43,7 @@ mod divisor;
 mod handle;
 pub mod headers;
 mod hold;
+mod hours;
 #[cfg(feature = "tower")]
 pub mod layer;
 #[cfg(feature = "redis")]
@@ -73,9 +77,15 @@ pub(crate) use self::all::take_all;
 #[cfg(feature = "redis")]
 pub use self::all::{AllDecision, MAX_LIMITS};
 pub use self::calendar::{Calendar, Period};
+pub use self::charge::{Charge, Release};
+#[cfg(feature = "redis")]
+pub use self::charge_all::AllCharge;
+#[cfg(feature = "redis")]
+pub(crate) use self::charge_all::{charge_all, charge_by_the_hour, hours_of, release_all};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
+pub(crate) use self::hours::{Hour, HourChange, Hours};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;

@@ -1,6 +1,7 @@
 //! The limit on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
 mod all;
+mod charges;
 mod codes;
 mod leases;
 mod listing;
@@ -19,6 +20,7 @@ use parking_lot::RwLock;
 use siphasher::sip::SipHasher24;
 
 pub(super) use self::all::{Part, take_all};
+pub(super) use self::charges::{ChargePart, charge_all, hours_of, release_all};
 use self::reply::{REPLIES, Reply};
 use self::scripts::Scripts;
 use super::algorithm::{Algorithm, Request};
@@ -35,6 +37,9 @@ use crate::store::redis::{Call, MARKER_TTL, RedisStore, Script};
 /// The index of a limit's overrides, and that of its pending reservations.
 const OVERRIDES_BY_END: &str = "overrides";
 const PENDING_BY_DEADLINE: &str = "pending";
+
+/// What a limit remembers of a key by ids: records, and when they are forgotten.
+const RECORDS: [&str; 2] = ["reservations", "reservations_due"];
 
 /// A limit on Redis.
 #[derive(Debug)]
@@ -166,6 +171,16 @@ impl OnRedis {
         self.store.is(store)
     }
 
+    /// Whether another limit is on the same.
+    pub(super) fn shares_its_store(&self, other: &Self) -> bool {
+        self.store.is(&other.store)
+    }
+
+    /// A key that stands beside that of `key`.
+    fn beside(&self, prefix: &str, family: &str, key: Key<'_>) -> String {
+        format!("{prefix}{}{family}:{}", self.root, key.as_str())
+    }
+
     fn learn_skew(&self, store_ms: u64) {
         let ours = self.store.client_clock().now().as_millis();
         self.skew_ms.store(store_ms.wrapping_sub(ours) as i64, Ordering::Relaxed);
@@ -196,7 +211,7 @@ impl OnRedis {
             let place = self.store.place(key.as_str());
             let with_override = self.has_overrides.load(Ordering::Relaxed);
             let (keys, first) = self.keys(&place.prefix, key, with_override);
-            let of = |family: &&str| format!("{}{}{family}:{}", place.prefix, self.root, key.as_str());
+            let of = |family: &&str| self.beside(&place.prefix, family, key);
             let call = Call::new(script)
                 .shared_keys(indices.iter().map(|index| self.index(&place.prefix, index)).collect())
                 .shared_args(self.description.read().shared_args[usize::from(with_override)].clone())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 
+use super::charge::Identity;
 use super::decision::Decision;
 use crate::error::{Error, Result};
 use crate::key::MAX_KEY_BYTES;
@@ -207,6 +208,15 @@ struct Record {
     held: Held,
     state: ReservationState,
     forget_ms: u64,
+    /// Of a charge: which limits were charged together.
+    together: Option<u64>,
+}
+
+/// What is known of a charge by its id; `together` is none if the id is of a reservation.
+pub(super) struct KnownCharge {
+    pub(super) cost: u64,
+    pub(super) state: ReservationState,
+    pub(super) together: Option<u64>,
 }
 
 impl Record {
@@ -254,9 +264,10 @@ impl Book {
                 false => Err(conflict(id, cost, record.held.cost)),
             };
         }
-        if self.records.len() >= terms.max && !self.make_room(now_ms) {
+        if !self.has_room(now_ms, terms.max) {
             return Err(too_many(terms.max));
         }
+        self.make_room(now_ms, terms.max);
         let deadline_ms = now_ms + lasting_ms;
         let place = match holder.hold(cost, lasting_ms, terms.on_lapse) {
             Ok(place) => place,
@@ -265,9 +276,8 @@ impl Book {
         };
         let held = Held { cost, deadline_ms, place, on_lapse: terms.on_lapse };
         let forget_ms = deadline_ms + terms.remembered_ms;
-        let record = Record { held, state: ReservationState::Pending, forget_ms };
-        self.records.insert(id.into(), record);
-        self.order.insert((forget_ms, id.into()));
+        let record = Record { held, state: ReservationState::Pending, forget_ms, together: None };
+        self.insert(id, record);
         Ok(record.seen(now_ms, true).into())
     }
 
@@ -308,15 +318,54 @@ impl Book {
     /// Notes the end of a pending one; its id is remembered from now on.
     fn end(&mut self, terms: &Terms, id: &str, old: Record, state: ReservationState) -> Reservation {
         if old.state == ReservationState::Pending && state != ReservationState::Pending {
-            let forget_ms = terms.now_ms + terms.remembered_ms;
-            self.order.remove(&(old.forget_ms, CompactString::from(id)));
-            self.order.insert((forget_ms, id.into()));
-            self.records.insert(id.into(), Record { state, forget_ms, ..old });
+            self.insert(id, Record { state, forget_ms: terms.now_ms + terms.remembered_ms, ..old });
         }
         Reservation { cost: old.held.cost, state, expires_in_ms: 0, is_new: false }
     }
 
-    fn forget_due(&mut self, now_ms: u64) {
+    /// Remembers a record by its id, in place of what was there.
+    fn insert(&mut self, id: &str, record: Record) {
+        if let Some(old) = self.records.insert(id.into(), record) {
+            self.order.remove(&(old.forget_ms, CompactString::from(id)));
+        }
+        self.order.insert((record.forget_ms, id.into()));
+    }
+
+    /// What was charged by an id.
+    pub(super) fn charge(&self, now_ms: u64, id: &str) -> Option<KnownCharge> {
+        let Record { held, state, together, .. } = *self.find(now_ms, id)?;
+        Some(KnownCharge { cost: held.cost, state, together })
+    }
+
+    /// Remembers what was charged by an id; there is room for it.
+    pub(super) fn remember_charge(
+        &mut self,
+        now_ms: u64,
+        id: &str,
+        cost: u64,
+        at: u64,
+        identity: &Identity<'_>,
+        max: usize,
+    ) {
+        self.make_room(now_ms, max);
+        let place = Place { at, spans: false };
+        let held = Held { cost, deadline_ms: now_ms, place, on_lapse: OnLapse::Spend };
+        let (forget_ms, together) = (now_ms + identity.remembered_ms, Some(identity.together));
+        self.insert(id, Record { held, state: ReservationState::Committed, forget_ms, together });
+    }
+
+    /// Notes that a charge is given back, unless that was done before: what it is.
+    pub(super) fn release_charge(&mut self, now_ms: u64, id: &str, remembered_ms: u64) -> Option<Held> {
+        let record = *self.find(now_ms, id)?;
+        if record.state != ReservationState::Committed {
+            return None;
+        }
+        let (state, forget_ms) = (ReservationState::Released, now_ms + remembered_ms);
+        self.insert(id, Record { state, forget_ms, ..record });
+        Some(record.held)
+    }
+
+    pub(super) fn forget_due(&mut self, now_ms: u64) {
         for _ in 0..LOOKED_AT {
             match self.order.first() {
                 Some((forget_ms, _)) if *forget_ms <= now_ms => {}
@@ -328,16 +377,28 @@ impl Book {
         }
     }
 
-    /// Forgets the first that is not pending any more.
-    fn make_room(&mut self, now_ms: u64) -> bool {
+    /// The first that is forgotten and not pending any more, if there is one among the first few.
+    fn first_over(&self, now_ms: u64) -> Option<(u64, CompactString)> {
         let is_over = |id: &CompactString| {
             let record = self.records.get(id);
             record.is_none_or(|record| record.seen(now_ms, false).state != ReservationState::Pending)
         };
-        let found = self.order.iter().take(LOOKED_AT).find(|(_, id)| is_over(id)).cloned();
-        let Some((forget_ms, id)) = found else { return false };
-        self.records.remove(&id);
-        self.order.remove(&(forget_ms, id))
+        self.order.iter().take(LOOKED_AT).find(|(_, id)| is_over(id)).cloned()
+    }
+
+    /// Whether there is room for one more, or can be made.
+    pub(super) fn has_room(&self, now_ms: u64, max: usize) -> bool {
+        self.records.len() < max || self.first_over(now_ms).is_some()
+    }
+
+    /// Makes it.
+    fn make_room(&mut self, now_ms: u64, max: usize) {
+        if self.records.len() >= max
+            && let Some((forget_ms, id)) = self.first_over(now_ms)
+        {
+            self.records.remove(&id);
+            self.order.remove(&(forget_ms, id));
+        }
     }
 }
 

@@ -2,63 +2,21 @@
 -- an id of the caller's. Each may be sent twice and charges once.
 --
 -- KEYS  after the marker, the index of the limit's pending reservations by deadline;
---       of an item after the limit's: a hash of records by id, and a time index of
---       the ids by when they are forgotten
+--       of an item after the limit's: records and their index, see records.lua
 -- Own   what to do, id, extra, cost, lasting_ms, gives_back (1: at the deadline it
 --       is given back, 0: it counts as spent), max (ids of a key), remembered_ms,
 --       what it is called among the pending ones of all keys
--- A record is seven doubles: cost, state, deadline_ms, forget_ms, where it is held (a bucket, or the first
---       window), 1 if it is held in the next window too, gives_back
 -- Answers, beside those of the rules
 --       RESERVATION, cost, state, expires_in_ms, 1 if this call made it
 --       OTHER_COST, cost: the id was used for this cost
 --       NO_ROOM: no more room for ids that are pending
 --       UNKNOWN: there is no such id
 local rule = rule_at(algorithm, 4)
-local RECORD, LOOKED_AT = '<ddddddd', 16
 local is_calendar, pending = rule.window ~= nil, KEYS[2]
-
-local function load(ids, id)
-  local stored = redis.call('HGET', ids, id)
-  if not stored then return end
-  local cost, state, deadline, forget, at, spans, gives_back = struct.unpack(RECORD, stored)
-  if forget <= now_ms then return end
-  return { cost = cost, state = state, deadline = deadline, forget = forget, at = at, spans = spans,
-    gives_back = gives_back }
-end
-
-local function save(ids, index, id, r)
-  redis.call('HSET', ids, id, struct.pack(RECORD, r.cost, r.state, r.deadline, r.forget, r.at, r.spans, r.gives_back))
-  local ttl_ms = r.forget - now_ms + slack_ms
-  if redis.call('PTTL', ids) < ttl_ms then redis.call('PEXPIRE', ids, int(ttl_ms)) end
-  index_put(index, r.forget, id, ttl_ms)
-end
-
-local function drop(ids, index, gone)
-  if #gone == 0 then return end
-  redis.call('HDEL', ids, unpack(gone))
-  redis.call('ZREM', index, unpack(gone))
-end
-
--- The state as it stands now.
-local function state_of(r)
-  return (r.state == PENDING and r.deadline <= now_ms) and LAPSED or r.state
-end
 
 local function seen(r, is_new)
   local state = state_of(r)
   return { RESERVATION, r.cost, state, state == PENDING and r.deadline - now_ms or 0, is_new and 1 or 0 }
-end
-
--- Forgets the first that is not pending any more.
-local function make_room(ids, index)
-  for _, id in ipairs(redis.call('ZRANGE', index, 0, LOOKED_AT - 1)) do
-    local r = load(ids, id)
-    if not r or state_of(r) ~= PENDING then
-      drop(ids, index, { id })
-      return true
-    end
-  end
 end
 
 -- Holds a cost until a deadline: where, or a refusal.
@@ -145,7 +103,11 @@ return each(function(k, at)
     drop(ids, index, index_due(index, now_ms, LOOKED_AT))
     local r = load(ids, id)
     if r then return r.cost == cost and seen(r, false) or { OTHER_COST, r.cost } end
-    if redis.call('ZCARD', index) >= max and not make_room(ids, index) then return { NO_ROOM } end
+    if redis.call('ZCARD', index) >= max then
+      local leaving = first_over(ids, index)
+      if not leaving then return { NO_ROOM } end
+      drop(ids, index, { leaving })
+    end
     -- Before anything is charged: it may be of another type.
     index_drop_due(pending, now_ms)
     local place, answer = hold(k, extra, cost, lasting_ms, gives_back)

@@ -292,20 +292,33 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     if not w.started_over and w.capacity ~= 0 then return w.capacity, 0 end
   end
 
+  -- Whether a bucket still counts and has a cost; and what it has, if it is not the newest.
+  local function holds(key, w, bucket, cost)
+    if not w.stored or w.started_over or w.rewrite or bucket > w.newest or end_of_keep(bucket) <= w.instant then
+      return false
+    end
+    if bucket == w.newest then return cost <= w.charged end
+    local count = tonumber(redis.call(HGET, key, int(bucket)))
+    return count and count >= cost, count
+  end
+
+  -- Takes a cost out of a bucket that holds it.
+  local function lower(key, w, bucket, cost, count, ...)
+    forget(key, w)
+    w.total = w.total - cost
+    if count then return save(key, w, int(bucket), int(count - cost), ...) end
+    w.charged = w.charged - cost
+    save(key, w, ...)
+  end
+
   function rule.refund(k, bucket, offset, cost, max_refunds)
     local key = KEYS[k]
     local w = look(key, redis.call(HGET, key, 'h'))
     local life = bucket % LIVES
     bucket = (bucket - life) / LIVES
-    if not w.stored or life ~= w.life then return 0 end
-    if w.started_over or w.rewrite or bucket > w.newest or end_of_keep(bucket) <= w.instant then return 0 end
-    local count
-    if bucket == w.newest then
-      if offset + cost > w.ever or cost > w.charged then return 0 end
-    else
-      count = tonumber(redis.call(HGET, key, int(bucket)))
-      if not count or count < cost then return 0 end
-    end
+    if life ~= w.life then return 0 end
+    local is_held, count = holds(key, w, bucket, cost)
+    if not is_held or not count and offset + cost > w.ever then return 0 end
 
     local kept, packed = {}, redis.call(HGET, key, 'r') or ''
     for at = 1, #packed, 24 do
@@ -317,16 +330,26 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     end
     if #kept >= max_refunds then return 0 end
     kept[#kept + 1] = struct.pack(REFUND, bucket, offset, cost)
-
-    forget(key, w)
-    w.total = w.total - cost
-    if count then
-      save(key, w, int(bucket), int(count - cost), 'r', table.concat(kept))
-    else
-      w.charged = w.charged - cost
-      save(key, w, 'r', table.concat(kept))
-    end
+    lower(key, w, bucket, cost, count, 'r', table.concat(kept))
     return cost
+  end
+
+  -- Where a charge is, by what its receipt says.
+  function rule.place(bucket)
+    return (bucket - bucket % LIVES) / LIVES
+  end
+
+  -- Takes a charge out of its bucket again, if it still counts.
+  function rule.give_back(k, bucket, cost)
+    local key = KEYS[k]
+    local w = look(key, redis.call(HGET, key, 'h'))
+    local is_held, count = holds(key, w, bucket, cost)
+    if is_held then lower(key, w, bucket, cost, count) end
+  end
+
+  -- What counts after a charge.
+  function rule.used_after(w)
+    return w.live
   end
 
   -- What stays until the key's end is that all of the newest bucket was given

@@ -1,18 +1,11 @@
 -- take_all: charges a subject under several limits, or under none.
 --
--- ARGV  as of the rules, each with its algorithm's name in front of it and the
---       number of its numbers; in front of the first, how many there are
 -- Own   per limit: cost, two terms to judge by (0: those of the limit), extra
 -- Answers ALL_CHARGED or ALL_REFUSED, then each limit's answer; or the number of one that holds, or
 --         TRY_AGAIN, and its answer alone
-local algorithms = { sliding = sliding, suppressed = suppressed, token = token, calendar = calendar }
-local rules, keys, at = {}, 0, 5
-for i = 1, tonumber(ARGV[5]) do
-  -- name, count of numbers, then hold, id, two terms and the numbers.
-  rules[i] = rule_at(algorithms[ARGV[at + 1]], at + 2)
-  at = at + 6 + tonumber(ARGV[at + 2])
-  keys = keys + rules[i].stride
-end
+local rules = several({ sliding = sliding, suppressed = suppressed, token = token, calendar = calendar })
+local keys = 0
+for _, rule in ipairs(rules) do keys = keys + rule.stride end
 
 return each(function(k, at)
   local requests, is_refused, k_of = {}, false, k

@@ -5,6 +5,7 @@
 //! peek change nothing of what counts, not even what has expired, so that a clock
 //! stepping back finds the same on every store.
 
+mod give_back;
 mod newest;
 
 use self::newest::{Newest, number};
@@ -238,10 +239,7 @@ impl Usage {
             (bucket, life) if life == self.newest.life() => Receipt { bucket, ..receipt },
             _ => return 0,
         };
-        // A receipt of a later bucket than the newest is none of ours.
-        let newest = self.newest.number();
-        let known = receipt.bucket <= newest && live.age != Age::StartedOver;
-        if !known || grid.end_of_life_ms(receipt.bucket) <= live.instant {
+        if !self.holds(grid, live, receipt.bucket, receipt.cost) {
             return 0;
         }
         let more = self.more.get_or_insert_default();
@@ -255,29 +253,15 @@ impl Usage {
         if remembered >= MAX_REFUNDS || more.refunds.iter().any(overlaps) {
             return 0;
         }
-        let is_newest = receipt.bucket == newest;
-        let is_charged = match is_newest {
-            true => {
-                receipt.cost <= self.charged && receipt.offset + receipt.cost <= self.charged + more.refunded
-            }
-            false => more.find(receipt.bucket, newest).is_some_and(|packed| count(*packed) >= receipt.cost),
-        };
-        if !is_charged {
+        let is_newest = receipt.bucket == self.newest.number();
+        if is_newest && receipt.offset + receipt.cost > self.charged + more.refunded {
             return 0;
         }
         self.forget(grid, live);
+        self.lower(receipt.bucket, receipt.cost);
         let more = self.more.get_or_insert_default();
-        if is_newest {
-            self.charged -= receipt.cost;
-            more.refunded += receipt.cost;
-        } else if let Some(packed) = more.find(receipt.bucket, newest) {
-            // The count is in the low bits: the number stays as it is.
-            *packed -= receipt.cost;
-            self.others -= receipt.cost;
-        }
         more.refunds.retain(counts);
         more.refunds.push(receipt);
-        self.note_quirks();
         receipt.cost
     }
 

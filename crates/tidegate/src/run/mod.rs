@@ -42,6 +42,8 @@ pub(crate) mod metrics;
 mod options;
 mod progress;
 #[cfg(feature = "redis")]
+mod quota;
+#[cfg(feature = "redis")]
 mod redis;
 mod types;
 
@@ -53,6 +55,12 @@ pub use self::hour::Hour;
 pub use self::in_process::InProcess;
 pub use self::options::{MAX_ITEMS, RunOptions};
 pub use self::progress::Progress;
+#[cfg(feature = "redis")]
+pub(crate) use self::quota::{DEFAULT_FAMILY, Quotas};
+#[cfg(feature = "redis")]
+pub use self::quota::{
+    Quota, QuotaCharge, QuotaHour, QuotaKind, QuotaOptions, QuotaRefusal, QuotaStatus, QuotaUse,
+};
 pub use self::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Refusal, Run, RunFailure, RunState,
     Started, Task, TaskStarted, Update, Updated,

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use tidegate::limit::LimitOptions;
+use tidegate::run::{Hour, RunOptions, RunState};
 use tidegate::session::{Reconciliation, SessionOptions};
 use tidegate::store::StoreOptions;
-use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, session};
+use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, run, session};
 use tidegate::{Cost, Key, Rate, Tidegate};
 
 use crate::kit::On;
@@ -72,6 +73,7 @@ fn the_documented_commands_are_enough() {
     limit::history::check(&on, 3000);
     hot::history::check(&on, 3600);
     session::history::check(&on, 3600);
+    run::history::check(&on, 3600);
 }
 
 #[test]
@@ -84,6 +86,7 @@ fn the_documented_commands_are_enough_in_a_cluster() {
     limit::history::check(&on, 500);
     hot::history::check(&on, 600);
     session::history::check(&on, 600);
+    run::history::check(&on, 600);
 }
 
 /// Without a namespace: whatever has keys of its own, in each room.
@@ -123,6 +126,20 @@ async fn the_documented_keys_are_enough() {
             sessions.cleanup().await.unwrap();
             let mut reconciliation: Reconciliation = sessions.reconcile();
             while reconciliation.step().await.unwrap().is_some() {}
+        }
+        for space in ["main", "nightly"] {
+            let runs = gate.runs(space, RunOptions::default()).unwrap();
+            runs.start(key).await.unwrap().done().unwrap();
+            runs.processed(key, None, &[key]).await.unwrap().done().unwrap();
+            let failed = runs.failed(key, None, key, "why", key).await.unwrap();
+            assert_eq!(failed.done().unwrap().count, 1);
+            runs.task_started(key, None, key).await.unwrap().done().unwrap();
+            let hour = Hour::of(runs.get(key).await.unwrap().unwrap().updated_at);
+            runs.failures_in_hour(hour, None, 10).await.unwrap();
+            runs.finish(key, None, RunState::Failed).await.unwrap().done().unwrap();
+            assert_eq!(runs.list(None, None, 10).await.unwrap().items.len(), 1);
+            runs.cleanup().await.unwrap();
+            runs.delete(key, None).await.unwrap().done().unwrap();
         }
         gate.declare().await.unwrap();
         assert!(!gate.declarations().await.unwrap().is_empty());

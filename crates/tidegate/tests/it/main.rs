@@ -6,6 +6,7 @@
 mod acl;
 mod calendar_keys;
 mod chance;
+mod charges;
 mod conformance;
 mod connections;
 mod declarations;
@@ -39,6 +40,8 @@ mod override_rates;
 mod overrides;
 mod pages;
 mod partitions;
+mod quota;
+mod quota_flaws;
 mod ranges;
 mod reservations;
 mod run;

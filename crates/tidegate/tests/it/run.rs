@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::run::{Answer, Attempt, Processed, Refusal, RunOptions, RunState, Runs, Update};
+use tidegate::run::{Answer, Attempt, Hour, Processed, Refusal, RunOptions, RunState, Runs, Update};
 use tidegate::store::{PartKind, StoreOptions};
 pub(crate) use tidegate::testkit::run::options;
 use tidegate::testkit::unique;
@@ -87,6 +87,54 @@ async fn spaces_and_prefixes_share_no_run() {
         let again = space.gate.runs("main", options(|_| {})).unwrap();
         assert!(again.get(key("r")).await.unwrap().is_some());
         assert!(space.gate.runs("main", options(|it| it.max_tasks = 7)).is_err());
+    }
+}
+
+/// Whoever opens a store in this process and asks it without waiting sees the same state.
+#[tokio::test]
+async fn calls_that_wait_and_calls_that_do_not_are_on_the_same_runs() {
+    let space = Space::on("memory", "memory:", |_| {}).await;
+    let here = space.runs.in_process().expect("it is in memory");
+    space.start("r").await;
+    assert!(!here.start(key("r")).into_result().unwrap().is_new);
+    here.processed(key("r"), None, &[key("a")]).unwrap().into_result().unwrap();
+    here.failed(key("r"), None, key("b"), "why", key("1")).unwrap().into_result().unwrap();
+    let waiting = space.runs.progress(key("r")).await.unwrap().into_result().unwrap();
+    assert_eq!(here.progress(key("r")).into_result().unwrap(), waiting);
+    assert_eq!((waiting.processed, waiting.failed), (1, 1));
+    assert_eq!(here.get(key("r")), space.runs.get(key("r")).await.unwrap());
+    space.clock.advance_ms(30 * HOUR_MS);
+    assert_eq!((here.cleanup(), here.cleanup()), (1, 0));
+    let redis = Space::on("redis", &REDIS.url(), |_| {}).await;
+    assert!(redis.runs.in_process().is_none());
+}
+
+/// By the calendar of the script, which is the library's: around leap days and the ends of years.
+#[tokio::test]
+async fn keys_and_times_on_redis_are_those_that_people_know() {
+    let mut connection = REDIS.connection();
+    let days =
+        ["1970-01-02", "2000-02-28", "2000-02-29", "2000-03-01", "2023-12-31", "2024-02-29", "2024-12-31"];
+    for day in days.into_iter().chain(["2099-12-31", "2100-02-28", "2100-03-01", "2104-02-29"]) {
+        for hour in ["00", "09", "23"] {
+            let hour: Hour = format!("{day}_{hour}").parse().unwrap();
+            let space = Space::on("redis", &REDIS.url(), |_| {}).await;
+            space.clock.set(Timestamp::from_millis(hour.starts_at().as_millis() + 3_599_987));
+            space.start("a:b").await;
+            space.runs.task_started(key("a:b"), None, key("c:d")).await.unwrap().into_result().unwrap();
+            space.runs.failed(key("a:b"), None, key("x"), "", key("1")).await.unwrap().into_result().unwrap();
+            let mut get = |command: &str, name: &str, field: &[&str]| -> String {
+                let name = format!("{}:courtlistener:{name}", space.namespace);
+                redis::cmd(command).arg(name).arg(field).query(&mut connection).unwrap()
+            };
+            let text = format!("{}T{}:59:59.987000", day, &hour.to_string()[11..]);
+            assert_eq!(get("HGET", "pipeline:a:b", &["start_time"]), text);
+            assert_eq!(get("HGET", "pipeline:a:b", &["dag_run_id"]), "a:b");
+            assert_eq!(get("GET", "task_start:a%3Ab:c:d", &[]), text);
+            assert_eq!(get("TYPE", &format!("failed:{hour}"), &[]), "zset");
+            let failed = space.runs.failures_in_hour(hour, None, 9).await.unwrap().items;
+            assert_eq!((failed.len(), failed[0].run.as_str()), (1, "a:b"), "{hour}");
+        }
     }
 }
 

@@ -50,6 +50,41 @@ pub(in crate::cli) enum LimitCommand {
         #[command(flatten)]
         target: TargetArgs,
     },
+    /// Charge a key under several limits, or under none of them, by an id; twice with one id charges once
+    #[command(
+        allow_missing_positional = true,
+        after_help = help(
+            "0 charged, now or before, 1 refused or released",
+            &["limit charge second,hour=3 user_123 order-4711"],
+        ),
+    )]
+    Charge {
+        /// The limits' names, each with its cost unless that is 1
+        #[arg(value_name = "LIMIT[=COST],...", value_parser = Costs::parse)]
+        limits: Costs,
+        #[command(flatten)]
+        whose: Whose,
+        /// What to call it; ids are remembered for the longest window, at least an hour
+        id: String,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Give back what an id has charged
+    #[command(
+        allow_missing_positional = true,
+        after_help = help("0 released, 1 there is none", &["limit release-charge second,hour user_123 order-4711"]),
+    )]
+    ReleaseCharge {
+        /// The names of all limits that were charged
+        #[arg(value_name = "LIMIT,...", value_parser = Costs::parse)]
+        limits: Costs,
+        #[command(flatten)]
+        whose: Whose,
+        /// What it was called
+        id: String,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
     /// See where a key stands; charges nothing
     #[command(after_help = help(
         "0 such a take would be admitted, 1 refused",
@@ -217,6 +252,10 @@ pub(in crate::cli) struct Costs(pub(in crate::cli) Vec<(String, u64)>);
 impl Costs {
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(one).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(in crate::cli) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(limit, _)| limit.as_str()).collect()
     }
 }
 

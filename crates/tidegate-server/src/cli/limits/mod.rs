@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::{LimitCommand, PageOf, Subject, Whose};
+use self::args::{Costs, LimitCommand, PageOf, Subject, Whose};
 use super::args::TargetArgs;
 use super::render::Rendered;
 use super::request::{Request, encoded};
 use super::send;
 use super::target::Target;
 use crate::api::Invalid;
+use crate::api::charge::{ChargeAll, ReleaseAll};
 use crate::api::limit::{self as api, Refund, Reserve, SetOverride, Take, TakeAll, TakeOne, WholeCost};
 use crate::parts::Access;
 
@@ -29,14 +30,21 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
                 one(subject, request, render::decision).await
             }
             LimitCommand::TakeAll { limits, whose, target } => {
-                let one = |(limit, cost): &(String, u64)| {
-                    Ok::<_, String>(TakeOne { limit: limit.clone().into(), cost: whole(*cost)? })
-                };
-                let body =
-                    TakeAll { key: key(whose), limits: limits.0.iter().map(one).collect::<Result<_, _>>()? };
+                let body = TakeAll { key: key(whose), limits: each(limits)? };
                 let request = Request::with(Method::POST, "/v1/limits/take".to_owned(), &body);
-                let names: Vec<_> = limits.0.iter().map(|(limit, _)| limit.as_str()).collect();
-                about(target, &names, request, render::all).await
+                about(target, &limits.names(), request, render::all).await
+            }
+            LimitCommand::Charge { limits, whose, id, target } => {
+                let body = ChargeAll { id: id.into(), key: key(whose), limits: each(limits)? };
+                let request = Request::with(Method::POST, "/v1/charges".to_owned(), &body);
+                about(target, &limits.names(), request, render::charge).await
+            }
+            LimitCommand::ReleaseCharge { limits, whose, id, target } => {
+                let names = limits.names();
+                let limits = names.iter().copied().map(Cow::Borrowed).collect();
+                let body = ReleaseAll { id: id.into(), key: key(whose), limits };
+                let request = Request::with(Method::POST, "/v1/charges/release".to_owned(), &body);
+                about(target, &names, request, |_| done("released")).await
             }
             LimitCommand::Peek { subject, cost } => {
                 let request = Request::get(format!("{}?cost={cost}", key_of(subject)));
@@ -90,6 +98,13 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
             }
         }
     })
+}
+
+/// Several limits, as they are asked for.
+fn each(limits: &Costs) -> Result<Vec<TakeOne<'static>>, String> {
+    let one =
+        |(limit, cost): &(String, u64)| Ok(TakeOne { limit: limit.clone().into(), cost: whole(*cost)? });
+    limits.0.iter().map(one).collect()
 }
 
 fn done(what: &str) -> Result<Rendered, String> {

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 
+use crate::api::charge::{Charge, ChargedLimit};
 use crate::api::decision::{AllDecision, Decision, Outcome, Receipt};
 use crate::api::limit::{LimitInfo, Limits, Override, Overrides, Refunded, Reservation, Reservations};
 use crate::cli::render::{Rendered, printable, problem, read, time};
@@ -15,7 +16,7 @@ pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Option<String> {
             several.or_else(|| read(body).ok().map(|decision| one(&decision)))
         }
         StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
-            let known = ["conflict", "no-override", "no-reservation"];
+            let known = ["conflict", "no-override", "no-reservation", "no-charge"];
             let is_known = |kind: &str| {
                 kind.strip_prefix("urn:tidegate:problem:").is_some_and(|name| known.contains(&name))
             };
@@ -32,6 +33,12 @@ pub(super) fn decision(body: &[u8]) -> Result<Rendered, String> {
 
 pub(super) fn all(body: &[u8]) -> Result<Rendered, String> {
     Ok(Rendered::yes(all_of(&read(body)?)))
+}
+
+pub(super) fn charge(body: &[u8]) -> Result<Rendered, String> {
+    let Charge { state, limits, .. } = read(body)?;
+    let line = |it: &ChargedLimit| format!("\n{}: {} of {} left", it.limit, it.remaining, it.capacity);
+    Ok(Rendered::yes(format!("{state}{}", limits.iter().map(line).collect::<String>())))
 }
 
 pub(super) fn refunded(body: &[u8]) -> Result<Rendered, String> {

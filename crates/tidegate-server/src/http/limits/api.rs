@@ -29,7 +29,7 @@ impl Subject<'_> {
         }
     }
 
-    fn is_everyone(&self) -> bool {
+    pub(super) fn is_everyone(&self) -> bool {
         self.0.is_none()
     }
 }

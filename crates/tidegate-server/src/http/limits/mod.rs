@@ -1,8 +1,10 @@
-//! Limits: a file each for takes from one ([`take`]) and from several ([`take_all`]), what
-//! a key has used ([`keys`]), its own rate ([`overrides`]), what is held for it
-//! ([`reservations`]), and the limits themselves ([`list`]).
+//! Limits: a file each for takes from one ([`take`]) and from several ([`take_all`]), charges by
+//! an id ([`charges`]), what a key has used ([`keys`]), its own rate ([`overrides`]), what is held
+//! for it ([`reservations`]), and the limits themselves ([`list`]).
 
 pub(crate) mod api;
+pub(crate) mod api_charge;
+mod charges;
 pub(crate) mod decision;
 mod keys;
 mod list;
@@ -15,6 +17,7 @@ mod take_all;
 
 use axum::{Router, routing};
 
+use self::charges::NO_CHARGE;
 use self::overrides::NO_OVERRIDE;
 use self::path::{OfLimit, empty_key};
 use self::reservations::NO_RESERVATION;
@@ -36,6 +39,16 @@ fn operations() -> Vec<Operation> {
             .summary("Charge a key under several limits, or under none of them")
             .example(r#"{"key":"user_123","limits":[{"limit":"api","cost":1}]}"#)
             .refuses(&[Kind::UNKNOWN_LIMIT]),
+        post("/v1/charges", "charge_all", charges::charge)
+            .summary(
+                "Charge a key under several limits, or under none of them, by an id; sent twice it charges once",
+            )
+            .example(r#"{"id":"order-17","key":"user_123","limits":[{"limit":"api","cost":1}]}"#)
+            .refuses(&[Kind::UNKNOWN_LIMIT, Kind::CONFLICT]),
+        post("/v1/charges/release", "release_all", charges::release)
+            .summary("Give back what an id has charged")
+            .example(r#"{"id":"order-17","key":"user_123","limits":["api"]}"#)
+            .refuses(&[Kind::UNKNOWN_LIMIT, NO_CHARGE, Kind::CONFLICT]),
         get("/v1/limits/{limit}/keys/{key}", "peek", keys::peek)
             .summary("Where a key stands; charges nothing"),
         post("/v1/limits/{limit}/refund", "refund", keys::refund)

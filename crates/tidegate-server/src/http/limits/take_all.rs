@@ -24,7 +24,7 @@ pub(super) async fn take_all(
     Ok(Taken::new(response(key, &decision, &limits)))
 }
 
-fn response(key: Key<'_>, decision: &limit::AllDecision, limits: &[(&Limit, Cost)]) -> Response {
+pub(super) fn response(key: Key<'_>, decision: &limit::AllDecision, limits: &[(&Limit, Cost)]) -> Response {
     let answer = AllDecision::new(key, decision, limits);
     let (status, body) = (status(answer.status()), answer.to_json());
     let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };

@@ -7,13 +7,15 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate::clock::ManualClock;
 use tidegate::limit::{
-    Admitted, Algorithm, Cause, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected,
+    Admitted, Algorithm, Cause, Decision, Limit, LimitOptions, Override, Quota, Receipt, Rejected, Release,
     Reservation, ReservationState, Reserve, Source, Suppression, Wait,
 };
 use tidegate::random::Random;
 use tidegate::store::StoreOptions;
 use tidegate::testkit::history::operations;
-use tidegate::testkit::limit::{EVERYONE, Face, Gate, Kit, history, key_of, reservation_history};
+use tidegate::testkit::limit::{
+    ChargeAnswer, EVERYONE, Face, Gate, Kit, history, key_of, reservation_history,
+};
 use tidegate::{Rate, Result, Tidegate, limit_conformance};
 use tidegate_server::http::router;
 
@@ -77,7 +79,58 @@ impl Gate for Server {
             limits.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
         let body = with_subject(key, json!({"limits": limits})).to_string();
         let answer = call_router(&self.0, "POST", "/v1/limits/take", &body).await;
-        let body = checked(&answer)?;
+        self.decisions(&answer, key)
+    }
+
+    async fn charge_all(&self, key: &str, id: &str, limits: &[(&str, u64)]) -> Result<ChargeAnswer> {
+        let sent: Vec<_> = limits.iter().map(|(limit, cost)| json!({"limit": limit, "cost": cost})).collect();
+        let body = with_subject(key, json!({"id": id, "limits": sent})).to_string();
+        let answer = call_router(&self.0, "POST", "/v1/charges", &body).await;
+        if answer.status == StatusCode::TOO_MANY_REQUESTS {
+            return self.decisions(&answer, key).map(ChargeAnswer::Refused);
+        }
+        if answer.status == StatusCode::CONFLICT && answer.body.contains("is released: nothing is charged") {
+            return Ok(ChargeAnswer::Released);
+        }
+        let mut body = Fields::of(checked(&answer)?);
+        check_identity(&mut body, key, id, "charged");
+        let read = |(mut said, (limit, cost)): (Fields, &(&str, u64))| {
+            assert_eq!((said.text("limit").as_str(), said.number("cost")), (*limit, *cost));
+            let quota = Quota {
+                capacity: said.number("capacity"),
+                remaining: said.number("remaining"),
+                reset_after_ms: said.number("reset_after_ms"),
+                window_size_seconds: said.number("window_size_seconds"),
+            };
+            said.end();
+            (limit.to_string(), quota)
+        };
+        let quotas: Vec<_> = body.list("limits").into_iter().zip(limits).map(read).collect();
+        body.end();
+        assert_eq!(quotas.len(), limits.len());
+        check_fields(&answer, quotas.iter().map(|(limit, quota)| (limit.as_str(), quota)));
+        Ok(ChargeAnswer::Charged { is_new: answer.status == StatusCode::CREATED, quotas })
+    }
+
+    async fn release_all(&self, key: &str, id: &str, limits: &[&str]) -> Result<Release> {
+        let body = with_subject(key, json!({"id": id, "limits": limits})).to_string();
+        let answer = call_router(&self.0, "POST", "/v1/charges/release", &body).await;
+        if answer.status == StatusCode::NOT_FOUND {
+            assert_eq!(answer.json()["type"], "urn:tidegate:problem:no-charge");
+            return Ok(Release::Unknown);
+        }
+        let mut body = Fields::of(checked(&answer)?);
+        check_identity(&mut body, key, id, "released");
+        let is_new = body.flag("is_new");
+        body.end();
+        Ok(Release::Released { is_new })
+    }
+}
+
+impl Server {
+    /// The decisions in an answer of several limits, and their header fields.
+    fn decisions(&self, answer: &Answer, key: &str) -> Result<Vec<(String, Decision)>> {
+        let body = checked(answer)?;
         let said: Vec<(String, Decision)> = body["limits"]
             .as_array()
             .unwrap()
@@ -87,12 +140,7 @@ impl Gate for Server {
                 (name.to_owned(), decision(said, &Gate::limit(self, name).limit, key))
             })
             .collect();
-        let members = |of: fn(&str, &Quota) -> String| {
-            let members = said.iter().map(|(limit, decision)| of(limit, decision.quota()));
-            members.collect::<Vec<_>>().join(", ")
-        };
-        assert_eq!(answer.header("ratelimit"), Some(&*members(ratelimit)));
-        assert_eq!(answer.header("ratelimit-policy"), Some(&*members(policy)));
+        check_fields(answer, said.iter().map(|(limit, decision)| (limit.as_str(), decision.quota())));
         let is_admitted = said.iter().all(|(_, decision)| decision.is_admitted());
         assert_eq!(answer.status, status(is_admitted));
         assert_eq!(body["outcome"], if is_admitted { "admitted" } else { "rejected" });
@@ -103,6 +151,20 @@ impl Gate for Server {
         }
         Ok(said)
     }
+}
+
+/// The header fields of several limits.
+fn check_fields<'a>(answer: &Answer, quotas: impl Iterator<Item = (&'a str, &'a Quota)>) {
+    let (now, policies): (Vec<_>, Vec<_>) =
+        quotas.map(|(limit, quota)| (ratelimit(limit, quota), policy(limit, quota))).unzip();
+    assert_eq!(answer.header("ratelimit"), Some(&*now.join(", ")));
+    assert_eq!(answer.header("ratelimit-policy"), Some(&*policies.join(", ")));
+}
+
+/// What a charge is known by.
+fn check_identity(body: &mut Fields, key: &str, id: &str, state: &str) {
+    assert_eq!((body.text("id").as_str(), body.text("state").as_str()), (id, state));
+    assert_eq!(body.take("key"), if key == EVERYONE { Value::Null } else { key.into() });
 }
 
 #[derive(Clone)]

@@ -18,27 +18,53 @@ pub(in crate::limit) struct Part<'a> {
     pub(in crate::limit) request: Request,
 }
 
+/// What becomes of a key for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// By the setting of its limit.
+    AsSet,
+    /// It is refused: what it shares with others could not be given back.
+    Refuse,
+}
+
+/// What is asked of all of them.
+struct Asked<'a> {
+    parts: &'a [Part<'a>],
+    key: Key<'a>,
+    now: Timestamp,
+    overflow: Overflow,
+}
+
 /// Charges `key` under all of `parts`, or under none; the decision of each, in
 /// order. All states are locked at once, in an order that all callers keep.
 pub(in crate::limit) fn take_all(parts: &[Part<'_>], key: Key<'_>, now: Timestamp) -> Vec<Decision> {
+    take_all_or(parts, key, now, Overflow::AsSet)
+}
+
+/// The same, where a key without room gets what `overflow` says.
+pub(super) fn take_all_or(
+    parts: &[Part<'_>],
+    key: Key<'_>,
+    now: Timestamp,
+    overflow: Overflow,
+) -> Vec<Decision> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
     let mut decisions = vec![None; parts.len()];
-    descend(parts, &order, key, now, true, &mut decisions);
+    descend(&Asked { parts, key, now, overflow }, &order, true, &mut decisions);
     decisions.into_iter().flatten().collect()
 }
 
 /// Judges the first limit of `order`, then the rest with its state still locked;
 /// charges it if all of them fit. Whether they do.
 fn descend(
-    parts: &[Part<'_>],
+    asked: &Asked<'_>,
     order: &[usize],
-    key: Key<'_>,
-    now: Timestamp,
     fits_so_far: bool,
     decisions: &mut [Option<Decision>],
 ) -> bool {
     let Some((index, rest)) = order.split_first() else { return fits_so_far };
+    let Asked { parts, key, now, overflow: overflowing } = *asked;
     let Part { limit, request } = &parts[*index];
     let request = limit.by_override(key, now, *request);
     with!(&limit.shared.engine, counted => {
@@ -49,7 +75,7 @@ fn descend(
             // By chance and refused: recorded all the same.
             (rest || !fits && records_all(rule)).then(|| rule.take(state, now_ms, request))
         };
-        let mut go_on = |fits| descend(parts, rest, key, now, fits_so_far && fits, decisions);
+        let mut go_on = |fits| descend(asked, rest, fits_so_far && fits, decisions);
         let entry = rule.entry(key.as_str(), now_ms);
         let found = table.upsert(&entry, now, rule, |state, subject, tally| {
             let judged = rule.peek(state, now_ms, request);
@@ -60,7 +86,9 @@ fn descend(
         });
         let (decision, all_fit) = match found {
             Lookup::Found((verdict, subject, all_fit)) => (verdict.into_decision(request.cost, subject, seconds), all_fit),
-            Lookup::Full if limit.shared.when_full == WhenFull::Refuse => {
+            Lookup::Full
+                if overflowing == Overflow::Refuse || limit.shared.when_full == WhenFull::Refuse =>
+            {
                 go_on(false);
                 limit.shared.overflow.count(false);
                 (limit.no_room(counted, now, request), false)

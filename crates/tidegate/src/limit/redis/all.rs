@@ -5,15 +5,17 @@ use std::sync::atomic::Ordering;
 
 use compact_str::{CompactString, ToCompactString as _};
 
+use redis::Value;
+
 use super::super::algorithm::{Algorithm, Request};
 use super::super::decision::Decision;
 use super::codes::{ALL_CHARGED, ALL_REFUSED, TRY_AGAIN};
 use super::reply::{REPLIES, Reply};
 use super::scripts::TAKE_ALL;
 use super::{OnRedis, describe, exact};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::store::redis::{Call, MARKER_TTL, RedisStore};
+use crate::store::redis::{Call, Fields, MARKER_TTL, RedisStore, Script};
 
 /// One limit of a take from several.
 pub(in crate::limit) struct Part<'a> {
@@ -21,11 +23,16 @@ pub(in crate::limit) struct Part<'a> {
     pub(in crate::limit) request: Request,
 }
 
-/// What a script is told of several limits.
-fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) -> Arc<[CompactString]> {
+/// What a script is told of several limits, and behind that.
+fn describe_all(
+    limits: &[&OnRedis],
+    store: &RedisStore,
+    with_overrides: bool,
+    behind: &[u64],
+) -> Arc<[CompactString]> {
     let (slack_ms, ttl_ms) = (store.clock().slack_ms(), MARKER_TTL.as_millis() as u64);
-    let numbers = [slack_ms, ttl_ms, u64::from(with_overrides), parts.len() as u64];
-    let limits = parts.iter().flat_map(|Part { limit, .. }| {
+    let numbers = [slack_ms, ttl_ms, u64::from(with_overrides), limits.len() as u64];
+    let limits = limits.iter().flat_map(|limit| {
         let name = match limit.algorithm {
             Algorithm::Suppressed(_) => "suppressed",
             other => other.name(),
@@ -35,48 +42,81 @@ fn describe_all(parts: &[Part<'_>], store: &RedisStore, with_overrides: bool) ->
         // Beside its numbers it is described by four more.
         [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
     });
-    numbers.map(|n| n.to_compact_string()).into_iter().chain(limits).collect()
+    let behind = behind.iter().map(|n| n.to_compact_string());
+    numbers.map(|n| n.to_compact_string()).into_iter().chain(limits).chain(behind).collect()
+}
+
+/// Runs a script for `key` under several limits. `add` adds its keys and arguments to a call, for keys that start with
+/// a prefix, and those of overrides or not. Asks again if the script needs other keys: it has done nothing then.
+pub(super) async fn run_all(
+    script: &'static Script,
+    limits: &[&OnRedis],
+    key: Key<'_>,
+    behind: &[u64],
+    add: impl Fn(Call, &str, bool) -> Call,
+) -> Result<Value> {
+    let Some(one) = limits.first() else { return Err(Error::internal("no limit is asked")) };
+    let mut attempts = 0;
+    loop {
+        let place = one.store.place(key.as_str());
+        let with_override = limits.iter().any(|limit| limit.has_overrides.load(Ordering::Relaxed));
+        let call = Call::new(script).shared_args(describe_all(limits, &one.store, with_override, behind));
+        let value = one.store.call(place.partition, add(call, &place.prefix, with_override)).await?;
+        attempts += 1;
+        let mut fields = REPLIES.list(&value)?;
+        if fields.integer()? != TRY_AGAIN || attempts == 4 {
+            return Ok(value);
+        }
+        match Reply::read(fields.field()?)? {
+            Reply::Elsewhere(store_ms) => limits.iter().for_each(|limit| limit.learn_skew(store_ms)),
+            _ => limits.iter().for_each(|limit| limit.has_overrides.store(true, Ordering::Relaxed)),
+        }
+    }
 }
 
 /// Charges `key` under all of `parts`, or under none; the decisions by their place,
 /// or only that of one that refuses for all.
 pub(in crate::limit) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Result<Vec<(usize, Decision)>> {
-    let Some(Part { limit: one, .. }) = parts.first() else { return Ok(Vec::new()) };
-    let mut attempts = 0;
-    loop {
-        let place = one.store.place(key.as_str());
-        let with_override = parts.iter().any(|part| part.limit.has_overrides.load(Ordering::Relaxed));
-        let mut call = Call::new(&TAKE_ALL).shared_args(describe_all(parts, &one.store, with_override));
+    let limits: Vec<_> = parts.iter().map(|part| part.limit).collect();
+    let value = run_all(&TAKE_ALL, &limits, key, &[], |mut call, prefix, with_override| {
         for Part { limit, request } in parts {
-            let (keys, first) = limit.keys(&place.prefix, key, with_override);
+            let (keys, first) = limit.keys(prefix, key, with_override);
             let [a, b] = if request.remember { request.terms } else { [0; 2] };
             let extra = if limit.algorithm.draws() { exact(request.draw) } else { first.to_compact_string() };
             call = call.keys(keys).arg(request.cost).arg(a).arg(b).args([extra]);
         }
-        let value = one.store.call(place.partition, call).await?;
-        attempts += 1;
-        let mut fields = REPLIES.list(&value)?;
-        match fields.integer()? {
-            ALL_CHARGED | ALL_REFUSED if fields.len() == parts.len() => {
-                let decide = |(index, part): (usize, &Part<'_>)| {
-                    Ok((index, part.limit.decision(Reply::read(fields.field()?)?, key, &part.request)?))
-                };
-                return parts.iter().enumerate().map(decide).collect();
-            }
-            TRY_AGAIN if attempts < 4 => match Reply::read(fields.field()?)? {
-                Reply::Elsewhere(store_ms) => {
-                    parts.iter().for_each(|part| part.limit.learn_skew(store_ms));
-                }
-                _ => parts.iter().for_each(|part| part.limit.has_overrides.store(true, Ordering::Relaxed)),
-            },
-            // One refuses everything after a loss; the others were not judged.
-            number @ 1.. => {
-                let index = number as usize - 1;
-                let part = parts.get(index).ok_or_else(|| fields.unexpected())?;
-                let held = Reply::read(fields.field()?)?;
-                return Ok(vec![(index, part.limit.decision(held, key, &part.request)?)]);
-            }
-            _ => return Err(fields.unexpected()),
-        }
+        call
+    });
+    let value = value.await?;
+    let requests: Vec<_> = parts.iter().map(|part| (part.limit, part.request)).collect();
+    let mut fields = REPLIES.list(&value)?;
+    match fields.integer()? {
+        ALL_CHARGED | ALL_REFUSED => decide_all(&requests, key, &mut fields),
+        number => decide_one(&requests, key, number, &mut fields),
     }
+}
+
+/// What each limit answers.
+pub(super) fn decide_all(
+    requests: &[(&OnRedis, Request)],
+    key: Key<'_>,
+    fields: &mut Fields<'_>,
+) -> Result<Vec<(usize, Decision)>> {
+    let decide = |(index, (limit, request)): (usize, &(&OnRedis, Request))| {
+        Ok((index, limit.decision(Reply::read(fields.field()?)?, key, request)?))
+    };
+    requests.iter().enumerate().map(decide).collect()
+}
+
+/// What the one of that number answers, which refuses everything after a loss; the others were not judged.
+pub(super) fn decide_one(
+    requests: &[(&OnRedis, Request)],
+    key: Key<'_>,
+    number: i64,
+    fields: &mut Fields<'_>,
+) -> Result<Vec<(usize, Decision)>> {
+    let index = usize::try_from(number - 1).map_err(|_| fields.unexpected())?;
+    let (limit, request) = requests.get(index).ok_or_else(|| fields.unexpected())?;
+    let held = Reply::read(fields.field()?)?;
+    Ok(vec![(index, limit.decision(held, key, request)?)])
 }

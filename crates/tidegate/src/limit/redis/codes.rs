@@ -33,6 +33,8 @@ pub(super) const PENDING: i64 = 0;
 pub(super) const COMMITTED: i64 = 1;
 pub(super) const RELEASED: i64 = 2;
 pub(super) const LAPSED: i64 = 3;
+/// A charge by an id, which was never pending.
+pub(super) const CHARGED: i64 = 4;
 
 /// All limits of a take have admitted it.
 pub(super) const ALL_CHARGED: i64 = -2;
@@ -40,6 +42,17 @@ pub(super) const ALL_CHARGED: i64 = -2;
 pub(super) const ALL_REFUSED: i64 = -1;
 /// Nothing has happened. A number above is that of a limit which holds.
 pub(super) const TRY_AGAIN: i64 = 0;
+
+/// All were charged under this id before.
+pub(super) const ALL_KNOWN: i64 = -3;
+/// What was charged under this id is given back.
+pub(super) const ALL_RELEASED: i64 = -4;
+/// Nothing is known of the id.
+pub(super) const ALL_UNKNOWN: i64 = -5;
+/// The id was used for another cost, for other limits, or for a reservation.
+pub(super) const ALL_OTHER: i64 = -6;
+/// A limit remembers as many ids as it may, and those that end first are pending.
+pub(super) const ALL_NO_ROOM: i64 = -7;
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@ use super::super::lease::Grant;
 use super::super::reservation::{Reservation, ReservationState};
 use super::super::verdict::{Outcome, Verdict};
 use super::codes::{
-    ADMITTED, COMMITTED, ELSEWHERE, GRANTED, HELD, LAPSED, NEVER, NO_ROOM, OTHER_COST, PENDING, REFUSED,
-    RELEASED, RESERVATION, SUPPRESSED, UNKNOWN, WANTS_OVERRIDE,
+    ADMITTED, CHARGED, COMMITTED, ELSEWHERE, GRANTED, HELD, LAPSED, NEVER, NO_ROOM, OTHER_COST, PENDING,
+    REFUSED, RELEASED, RESERVATION, SUPPRESSED, UNKNOWN, WANTS_OVERRIDE,
 };
 use crate::error::Result;
 use crate::store::redis::{Fields, Replies};
@@ -111,7 +111,8 @@ fn reservation(fields: &mut Fields<'_>) -> Result<Reply> {
     let (cost, state) = (fields.number()?, fields.integer()?);
     let state = match state {
         PENDING => ReservationState::Pending,
-        COMMITTED => ReservationState::Committed,
+        // A charge is spent like what was committed.
+        COMMITTED | CHARGED => ReservationState::Committed,
         RELEASED => ReservationState::Released,
         LAPSED => ReservationState::Lapsed,
         _ => return Err(fields.unexpected()),

@@ -9,7 +9,7 @@ use super::super::options::LimitOptions;
 use super::super::reservation::{self, OnLapse, Reservation, Reserve, Settle};
 use super::reply::{REPLIES, Reply};
 use super::scripts::Scripts;
-use super::{OnRedis, PENDING_BY_DEADLINE};
+use super::{OnRedis, PENDING_BY_DEADLINE, RECORDS};
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -71,8 +71,7 @@ impl OnRedis {
             let member = [member(key, id)];
             texts.into_iter().chain(numbers.map(|n| n.to_compact_string())).chain(member).collect()
         };
-        let families = ["reservations", "reservations_due"];
         let script = &Scripts::of(&self.algorithm).reserve;
-        self.run_with(script, key, &families, &[PENDING_BY_DEADLINE], args).await
+        self.run_with(script, key, &RECORDS, &[PENDING_BY_DEADLINE], args).await
     }
 }

@@ -9,6 +9,10 @@ const CODES: &str = include_str!("../codes.lua");
 const RATE: &str = include_str!("../rate.lua");
 const RULES: &str = include_str!("../rules.lua");
 const LISTING: &str = include_str!("../listing.lua");
+const RECORDS: &str = include_str!("../records.lua");
+const SEVERAL: &str = include_str!("../several.lua");
+const STANDING: &str = include_str!("../standing.lua");
+const HOURS: &str = include_str!("../hours.lua");
 const SLIDING_LUA: &str = include_str!("../sliding.lua");
 const SUPPRESSED_LUA: &str = include_str!("../suppressed.lua");
 const TOKEN_LUA: &str = include_str!("../token.lua");
@@ -27,13 +31,15 @@ pub(super) struct Scripts {
 impl Scripts {
     fn new(name: &str, algorithm: &str) -> Self {
         let alias = format!("local algorithm = {name}");
-        let script = |operation| Script::new(&[CODES, RATE, algorithm, RULES, &alias, operation]);
+        let with =
+            |shared, operation| Script::new(&[CODES, RATE, algorithm, RULES, shared, &alias, operation]);
+        let script = |operation| with("", operation);
         Self {
             take: script(include_str!("../take.lua")),
             peek: script(include_str!("../peek.lua")),
             refund: script(include_str!("../refund.lua")),
             reset: script(include_str!("../reset.lua")),
-            reserve: script(include_str!("../reserve.lua")),
+            reserve: with(RECORDS, include_str!("../reserve.lua")),
             lease: script(include_str!("../lease.lua")),
         }
     }
@@ -55,8 +61,22 @@ static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", C
 
 pub(super) static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
     let algorithms = [SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA];
-    Script::new(&[&[CODES, RATE], &algorithms[..], &[RULES, include_str!("../take_all.lua")]].concat())
+    Script::new(
+        &[&[CODES, RATE], &algorithms[..], &[RULES, SEVERAL, include_str!("../take_all.lua")]].concat(),
+    )
 });
+
+/// One of several limits that hold.
+fn several(pieces: &[&str]) -> Script {
+    Script::new(&[&[CODES, RATE, SLIDING_LUA, CALENDAR_LUA, RULES, SEVERAL], pieces].concat())
+}
+
+pub(super) static CHARGE_ALL: LazyLock<Script> =
+    LazyLock::new(|| several(&[RECORDS, STANDING, HOURS, include_str!("../charge_all.lua")]));
+pub(super) static RELEASE_ALL: LazyLock<Script> =
+    LazyLock::new(|| several(&[RECORDS, include_str!("../release_all.lua")]));
+pub(super) static HOURS_OF: LazyLock<Script> =
+    LazyLock::new(|| several(&[STANDING, HOURS, include_str!("../hours_of.lua")]));
 pub(super) static OVERRIDE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[RATE, include_str!("../override.lua")]));
 pub(super) static OVERRIDES: LazyLock<Script> =

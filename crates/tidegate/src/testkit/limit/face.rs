@@ -9,7 +9,10 @@ use crate::bounds::{Cost, Rate};
 use crate::clock::ManualClock;
 use crate::error::Result;
 use crate::key::Key;
-use crate::limit::{Algorithm, Decision, Limit, LimitOptions, Override, Receipt, Reservation, Reserve};
+use crate::limit::{
+    Algorithm, AllCharge, AllDecision, Decision, Limit, LimitOptions, Override, Quota, Receipt, Release,
+    Reservation, Reserve,
+};
 use crate::{Name, Tidegate};
 
 /// What cases write where there is no subject: [`Key::EVERYONE`].
@@ -62,6 +65,22 @@ pub trait Face: Clone + Send + Sync + 'static {
     fn reservation(&self, key: &str, id: &str) -> impl Future<Output = Result<Option<Reservation>>> + Send;
 }
 
+/// What a charge of several limits is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChargeAnswer {
+    /// Charged: whether by this request, and where each limit stands.
+    Charged {
+        /// Whether by this request.
+        is_new: bool,
+        /// Where each limit stands.
+        quotas: Vec<(String, Quota)>,
+    },
+    /// The id was released.
+    Released,
+    /// Refused; what each limit said.
+    Refused(Vec<(String, Decision)>),
+}
+
 /// Several limits on one store, as a caller sees them.
 pub trait Gate: Clone + Send + Sync + 'static {
     /// One of them.
@@ -74,6 +93,20 @@ pub trait Gate: Clone + Send + Sync + 'static {
         key: &str,
         limits: &[(&str, u64)],
     ) -> impl Future<Output = Result<Vec<(String, Decision)>>> + Send;
+    /// Charges several by an id.
+    fn charge_all(
+        &self,
+        key: &str,
+        id: &str,
+        limits: &[(&str, u64)],
+    ) -> impl Future<Output = Result<ChargeAnswer>> + Send;
+    /// Gives back what an id has charged to several.
+    fn release_all(
+        &self,
+        key: &str,
+        id: &str,
+        limits: &[&str],
+    ) -> impl Future<Output = Result<Release>> + Send;
 }
 
 /// A store of the library with its limits.
@@ -88,6 +121,11 @@ impl Library {
     pub fn new(gate: Tidegate, limits: Vec<Limit>) -> Self {
         Self { gate, limits }
     }
+
+    /// Limits by their names, and their costs.
+    fn parts(&self, limits: &[(&str, u64)]) -> Result<Vec<(Limit, Cost)>> {
+        limits.iter().map(|(name, cost)| Ok((Gate::limit(self, name), Cost::new(*cost)?))).collect()
+    }
 }
 
 impl Gate for Library {
@@ -99,14 +137,34 @@ impl Gate for Library {
     }
 
     async fn take_all(&self, key: &str, limits: &[(&str, u64)]) -> Result<Vec<(String, Decision)>> {
-        let held: Vec<_> = limits.iter().map(|(name, _)| Gate::limit(self, name)).collect();
-        let costs = limits.iter().map(|(_, cost)| Cost::new(*cost));
-        let parts: Vec<_> =
-            held.iter().zip(costs).map(|(limit, cost)| Ok((limit, cost?))).collect::<Result<_>>()?;
-        let decision = self.gate.take_all(key_of(key)?, &parts).await?;
-        let named = |(name, decision): (&Name, &Decision)| (name.as_str().to_owned(), *decision);
-        Ok(decision.decisions().map(named).collect())
+        let parts = self.parts(limits)?;
+        let parts: Vec<_> = parts.iter().map(|(limit, cost)| (limit, *cost)).collect();
+        Ok(named(&self.gate.take_all(key_of(key)?, &parts).await?))
     }
+
+    async fn charge_all(&self, key: &str, id: &str, limits: &[(&str, u64)]) -> Result<ChargeAnswer> {
+        let parts = self.parts(limits)?;
+        let parts: Vec<_> = parts.iter().map(|(limit, cost)| (limit, *cost)).collect();
+        Ok(match self.gate.charge_all(key_of(key)?, &parts, id).await? {
+            AllCharge::Charged { is_new, quotas } => {
+                let named = |(name, quota): (Name, Quota)| (name.as_str().to_owned(), quota);
+                ChargeAnswer::Charged { is_new, quotas: quotas.into_iter().map(named).collect() }
+            }
+            AllCharge::Released => ChargeAnswer::Released,
+            AllCharge::Refused(decision) => ChargeAnswer::Refused(named(&decision)),
+        })
+    }
+
+    async fn release_all(&self, key: &str, id: &str, limits: &[&str]) -> Result<Release> {
+        let limits: Vec<_> = limits.iter().map(|name| Gate::limit(self, name)).collect();
+        let limits: Vec<_> = limits.iter().collect();
+        self.gate.release_all(key_of(key)?, &limits, id).await
+    }
+}
+
+fn named(decision: &AllDecision) -> Vec<(String, Decision)> {
+    let named = |(name, decision): (&Name, &Decision)| (name.as_str().to_owned(), *decision);
+    decision.decisions().map(named).collect()
 }
 
 impl Face for Limit {

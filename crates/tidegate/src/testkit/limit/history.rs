@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
 use super::model::{
-    CalendarModel, Charge, Expected, Modelled, Outcome, Pace, RawEvents, SlidingModel, SuppressedModel,
-    TokenModel, take_all,
+    CalendarModel, Charge, Charged, Charges, Expected, GivenBack, Modelled, Outcome, Pace, RawEvents,
+    SlidingModel, SuppressedModel, TokenModel, take_all,
 };
-use super::{Face, Gate, Kit, calendar, sliding, token};
+use super::{ChargeAnswer, Face, Gate, Kit, calendar, sliding, token};
 use crate::bounds::Rate;
 use crate::clock::{ManualClock, Timestamp};
 use crate::limit::{
-    Algorithm, Decision, LimitOptions, Override, Period, Receipt, Sliding, Source, Suppressed,
+    Algorithm, Decision, LimitOptions, Override, Period, Quota, Receipt, Release, Sliding, Source, Suppressed,
 };
 use crate::random::Random;
 use crate::testkit::history;
@@ -49,6 +49,17 @@ enum Op {
     TakeAll {
         key: u8,
         limits: Vec<(usize, u64)>,
+    },
+    /// By an id, of limits that hold.
+    ChargeAll {
+        key: u8,
+        id: u8,
+        limits: Vec<(usize, u64)>,
+    },
+    ReleaseAll {
+        key: u8,
+        id: u8,
+        limits: Vec<usize>,
     },
     Peek {
         limit: usize,
@@ -89,6 +100,20 @@ const SEED: u64 = 7;
 /// One limit of each kind.
 const LIMITS: [&str; 5] = ["sliding", "token", "calendar", "suppressed", "smooth"];
 
+/// Those of them that hold what is charged by an id.
+const HOLDING: [usize; 2] = [0, 2];
+
+/// An id, and the limits it is used for: mostly the same, in any order, so that most that is sent again is a repeat.
+fn charged() -> impl Strategy<Value = (u8, Vec<usize>)> {
+    let usual = |id: u8| match id % 3 {
+        0 => vec![HOLDING[usize::from(id / 3 % 2)]],
+        1 => HOLDING.to_vec(),
+        _ => vec![HOLDING[1], HOLDING[0]],
+    };
+    (0..12_u8, prop::option::weighted(0.1, prop::sample::subsequence(HOLDING.to_vec(), 1..=2)))
+        .prop_map(move |(id, other)| (id, other.unwrap_or_else(|| usual(id))))
+}
+
 /// Rates that every one of them can have.
 fn rates() -> impl Strategy<Value = Named> {
     prop_oneof![
@@ -117,6 +142,11 @@ fn ops(backwards: bool) -> impl Strategy<Value = Vec<Op>> {
                 .prop_map(|((limit, key), cost, rate)| Op::Take { limit, key, cost, rate: Some(rate) }),
             if focus.is_none() { 6 } else { 1 } => (0..3_u8, some, prop::collection::vec(1..5_u64, LIMITS.len()))
                 .prop_map(|(key, some, costs)| Op::TakeAll { key, limits: some.into_iter().zip(costs).collect() }),
+            5 => (0..3_u8, charged(), prop::bool::weighted(0.05)).prop_map(|(key, (id, limits), is_other)| {
+                let cost = |limit: usize| u64::from(id) % 4 + 1 + limit as u64 + u64::from(is_other);
+                Op::ChargeAll { key, id, limits: limits.into_iter().map(|limit| (limit, cost(limit))).collect() }
+            }),
+            2 => (0..3_u8, charged()).prop_map(|(key, (id, limits))| Op::ReleaseAll { key, id, limits }),
             2 => (target.clone(), prop_oneof![Just(1), 1..50_u64])
                 .prop_map(|((limit, key), cost)| Op::Peek { limit, key, cost }),
             3 => (0..12_usize).prop_map(|back| Op::Refund { back }),
@@ -242,14 +272,41 @@ fn describe(decision: &Decision) -> Expected {
     }
 }
 
+/// What limits say of a charge, as the model says it.
+fn describe_charge(answer: crate::Result<ChargeAnswer>) -> Charged {
+    let stand = |(_, quota): &(String, Quota)| standing(*quota);
+    match answer {
+        Ok(ChargeAnswer::Charged { is_new, quotas }) => {
+            Charged::Charged(is_new, quotas.iter().map(stand).collect())
+        }
+        Ok(ChargeAnswer::Released) => Charged::Released,
+        Ok(ChargeAnswer::Refused(said)) => {
+            Charged::Refused(said.iter().map(|(_, decision)| describe(decision)).collect())
+        }
+        Err(error) if error.kind() == crate::ErrorKind::Conflict => Charged::Conflict,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Where a limit stands, whatever was asked of it.
+fn standing(quota: Quota) -> Expected {
+    Expected {
+        outcome: Outcome::Admitted(None),
+        capacity: quota.capacity,
+        remaining: quota.remaining,
+        reset_after_ms: quota.reset_after_ms,
+        window_size_seconds: quota.window_size_seconds,
+    }
+}
+
 /// What was charged, to be given back some time.
 #[derive(Default)]
-struct Charges {
+struct Receipts {
     made: Vec<(usize, String, Receipt, Charge)>,
     seen: HashSet<(usize, Receipt)>,
 }
 
-impl Charges {
+impl Receipts {
     fn add(&mut self, limit: usize, key: &str, decision: &Decision, charge: Option<Charge>) -> bool {
         let Some((receipt, charge)) = decision.receipt().zip(charge) else { return true };
         self.made.push((limit, key.to_owned(), receipt, charge));
@@ -262,7 +319,7 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
     let limits = LIMITS.map(|name| gate.limit(name));
     let (mut models, draws) = (setup.models(), Random::seeded(SEED));
     let draw = |limit: usize| if limit >= 3 { draws.draw() } else { 0.0 };
-    let mut charges = Charges::default();
+    let (mut charges, mut by_id) = (Receipts::default(), Charges::default());
     let name = |key: u8| format!("key{key}");
     for (step, op) in history.iter().enumerate() {
         let now = clock.now().as_millis();
@@ -294,6 +351,33 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
                     );
                 }
             }
+            Op::ChargeAll { key, id, limits: parts } => {
+                let named: Vec<_> = parts.iter().map(|(limit, cost)| (LIMITS[*limit], *cost)).collect();
+                let said = gate.charge_all(&name(key), &format!("id{id}"), &named).await;
+                let expected = match by_id.charge(&mut models, &name(key), now, id, &parts) {
+                    Charged::Charged(is_new, stand) => {
+                        let stand = stand.into_iter();
+                        Charged::Charged(
+                            is_new,
+                            stand.map(|it| Expected { outcome: Outcome::Admitted(None), ..it }).collect(),
+                        )
+                    }
+                    other => other,
+                };
+                prop_assert_eq!(describe_charge(said), expected, "step {}: {:?}", step, op);
+            }
+            Op::ReleaseAll { key, id, limits: parts } => {
+                let named: Vec<_> = parts.iter().map(|limit| LIMITS[*limit]).collect();
+                let said = gate.release_all(&name(key), &format!("id{id}"), &named).await;
+                let expected = by_id.release(&mut models, &name(key), now, id, &parts);
+                let said = match said {
+                    Ok(Release::Released { is_new }) => GivenBack::Released(is_new),
+                    Ok(Release::Unknown) => GivenBack::Unknown,
+                    Err(error) if error.kind() == crate::ErrorKind::Conflict => GivenBack::Conflict,
+                    Err(error) => panic!("{error}"),
+                };
+                prop_assert_eq!(said, expected, "step {}: {:?}", step, op);
+            }
             Op::Peek { limit, key, cost } => {
                 let decision = limits[limit].peek_for(&name(key), cost).await.unwrap();
                 let expected = models[limit].peek(&name(key), now, cost);
@@ -314,6 +398,7 @@ async fn agree(gate: &impl Gate, clock: &ManualClock, setup: &Setup, history: &[
             Op::Reset { limit, key } => {
                 limits[limit].reset(&name(key)).await.unwrap();
                 models[limit].reset(&name(key), now);
+                by_id.reset(limit, &name(key));
             }
             Op::SetOverride { limit, key, rate, lasting_ms } => {
                 let lasting = Duration::from_millis(lasting_ms);

@@ -7,6 +7,7 @@
 
 mod all;
 mod calendar;
+mod charges;
 mod face;
 pub mod history;
 pub mod model;
@@ -21,7 +22,8 @@ use std::time::Duration;
 
 pub use self::all::*;
 pub use self::calendar::*;
-pub use self::face::{EVERYONE, Face, Gate, Kit, Library, key_of};
+pub use self::charges::*;
+pub use self::face::{ChargeAnswer, EVERYONE, Face, Gate, Kit, Library, key_of};
 pub use self::overrides::*;
 pub use self::reservations::*;
 pub use self::sliding::*;
@@ -260,6 +262,20 @@ macro_rules! limit_conformance {
             reservation_is_void_after_a_reset
             reservation_that_has_ended_is_not_held_again
             reservation_that_is_released_leaves_receipts_apart
+
+            charge_sent_twice_charges_once
+            charge_is_for_all_limits_or_none
+            charge_is_given_back_once
+            charge_is_given_back_however_many_were
+            charge_with_other_costs_or_limits_is_a_conflict
+            charge_is_seen_as_committed
+            charge_ids_are_remembered_for_an_hour_or_the_window
+            charge_ids_are_bounded
+            charge_is_void_after_a_reset
+            charge_leaves_receipts_apart
+            charge_is_judged_by_an_override
+            charge_needs_an_id_and_limits_that_hold
+            charges_at_once_admit_the_smallest_capacity
         );
     };
     ($store:ident, $kit:expr; $($case:ident)*) => {

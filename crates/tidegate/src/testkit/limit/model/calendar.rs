@@ -90,6 +90,16 @@ impl Rule for CalendarModel {
         window.charges.remove(found).1
     }
 
+    /// Of the window before or the one after too.
+    fn give_back(&mut self, key: &str, now: u64, charge: Charge) {
+        let near = (now / self.period_ms).saturating_sub(1)..=now / self.period_ms + 1;
+        for window in near {
+            if let Some(window) = self.windows.get_mut(&(key.to_owned(), window)) {
+                window.charges.retain(|(number, _)| *number != charge);
+            }
+        }
+    }
+
     fn reset(&mut self, key: &str, now: u64) {
         // With what reaches into the next window.
         let next = now + self.period_ms;

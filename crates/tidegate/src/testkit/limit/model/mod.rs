@@ -6,6 +6,7 @@
 //! too much. [`ReservationModel`] is one key of a limit that holds reservations.
 
 mod calendar;
+mod charges;
 mod raw;
 mod reservation;
 mod sliding;
@@ -16,6 +17,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 pub use self::calendar::CalendarModel;
+pub use self::charges::{Charged, Charges, GivenBack};
 pub use self::raw::RawEvents;
 pub use self::reservation::ReservationModel;
 pub use self::sliding::SlidingModel;
@@ -99,6 +101,10 @@ pub trait Rule: Debug {
     fn remembered(&self, key: &str, now: u64) -> Option<Pace>;
     /// Gives back a charge.
     fn refund(&mut self, key: &str, now: u64, charge: Charge) -> u64;
+    /// Gives back a charge that was made by an id, wherever it is.
+    fn give_back(&mut self, key: &str, now: u64, charge: Charge) {
+        self.refund(key, now, charge);
+    }
     /// Forgets all charges.
     fn reset(&mut self, key: &str, now: u64);
     /// Whether calls that were refused are recorded.
@@ -159,6 +165,11 @@ impl Modelled {
     pub fn peek(&self, key: &str, now: u64, cost: u64) -> Expected {
         let request = self.request(key, now, cost, self.rule.remembered(key, now), 0.0);
         self.rule.judge(key, &request)
+    }
+
+    /// Where a key stands by the limit's own rate, or its override's.
+    fn judge(&self, key: &str, now: u64, cost: u64) -> Expected {
+        self.rule.judge(key, &self.request(key, now, cost, None, 0.0))
     }
 
     /// A refund of a charge of the same key.

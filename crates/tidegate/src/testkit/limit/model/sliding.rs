@@ -28,6 +28,7 @@ struct Charged {
     bucket: u64,
     cost: u64,
     given_back: bool,
+    by_id: bool,
 }
 
 impl Key {
@@ -117,7 +118,7 @@ impl Rule for SlidingModel {
         }
         let (bucket, number, cost) = (instant / self.coalesce_ms, self.next, request.cost);
         self.next += 1;
-        living.charges.push(Charged { number, bucket, cost, given_back: false });
+        living.charges.push(Charged { number, bucket, cost, given_back: false, by_id: false });
         living.newest = Some(bucket);
         living.remembered = request.is_own.then_some(request.pace);
         self.keys.insert(key.to_owned(), living);
@@ -131,17 +132,17 @@ impl Rule for SlidingModel {
         self.living(key, now).0.remembered
     }
 
+    /// So many refunds are remembered; what is given back by an id needs none of it.
     fn refund(&mut self, key: &str, now: u64, charge: Charge) -> u64 {
-        let (mut living, _) = self.living(key, now);
-        if living.charges.iter().filter(|charge| charge.given_back).count() >= 64 {
+        let (living, _) = self.living(key, now);
+        if living.charges.iter().filter(|charge| charge.given_back && !charge.by_id).count() >= 64 {
             return 0;
         }
-        let found = living.charges.iter_mut().find(|it| it.number == charge && !it.given_back);
-        let Some(found) = found else { return 0 };
-        found.given_back = true;
-        let cost = found.cost;
-        self.keys.insert(key.to_owned(), living);
-        cost
+        self.lower(key, now, charge, false)
+    }
+
+    fn give_back(&mut self, key: &str, now: u64, charge: Charge) {
+        self.lower(key, now, charge, true);
     }
 
     fn reset(&mut self, key: &str, _: u64) {
@@ -149,5 +150,17 @@ impl Rule for SlidingModel {
             // The clock still may not go back behind the newest bucket.
             *stored = Key { newest: stored.newest, ..Key::default() };
         }
+    }
+}
+
+impl SlidingModel {
+    fn lower(&mut self, key: &str, now: u64, charge: Charge, by_id: bool) -> u64 {
+        let (mut living, _) = self.living(key, now);
+        let found = living.charges.iter_mut().find(|it| it.number == charge && !it.given_back);
+        let Some(found) = found else { return 0 };
+        (found.given_back, found.by_id) = (true, by_id);
+        let cost = found.cost;
+        self.keys.insert(key.to_owned(), living);
+        cost
     }
 }

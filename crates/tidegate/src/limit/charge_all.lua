@@ -1,0 +1,93 @@
+-- charge_all: charges a subject under several limits, or under none, by an id of the caller's: sent twice it charges
+-- once. A charge is remembered in the records of each limit.
+--
+-- ARGV  behind the limits: how long the id is remembered (ms), 1 if hours are noted
+-- KEYS  of an item for each limit, after the limit's: records and their index; then, if hours are noted, the hours
+-- Own   id (empty: it is not remembered), which limits are charged together; per limit: cost, extra, how many ids
+--       are remembered
+-- Answers ALL_CHARGED and each limit's answer, and of noted hours what `note_hour` says
+--         ALL_KNOWN and where each limit stands: it was charged by this id before
+--         ALL_RELEASED: it was, and has been given back
+--         ALL_REFUSED and each limit's answer
+--         ALL_OTHER, number of the limit, cost: the id was used for this cost, or (0) for something else
+--         ALL_NO_ROOM, number of the limit: no room for another id
+--         or the number of one that holds, or TRY_AGAIN, and its answer alone
+local rules, described = several({ sliding = sliding, calendar = calendar })
+local remembered_ms, notes_hours = tonumber(ARGV[described + 1]), ARGV[described + 2] == '1'
+local keys = notes_hours and 1 or 0
+for _, rule in ipairs(rules) do keys = keys + rule.stride + 2 end
+
+-- What is known of the id, by the state of its charge; or an answer in place of that.
+local function find(parts, id, together)
+  local state
+  for i, part in ipairs(parts) do
+    drop(part.ids, part.index, index_due(part.index, now_ms, LOOKED_AT))
+    local r = load(part.ids, id)
+    if r then
+      if r.cost ~= part.cost then return nil, { ALL_OTHER, i, r.cost } end
+      local is_charge = r.state == CHARGED or r.state == RELEASED
+      if not is_charge or r.deadline ~= together then return nil, { ALL_OTHER, i, 0 } end
+      state = r.state
+    end
+  end
+  return state
+end
+
+-- Makes sure of room for one more id of each limit; what must go for it is dropped later.
+local function find_room(parts)
+  for i, part in ipairs(parts) do
+    if redis.call('ZCARD', part.index) >= part.max then
+      part.leaving = first_over(part.ids, part.index)
+      if not part.leaving then return { ALL_NO_ROOM, i } end
+    end
+  end
+end
+
+return each(function(k, at)
+  local id, together = ARGV[at + 1], tonumber(ARGV[at + 2])
+  local parts, k_of, at_of = {}, k, at + 2
+  for i, rule in ipairs(rules) do
+    local part = { k = k_of, cost = tonumber(ARGV[at_of + 1]), extra = tonumber(ARGV[at_of + 2]),
+      max = tonumber(ARGV[at_of + 3]), ids = KEYS[k_of + rule.stride], index = KEYS[k_of + rule.stride + 1] }
+    local other = otherwise(rule, k_of, part.extra)
+    -- Nothing is known of the key, or the caller has to try again.
+    if other then return { other[1] == HELD and i or TRY_AGAIN, other } end
+    part.a, part.b = terms(rule, k_of)
+    parts[i], k_of, at_of = part, k_of + rule.stride + 2, at_of + 3
+  end
+
+  if id ~= '' then
+    local state, answer = find(parts, id, together)
+    if answer then return answer end
+    if state == RELEASED then return { ALL_RELEASED } end
+    if state then return standing(rules, parts) end
+    local no_room = find_room(parts)
+    if no_room then return no_room end
+  end
+
+  local is_refused, answers = false, {}
+  for i, rule in ipairs(rules) do
+    local part = parts[i]
+    part.state, part.answer = rule.judge(part.k, part.cost, part.a, part.b, part.extra)
+    is_refused = is_refused or not part.state
+    answers[i + 1] = part.answer
+  end
+  answers[1] = is_refused and ALL_REFUSED or ALL_CHARGED
+  if is_refused then return answers end
+
+  -- Before anything is charged: it may be of another type.
+  local noted = notes_hours and redis.call('HGET', KEYS[k_of], int(hour_now))
+  local used = {}
+  for i, rule in ipairs(rules) do
+    local part = parts[i]
+    answers[i + 1] = rule.charge(part.k, part.state, part.cost, part.a, part.b, false, part.extra)
+    used[i] = rule.used_after(part.state, part.cost)
+    if id ~= '' then
+      if part.leaving then drop(part.ids, part.index, { part.leaving }) end
+      save(part.ids, part.index, id, { cost = part.cost, state = CHARGED, deadline = together,
+        forget = now_ms + remembered_ms, at = rule.place(answers[i + 1][5]), spans = 0, gives_back = 0 })
+    end
+  end
+  if notes_hours then answers[#answers + 1] = note_hour(KEYS[k_of], noted, used) end
+  return answers
+end, keys, 2 + 3 * #rules)

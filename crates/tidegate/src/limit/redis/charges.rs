@@ -1,0 +1,166 @@
+//! Charges by an id, on Redis.
+
+use super::super::algorithm::Request;
+use super::super::charge::{Identity, Outcome, Release, is_something_else};
+use super::super::decision::Quota;
+use super::super::hours::{Hour, HourChange};
+use super::super::reservation;
+use super::all::{decide_all, decide_one, run_all};
+use super::codes::{ALL_CHARGED, ALL_KNOWN, ALL_NO_ROOM, ALL_OTHER, ALL_REFUSED, ALL_RELEASED, ALL_UNKNOWN};
+use super::reply::REPLIES;
+use super::scripts::{CHARGE_ALL, HOURS_OF, RELEASE_ALL};
+use super::{OnRedis, RECORDS};
+use crate::bounds::Cost;
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::store::redis::Fields;
+
+/// The hours of limits that are charged together: a key of the first of them.
+const HOURS: &str = "hours";
+
+/// One limit of those that are charged together.
+pub(in crate::limit) struct ChargePart<'a> {
+    pub(in crate::limit) limit: &'a OnRedis,
+    pub(in crate::limit) cost: Cost,
+    /// How many ids it remembers of a key.
+    pub(in crate::limit) max: usize,
+}
+
+fn limits_of<'a>(parts: &[ChargePart<'a>]) -> Vec<&'a OnRedis> {
+    parts.iter().map(|part| part.limit).collect()
+}
+
+fn requests_of<'a>(parts: &[ChargePart<'a>]) -> Vec<(&'a OnRedis, Request)> {
+    parts.iter().map(|part| (part.limit, part.limit.plain(part.cost))).collect()
+}
+
+/// Charges `key` under all of `parts`, or under none; notes the hour if that `is_noted`.
+pub(in crate::limit) async fn charge_all(
+    parts: &[ChargePart<'_>],
+    key: Key<'_>,
+    identity: &Identity<'_>,
+    is_noted: bool,
+) -> Result<(Outcome, Option<HourChange>)> {
+    let (id, behind) = (identity.id.unwrap_or(""), [identity.remembered_ms, u64::from(is_noted)]);
+    let limits = limits_of(parts);
+    let value = run_all(&CHARGE_ALL, &limits, key, &behind, |call, prefix, with_override| {
+        let mut call = call.arg(id).arg(identity.together);
+        for ChargePart { limit, cost, max } in parts {
+            let (keys, first) = limit.keys(prefix, key, with_override);
+            let records = RECORDS.map(|family| limit.beside(prefix, family, key));
+            call = call.keys(keys).keys(records).arg(cost.get()).arg(first).arg(*max);
+        }
+        match parts.first() {
+            Some(first) if is_noted => call.key(first.limit.index(prefix, HOURS)),
+            _ => call,
+        }
+    });
+    let value = value.await?;
+    let requests = requests_of(parts);
+    let mut fields = REPLIES.list(&value)?;
+    let outcome = match fields.integer()? {
+        code @ (ALL_CHARGED | ALL_KNOWN) => {
+            let decisions = decide_all(&requests, key, &mut fields)?;
+            let quotas = decisions.iter().map(|(_, decision)| *decision.quota()).collect();
+            Outcome::Charged { is_new: code == ALL_CHARGED, quotas }
+        }
+        ALL_RELEASED => Outcome::Released,
+        ALL_REFUSED => Outcome::Refused(decide_all(&requests, key, &mut fields)?),
+        ALL_OTHER => {
+            let [number, cost] = fields.numbers()?;
+            return Err(match (parts.get((number as usize).wrapping_sub(1)), cost) {
+                (Some(part), 1..) => reservation::conflict(id, part.cost.get(), cost),
+                _ => is_something_else(id),
+            });
+        }
+        ALL_NO_ROOM => {
+            let part = parts.get((fields.number()? as usize).wrapping_sub(1));
+            return Err(reservation::too_many(part.map_or(0, |part| part.max)));
+        }
+        number => Outcome::Refused(decide_one(&requests, key, number, &mut fields)?),
+    };
+    let change = match outcome {
+        Outcome::Charged { is_new: true, .. } if is_noted => read_change(&mut fields.list()?)?,
+        _ => None,
+    };
+    Ok((outcome, change))
+}
+
+/// Gives back what was charged by an id, where it still counts.
+pub(in crate::limit) async fn release_all(
+    parts: &[ChargePart<'_>],
+    key: Key<'_>,
+    identity: &Identity<'_>,
+) -> Result<Release> {
+    let id = identity.id.unwrap_or("");
+    let behind = [identity.remembered_ms];
+    let limits = limits_of(parts);
+    let value = run_all(&RELEASE_ALL, &limits, key, &behind, |call, prefix, with_override| {
+        let mut call = call.arg(id).arg(identity.together);
+        for ChargePart { limit, .. } in parts {
+            let (keys, first) = limit.keys(prefix, key, with_override);
+            call = call.keys(keys).keys(RECORDS.map(|family| limit.beside(prefix, family, key))).arg(first);
+        }
+        call
+    });
+    let value = value.await?;
+    let mut fields = REPLIES.list(&value)?;
+    match fields.integer()? {
+        ALL_RELEASED => Ok(Release::Released { is_new: fields.flag()? }),
+        ALL_UNKNOWN => Ok(Release::Unknown),
+        ALL_OTHER => Err(is_something_else(id)),
+        number => {
+            // After a loss nothing is known, and it is not guessed.
+            decide_one(&requests_of(parts), key, number, &mut fields)?;
+            Err(Error::unavailable("the store lost writes: charges cannot be released for a window"))
+        }
+    }
+}
+
+/// Where `key` stands, and the hours of a day, the last first.
+pub(in crate::limit) async fn hours_of(
+    parts: &[ChargePart<'_>],
+    key: Key<'_>,
+) -> Result<(Timestamp, Vec<Quota>, Vec<Hour>)> {
+    let limits = limits_of(parts);
+    let value = run_all(&HOURS_OF, &limits, key, &[], |mut call, prefix, with_override| {
+        for ChargePart { limit, .. } in parts {
+            let (keys, first) = limit.keys(prefix, key, with_override);
+            call = call.keys(keys).arg(first);
+        }
+        match parts.first() {
+            Some(first) => call.key(first.limit.index(prefix, HOURS)),
+            None => call,
+        }
+    });
+    let value = value.await?;
+    let mut fields = REPLIES.list(&value)?;
+    if fields.integer()? != ALL_KNOWN {
+        return Err(fields.unexpected());
+    }
+    let decisions = decide_all(&requests_of(parts), key, &mut fields)?;
+    let quotas = decisions.iter().map(|(_, decision)| *decision.quota()).collect();
+    let mut hours = fields.list()?;
+    let now = hours.time()?;
+    let mut hours = hours.each(|fields| Ok(read_hour(fields.number()?, &fields.text()?)))?;
+    hours.sort_by_key(|hour| std::cmp::Reverse(hour.number));
+    Ok((now, quotas, hours))
+}
+
+/// What is said of the first charge of an hour; nothing of others.
+fn read_change(fields: &mut Fields<'_>) -> Result<Option<HourChange>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let (number, noted) = (fields.integer()?, fields.text()?);
+    let previous = u64::try_from(number).ok().map(|number| read_hour(number, &noted));
+    Ok(Some(HourChange { previous }))
+}
+
+/// An hour, as it was noted. What others wrote there counts as nothing.
+fn read_hour(number: u64, noted: &str) -> Hour {
+    let mut numbers = noted.split_whitespace().map(|number| number.parse().unwrap_or(0));
+    let first_charge = Timestamp::from_millis(numbers.next().unwrap_or(0));
+    Hour { number, first_charge, most: numbers.collect() }
+}
