@@ -8,6 +8,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -261,6 +263,18 @@ class Texts(unittest.TestCase):
             self.assertEqual([(each.run, each.item, each.reason) for each in runs.failures(id)], [(id, item, text)])
             runs.delete(id, attempt=attempt)
 
+    def test_ids_of_charges(self):
+        runs = self.client.runs("roomy")
+        mark = uuid.uuid4().hex[:8]
+        before = runs.quota().remaining
+        ids = [text if len(text.encode()) > 200 else text + mark for text in TEXTS]
+        for id in ids + ids:
+            self.assertEqual(runs.charge(id=id).id, id)
+        self.assertEqual(before - runs.quota().remaining, len(ids))
+        for id in ids + ids:
+            runs.release(id)
+        self.assertEqual(runs.quota().remaining, before)
+
     def test_numbers_are_no_texts(self):
         limit = self.client.limit("roomy")
         for wrong in [7, 7.0, None, True, b"7"]:
@@ -490,6 +504,82 @@ class RunsOfPipelines(unittest.TestCase):
             of_hour = [each.item for each in self.runs.failures_of_hour(hour) if each.run == self.id]
             self.assertIn("008", of_hour)
 
+    def test_a_quota_is_charged_once_by_an_id_and_can_be_given_back(self):
+        runs = self.client.runs("tight")
+        capacity = runs.quota().limit - runs.quota().safety_buffer
+        ids = [unique() for _ in range(capacity + 1)]
+        before = runs.quota().remaining
+        self.assertEqual(before, capacity, "no other test uses this quota")
+        for id in ids[:capacity]:
+            self.assertTrue(runs.charge(id=id))
+            self.assertFalse(runs.charge(id=id).is_new)
+        refused = runs.charge(id=ids[-1])
+        self.assertFalse(refused)
+        self.assertEqual((refused.remaining, refused.by), (0, "sliding"))
+        self.assertGreater(refused.retry_after_ms, 0)
+        self.assertTrue(runs.release(ids[0]))
+        self.assertFalse(runs.release(ids[0]))
+        self.assertTrue(runs.charge(id=ids[-1]))
+        with self.assertRaises(tidegate.Conflict):
+            runs.charge(id=ids[0])
+        with self.assertRaises(tidegate.NotFound):
+            runs.release(unique())
+        quota = runs.quota()
+        self.assertEqual((quota.remaining, quota.aligned, quota.sliding.remaining), (0, None, 0))
+        self.assertEqual((quota.hours[0].most_sliding, quota.hours[0].most_aligned), (capacity, None))
+        self.assertEqual(quota.peak_hour, quota.hours[0].hour)
+        both = self.client.runs().quota()
+        self.assertEqual((both.kind, both.aligned.capacity, both.sliding.capacity), ("both", 999_975, 999_975))
+        self.assertIsNone(runs.charge(capacity + 1).retry_after_ms, "it never fits")
+
+
+class Example(unittest.TestCase):
+    """The pipeline in example_airflow.py, as its users start it."""
+
+    def run_it(self, id, *more, space="roomy"):
+        command = [sys.executable, "example_airflow.py", "--server", URL, "--space", space, "--run", id, *more]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    def setUp(self):
+        self.client = patient()
+        self.addCleanup(self.client.close)
+        self.runs = self.client.runs("roomy")
+        self.id = f"manual_2024-09-17T14:30:00+00:00_{unique()}"
+
+    def test_a_whole_run_and_again(self):
+        before = self.runs.quota().remaining
+        code, told, err = self.run_it(self.id, "--dockets", "50")
+        self.assertEqual((code, told, err), (0, {"state": "succeeded", "attempt": 1, "fetched": 50, "failed": 0}, ""))
+        self.assertEqual(before - self.runs.quota().remaining, 50)
+        found, progress = self.runs.get(self.id), self.runs.progress(self.id)
+        self.assertEqual((found.state, found.total, progress.processed), ("succeeded", 50, 50))
+        self.assertEqual([each.task for each in self.runs.tasks(self.id)], ["process_dockets"])
+        self.assertEqual(self.run_it(self.id, "--dockets", "50")[1]["fetched"], 0)
+        self.assertEqual(before - self.runs.quota().remaining, 50)
+
+    def test_a_worker_that_is_killed_is_taken_up(self):
+        code, _, _ = self.run_it(self.id, "--dockets", "50", "--die-at", "045")
+        self.assertEqual((code, self.runs.progress(self.id).processed), (9, 40))
+        code, told, _ = self.run_it(self.id, "--dockets", "50", "--try-number", "2")
+        self.assertEqual((code, told["fetched"], self.runs.progress(self.id).processed), (0, 10, 50))
+
+    def test_what_failed_is_done_by_the_next_attempt(self):
+        code, told, _ = self.run_it(self.id, "--dockets", "10", "--failing", "003,007")
+        self.assertEqual((code, told), (1, {"state": "failed", "attempt": 1, "fetched": 8, "failed": 2}))
+        self.assertEqual({each.item for each in self.runs.retry_list(self.id)}, {"003", "007"})
+        code, told, _ = self.run_it(self.id, "--dockets", "10")
+        self.assertEqual((code, told), (0, {"state": "succeeded", "attempt": 2, "fetched": 2, "failed": 0}))
+        self.assertEqual(list(self.runs.retry_list(self.id)), [])
+
+    def test_a_quota_that_is_used_up_pauses_it(self):
+        runs = self.client.runs("paused")
+        code, told, _ = self.run_it(self.id, "--dockets", "50", space="paused")
+        self.assertEqual((code, told["state"]), (3, "paused"))
+        self.assertGreater(told["retry_after_s"], 0)
+        progress = runs.progress(self.id)
+        self.assertEqual((runs.get(self.id).state, progress.processed), ("paused", 15), "what was done is noted")
+
 
 class Connections(unittest.TestCase):
     """They are kept, and never mixed up."""
@@ -626,6 +716,19 @@ class Lost(unittest.TestCase):
         limit.refund(key, receipt)
         self.assertEqual(self.used("roomy", key), 5)
 
+    def test_a_charge_by_an_id_counts_once_and_is_given_back_once(self):
+        key = unique()
+        self.proxy.lose = 2
+        charged = self.client.charge(key, ["roomy", ("holding", 2)], id="order-19")
+        self.assertTrue(charged.is_new, "although the answer that came says that it was there")
+        self.assertEqual((self.used("roomy", key), self.used("holding", key)), (1, 2))
+        self.proxy.lose = 2
+        self.assertTrue(self.client.release(key, ["roomy", "holding"], "order-19"))
+        self.assertEqual((self.used("roomy", key), self.used("holding", key)), (0, 0))
+        self.assertFalse(self.client.release(key, ["roomy", "holding"], "order-19"))
+        with self.assertRaises(tidegate.Conflict):
+            self.client.charge(key, ["roomy", ("holding", 2)], id="order-19")
+
     def test_an_edit_counts_once(self):
         hot, page = self.client.hot("pages"), unique()
         for number in range(3):
@@ -662,6 +765,13 @@ class Lost(unittest.TestCase):
             runs.failed(id, "failing", "timeout", attempt=1)
         self.assertEqual(direct.progress(id).processed, 4)
         self.assertEqual([each.count for each in direct.failures(id)], [3])
+        before = direct.quota().remaining
+        self.proxy.lose = 2
+        self.assertTrue(runs.charge(5, id=id))
+        self.assertEqual(before - direct.quota().remaining, 5)
+        self.proxy.lose = 2
+        self.assertTrue(runs.release(id))
+        self.assertEqual(direct.quota().remaining, before)
         self.proxy.lose = 2
         self.assertEqual(runs.finish(id, attempt=1).state, "succeeded")
         self.proxy.lose = 2
@@ -949,6 +1059,10 @@ class EveryOperation(unittest.TestCase):
             limit.reserve(key, id + "-", lasting_ms=3_600_000)
             limit.release(key, id + "-")
             limit.reset(key)
+            charged = client.charge(key, [("holding", 3)], id=id + "+")
+            self.assertEqual((bool(charged), charged.limits[0].cost), (True, 3))
+            self.assertTrue(client.release(key, ["holding"], id + "+"))
+            self.assertFalse(client.charge(key, [("tight", 3)]))
         self.assertTrue(limit.take(unique(), rate="100/h"))
 
     def of_hot(self, client):
@@ -1015,6 +1129,10 @@ class EveryOperation(unittest.TestCase):
         runs.task_started(id, "t")
         runs.task_finished(id, "t")
         runs.tasks(id)
+        charge = unique()
+        self.assertTrue(runs.charge(2, id=charge))
+        self.assertTrue(runs.release(charge))
+        self.assertGreater(runs.quota().remaining, 0)
         runs.finish(id, "failed")
         self.assertEqual(runs.retry(id, attempt).attempt, attempt + 1)
         self.assertGreater(runs.expire(id, 3_600_000), 0)

@@ -46,13 +46,14 @@ from typing import (
 )
 
 __all__ = [
-    "Ack", "ActiveRun", "ActiveTask", "AllDecision", "BadLine", "BadRequest", "BulkRecorded", "Claim", "Claims",
-    "Cleaned", "Client", "Conflict", "DeadlineExceeded", "Decision", "EVERYONE", "Edit", "EditInWindow", "Event",
-    "Failure", "FailureNoted", "Held", "Holder", "Hot", "HotPage", "HotPages", "HotSpace", "Limit", "LimitInfo",
-    "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed",
-    "Recorded", "Reservation", "Reserved", "Run", "RunInList", "RunProgress", "RunSpace", "RunStarted",
-    "RunUpdated", "Runs", "ServerFault", "Session", "SessionActivated", "SessionCounts", "SessionInList",
-    "SessionSpace", "Sessions", "Task", "TaskStarted", "TidegateError", "TooMany", "Unavailable", "UnexpectedAnswer",
+    "Ack", "ActiveRun", "ActiveTask", "AllDecision", "BadLine", "BadRequest", "BulkRecorded", "Charged",
+    "ChargedLimit", "Claim", "Claims", "Cleaned", "Client", "Conflict", "DeadlineExceeded", "Decision", "EVERYONE",
+    "Edit", "EditInWindow", "Event", "Failure", "FailureNoted", "Held", "Holder", "Hot", "HotPage", "HotPages",
+    "HotSpace", "Limit", "LimitInfo", "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed",
+    "Quota", "QuotaCharge", "QuotaHour", "QuotaUse", "Recorded", "Reservation", "Reserved", "Run", "RunInList",
+    "RunProgress", "RunSpace", "RunStarted", "RunUpdated", "Runs", "ServerFault", "Session", "SessionActivated",
+    "SessionCounts", "SessionInList", "SessionSpace", "Sessions", "Task", "TaskStarted", "TidegateError", "TooMany",
+    "Unavailable", "UnexpectedAnswer",
 ]
 
 _log = logging.getLogger("tidegate")
@@ -229,6 +230,31 @@ class Reserved:
 
     def __bool__(self) -> bool:
         return self.reservation is not None
+
+
+@dataclass(frozen=True)
+class ChargedLimit:
+    """Where a limit stands after a charge."""
+
+    limit: str
+    cost: int
+    capacity: int
+    remaining: int
+    reset_after_ms: int
+    window_size_seconds: int
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What became of a charge by an id: charged, or refused as a take is. It is true if it is charged."""
+
+    id: str
+    limits: List[ChargedLimit]
+    decision: Optional[AllDecision]
+    is_new: bool
+
+    def __bool__(self) -> bool:
+        return self.decision is None
 
 
 @dataclass(frozen=True)
@@ -608,6 +634,57 @@ class Failure:
     first_at_ms: int
     last_at_ms: int
     to_retry: bool
+
+
+@dataclass(frozen=True)
+class QuotaCharge:
+    """What became of a charge. It is true if the calls may be made."""
+
+    id: str
+    cost: int
+    is_charged: bool
+    remaining: int
+    is_new: bool = False
+    retry_after_ms: Optional[int] = None
+    by: str = ""
+    detail: str = ""
+
+    def __bool__(self) -> bool:
+        return self.is_charged
+
+
+@dataclass(frozen=True)
+class QuotaUse:
+    capacity: int
+    used: int
+    remaining: int
+    resets_in_ms: int
+
+
+@dataclass(frozen=True)
+class QuotaHour:
+    """An hour of UTC, like `2026-11-16_08`, and the most that was used in it."""
+
+    hour: str
+    first_charge_at_ms: int
+    most_aligned: Optional[int]
+    most_sliding: Optional[int]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Where a quota stands, by the store's clock."""
+
+    prefix: str
+    kind: str
+    at_ms: int
+    limit: int
+    safety_buffer: int
+    remaining: int
+    aligned: Optional[QuotaUse]
+    sliding: Optional[QuotaUse]
+    hours: List[QuotaHour]
+    peak_hour: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -1036,12 +1113,28 @@ class Client:
     def take_all(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]]) -> AllDecision:
         """Charges a key under several limits, each by its name or with its cost, or under none of them.
         Never sent twice: if there is no answer it may have been charged."""
-        named = [(each, 1) if isinstance(each, str) else each for each in limits]
-        rows = [{"limit": _text("a limit", limit), "cost": cost} for limit, cost in named]
-        answer = self._call("POST", "/v1/limits/take", {**_key_member(key), "limits": rows}, repeatable=False)
-        members = _decided(answer)
-        decisions = [_decision(each) for each in members["limits"]] if isinstance(members.get("limits"), list) else []
-        return _record(AllDecision, members, limits=decisions, **_refused(members))
+        body = {**_key_member(key), "limits": _costs(limits)}
+        answer = self._call("POST", "/v1/limits/take", body, repeatable=False)
+        return _all_decided(answer)
+
+    def charge(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]], *, id: Optional[str] = None) -> Charged:
+        """The same by an id, one of its own unless given: it is charged once however often it is sent, and can be given
+        back. An id that was given back, or is of something else, is a `Conflict`."""
+        chosen = uuid.uuid4().hex if id is None else _text("an id", id)
+        body = {"id": chosen, **_key_member(key), "limits": _costs(limits)}
+        answer = self._call("POST", "/v1/charges", body)
+        if answer.is_success:
+            charged = _records(ChargedLimit, answer.json(), "limits")
+            return Charged(chosen, charged, None, answer.status == 201 or answer.was_unsure)
+        return Charged(chosen, [], _all_decided(answer), False)
+
+    def release(self, key: Key, limits: Iterable[str], id: str) -> bool:
+        """Gives back what was charged by an id under these limits: whether this call did it."""
+        names = [_text("a limit", limit) for limit in limits]
+        answer = self._call("POST", "/v1/charges/release", {"id": _text("an id", id), **_key_member(key), "limits": names})
+        if not answer.is_success:
+            raise answer.problem()
+        return bool(answer.json()["is_new"]) or answer.was_unsure
 
     # What parts ask by.
 
@@ -1190,6 +1283,18 @@ def _decided(answer: _Answer) -> Dict[str, Any]:
     return members
 
 
+def _all_decided(answer: _Answer) -> AllDecision:
+    members = _decided(answer)
+    decisions = [_decision(each) for each in members["limits"]] if isinstance(members.get("limits"), list) else []
+    return _record(AllDecision, members, limits=decisions, **_refused(members))
+
+
+def _costs(limits: Iterable[Union[str, Tuple[str, int]]]) -> List[Dict[str, Any]]:
+    """Limits by their names, each with its cost unless that is 1."""
+    named = [(each, 1) if isinstance(each, str) else each for each in limits]
+    return [{"limit": _text("a limit", limit), "cost": cost} for limit, cost in named]
+
+
 def _decision(members: Any) -> Decision:
     if not isinstance(members, dict):
         raise UnexpectedAnswer(f"a decision is expected, not {members!r:.100}")
@@ -1214,7 +1319,7 @@ class Limit:
 
     def take(self, key: Key, cost: int = 1, *, rate: Optional[str] = None) -> Decision:
         """Charges a key, if it fits. Never sent twice: if there is no answer it may have been charged. What must be
-        charged exactly once is reserved and committed, by an id."""
+        charged exactly once is charged by an id: `Client.charge`."""
         body = {**_key_member(key), "cost": cost, **_given(rate=rate)}
         return _decision(_decided(self._client._call("POST", f"{self._path}/take", body, repeatable=False)))
 
@@ -1686,6 +1791,35 @@ class Runs:
         """Items that failed and were not processed since."""
         return self._client._pages(f"{self._of(run)}/retry_list", "cursor", "failures", Failure)
 
+    def quota(self) -> Quota:
+        """What is left of the quota, when there is more, and the most of each hour."""
+        found = self._client._get(f"{self._path}/quota")
+        uses = {name: _record(QuotaUse, found[name]) for name in ("aligned", "sliding") if found.get(name) is not None}
+        return _record(Quota, found, hours=_records(QuotaHour, found, "hours"), **uses)
+
+    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
+        """Charges calls to the quota, if they fit. By its `id`, one of its own unless given, it is charged once
+        however often it is sent, and can be given back: ids are remembered for an hour. What is refused is a value,
+        and false; an id that was given back is a `Conflict`."""
+        chosen = uuid.uuid4().hex if id is None else _text("an id", id)
+        path = f"{self._path}/quota/charges/{_segment('an id', chosen)}"
+        answer = self._client._call("PUT", path, {"cost": cost})
+        if answer.is_success:
+            return _record(QuotaCharge, answer.json(), is_charged=True)
+        problem = answer.problem()
+        if problem.kind != "run-quota-exceeded":
+            raise problem
+        told = {"id": chosen, "cost": cost, "is_charged": False, "is_new": False}
+        return _record(QuotaCharge, dict(problem.members), **told)
+
+    def release(self, id: str) -> bool:
+        """Gives back what was charged by an id: whether this call did it. Nothing is known of an id: `NotFound`."""
+        path = f"{self._path}/quota/charges/{_segment('an id', id)}"
+        answer = self._client._call("DELETE", path)
+        if not answer.is_success:
+            raise answer.problem()
+        return bool(answer.json()["is_new"]) or answer.was_unsure
+
     def cleanup(self) -> int:
         """Removes runs that are over, now: how many."""
         return int(self._client._done("POST", f"{self._path}/cleanup")["removed"])
@@ -1737,6 +1871,10 @@ class ActiveRun:
 
     def failed(self, item: str, reason: str = "", *, id: Optional[str] = None) -> FailureNoted:
         return self._runs.failed(self.id, item, reason, id=id, attempt=self.attempt)
+
+    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
+        """Charges the quota that all runs of the family share, whatever the attempt: a call that was made is made."""
+        return self._runs.charge(cost, id=id)
 
     def failures(self) -> Iterator[Failure]:
         return self._runs.failures(self.id)

@@ -31,7 +31,7 @@ sessions:
     max_attempts: 1}
 runs:
   main: {max_runs: 10000, max_processed: 200, max_fields: 5, max_tasks: 5, max_failures: 5, state_ttl: 24h}
-  few: {max_runs: 3, prefix: few}
+  few: {max_runs: 3, prefix: few, quota: {limit: 30, safety_buffer: 5}}
 log: {level: error}
 """
 
@@ -164,6 +164,12 @@ def of_runs(client):
                 client.request("POST", f"/v1/runs/main/runs/{id}/finish", {"state": state})
         return ids
 
+    def charge(name, count):
+        ids = [f"{name}-{number}" for number in range(count)]
+        for id in ids:
+            client.request("PUT", f"/v1/runs/main/quota/charges/{id}")
+        return ids
+
     live, finishing, doomed, brief = (start(name, MANY) for name in ["live", "finishing", "doomed", "brief"])
     failed = start("failed", MANY, "failed")
     for id in live:
@@ -179,6 +185,7 @@ def of_runs(client):
     found["run_delete"] = main | {"path.run": doomed, "query.attempt": [1]}
     found["run_expire"] = main | {"path.run": brief, "query.attempt": [1]}
     found["run_retry"] = main | {"path.run": failed, "body.from_attempt": [1]}
-    found |= {name: {"path.space": RUNS} for name in ["run_start", "run_list", "run_failures_of_hour",
-        "run_cleanup"]}
+    found["run_release"] = main | {"path.id": charge("charged", MANY)}
+    found |= {name: {"path.space": RUNS} for name in ["run_start", "run_list", "run_failures_of_hour", "run_quota",
+        "run_charge", "run_cleanup"]}
     return found

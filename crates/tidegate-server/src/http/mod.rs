@@ -54,7 +54,7 @@ const PARTS: [Routes; 4] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs:
 pub(crate) mod bodies {
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
-    pub(crate) use super::runs::{api as run, api_items as run_items};
+    pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
 }
 

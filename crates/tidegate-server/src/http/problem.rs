@@ -71,6 +71,7 @@ pub(crate) struct Problem {
     counts: Option<Box<Value>>,
     /// What else there is to say of it.
     members: Map<String, Value>,
+    retry_after_seconds: Option<u64>,
     reason: Option<Box<Reason>>,
 }
 
@@ -113,7 +114,16 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
         let is_last = matches!(kind, Kind::TIMEOUT | Kind::BODY_TOO_LARGE);
-        Self { kind, detail, refusal: None, is_last, counts: None, members: Map::new(), reason: None }
+        Self {
+            kind,
+            detail,
+            refusal: None,
+            is_last,
+            counts: None,
+            members: Map::new(),
+            retry_after_seconds: None,
+            reason: None,
+        }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
@@ -149,6 +159,13 @@ impl Problem {
         if let Value::Object(members) = members {
             self.members = members;
         }
+        self
+    }
+
+    /// The same with when to try again, if that can help.
+    pub(super) fn retry_after(mut self, ms: Option<u64>) -> Self {
+        // Rounded up, so that who waits that long is not refused again.
+        self.retry_after_seconds = ms.map(|ms| ms.div_ceil(1000).max(1));
         self
     }
 
@@ -289,6 +306,9 @@ impl Problem {
         let mut response = whole(status, PROBLEM_JSON, body, |headers| {
             if status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            if let Some(seconds) = self.retry_after_seconds {
+                headers.insert(header::RETRY_AFTER, seconds.into());
             }
             if self.is_last {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -15,7 +15,7 @@ use std::mem::take;
 
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, LimitOptions};
-use tidegate::run::RunOptions;
+use tidegate::run::{QuotaOptions, RunOptions};
 use tidegate::session::SessionOptions;
 use tidegate::store::{DEFAULT_SPACE, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
@@ -102,6 +102,15 @@ pub struct LimitSettings {
     pub options: LimitOptions,
 }
 
+/// A space of runs, and the quota of their family.
+#[derive(Debug, Clone)]
+pub struct RunSettings {
+    /// How its runs live.
+    pub options: RunOptions,
+    /// What the other side allows in an hour.
+    pub quota: QuotaOptions,
+}
+
 /// The kinds of parts, by what their settings are below: what can be set, what is set and what
 /// is open of each are made from this one list.
 macro_rules! kinds {
@@ -171,7 +180,7 @@ kinds! {
     /// the spaces of sessions by name; one called `main` if there are none
     sessions: SessionOptions,
     /// the spaces of runs by name; one called `main` if there are none
-    runs: RunOptions,
+    runs: RunSettings,
 }
 
 impl Parts {

@@ -308,7 +308,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 60] = [
+    let commands: [&[&str]; 63] = [
         &[],
         &["serve"],
         &["limit"],
@@ -367,6 +367,9 @@ fn every_help_has_an_example() {
         &["run", "list"],
         &["run", "expire"],
         &["run", "delete"],
+        &["run", "quota"],
+        &["run", "charge"],
+        &["run", "release"],
         &["run", "cleanup"],
         &["run", "spaces"],
     ];

@@ -335,7 +335,8 @@ fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
 /// By the names that they have there, of every space of runs; our own go before them.
 #[test]
 fn names_of_pipelines_are_read_from_the_environment() {
-    let ttl = |settings: &Settings, at: usize| settings.parts.runs[at].options.state_ttl.as_secs() / 3600;
+    let ttl =
+        |settings: &Settings, at: usize| settings.parts.runs[at].options.options.state_ttl.as_secs() / 3600;
     let settings = load(&environment(&[("REDIS_STATE_TTL_HOURS", "30")]));
     assert_eq!((settings.parts.runs[0].name.as_str(), ttl(&settings, 0)), ("main", 30));
     let both = load(&environment(&[
@@ -353,6 +354,14 @@ fn names_of_pipelines_are_read_from_the_environment() {
         error.to_string().starts_with("`REDIS_STATE_TTL_HOURS`: \"manyh\" is not a length of time"),
         "{error}"
     );
+    let settings = load(&environment(&[
+        ("CALL_LIMIT_PER_HOUR", "1000"),
+        ("COURTLISTENER_SAFETY_BUFFER", "0"),
+        ("REDIS_COUNTER_TTL_HOURS", "3"),
+        ("TIDEGATE_RUNS__MAIN__QUOTA__LIMIT", "2000"),
+    ]));
+    let quota = &settings.parts.runs[0].options.quota;
+    assert_eq!((quota.limit, quota.safety_buffer, quota.counter_ttl.as_secs()), (2000, 0, 3 * 3600));
     assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
 }
 

@@ -175,3 +175,49 @@ async fn what_is_not_allowed_is_named() {
     refused(&f.put(&format!("{RUN}/tasks/2"), "").await, 429, "run-too-many-tasks", json!({}));
     refused(&f.put("/v1/runs/main/runs/other", "").await, 429, "runs-full", json!({}));
 }
+
+#[tokio::test]
+async fn a_quota_is_charged_once_by_an_id() {
+    let f = serving(&["main.quota.limit=10", "main.quota.safety_buffer=2", "main.quota.kind=both"]).await;
+    let charge = |id: &'static str, cost: u64| {
+        let f = &f;
+        async move {
+            f.put(&format!("/v1/runs/main/quota/charges/{id}"), &json!({"cost": cost}).to_string()).await
+        }
+    };
+    let charged = charge("a%2F1", 5).await;
+    let expected = json!({"space": "main", "id": "a/1", "cost": 5, "is_new": true, "remaining": 3});
+    assert_eq!((charged.status, charged.json()), (StatusCode::CREATED, expected));
+    let again = charge("a%2F1", 5).await;
+    assert_eq!((again.status, &again.json()["remaining"]), (StatusCode::OK, &json!(3)));
+    assert_eq!(charge("a%2F1", 4).await.status, StatusCode::CONFLICT, "another cost");
+    let over = charge("2", 4).await;
+    let members = json!({"refusal": "quota_exceeded", "remaining": 3, "by": "both"});
+    refused(&over, 429, "run-quota-exceeded", members);
+    let wait_ms = over.json()["retry_after_ms"].as_u64().unwrap();
+    assert_eq!(over.header("retry-after"), Some(&*wait_ms.div_ceil(1000).to_string()));
+    let never = charge("2", 9).await;
+    refused(&never, 429, "run-quota-exceeded", json!({"retry_after_ms": null}));
+    assert_eq!(never.header("retry-after"), None);
+    assert_eq!(charge("2", 0).await.status, StatusCode::BAD_REQUEST);
+
+    let quota = f.get("/v1/runs/main/quota").await.json();
+    assert_eq!(
+        (&quota["prefix"], &quota["kind"], &quota["remaining"]),
+        (&json!("courtlistener"), &json!("both"), &json!(3))
+    );
+    assert_eq!((&quota["limit"], &quota["safety_buffer"]), (&json!(10), &json!(2)));
+    let aligned = json!({"capacity": 8, "used": 5, "remaining": 3, "resets_in_ms": 3_600_000});
+    assert_eq!((&quota["aligned"], &quota["sliding"]["used"]), (&aligned, &json!(5)));
+    assert_eq!(
+        (&quota["peak_hour"], &quota["hours"][0]["most_aligned"]),
+        (&json!("2027-01-15_08"), &json!(5))
+    );
+
+    let released = f.delete("/v1/runs/main/quota/charges/a%2F1").await;
+    assert_eq!(released.json(), json!({"space": "main", "id": "a/1", "is_new": true}));
+    assert_eq!(f.delete("/v1/runs/main/quota/charges/a%2F1").await.json()["is_new"], false);
+    refused(&f.delete("/v1/runs/main/quota/charges/3").await, 404, "run-unknown-charge", json!({}));
+    refused(&charge("a%2F1", 5).await, 409, "run-charge-released", json!({"refusal": "released"}));
+    assert_eq!(f.get("/v1/runs/main/quota").await.json()["remaining"], 8);
+}

@@ -143,6 +143,32 @@ fn a_run_is_watched_to_its_end() {
 }
 
 #[test]
+fn a_quota_is_charged_and_given_back() {
+    let quota = ["--set", "runs.main.quota.limit=10", "--set", "runs.main.quota.safety_buffer=2"];
+    let server = Server::start(&[&quota[..], &["--set", "runs.main.quota.kind=sliding"]].concat());
+    let run = |args: &[&str]| on(&server, args, "");
+    assert_eq!(run(&["charge", "a:1", "--cost", "5"]), ok("charged, 3 left"));
+    assert_eq!(run(&["charge", "a:1", "--cost", "5"]), ok("charged before, 3 left"));
+    let (code, out, err) = run(&["charge", "a:2", "--cost", "4"]);
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.starts_with("4 are refused by the quota (sliding), 3 are left: again in "), "{out}");
+    let (_, out, _) = run(&["charge", "a:2", "--cost", "4", "--json"]);
+    assert!(json_of(&out)["retry_after_ms"].as_u64().unwrap() > 0, "{out}");
+    let (_, out, _) = run(&["charge", "a:2", "--cost", "9"]);
+    assert_eq!(out, "9 are refused by the quota (sliding), 3 are left: never, it is above the quota\n");
+    let (code, out, _) = run(&["quota"]);
+    let lines: Vec<_> = out.lines().collect();
+    let head = "courtlistener: 3 left of 10 per hour (2 are never used), counted sliding";
+    assert_eq!((code, lines[0]), (0, head));
+    assert!(lines[1].starts_with("the last 60 minutes: 5 of 8 used, all free in "), "{out}");
+    assert!(lines[2].starts_with("  20") && lines[2].ends_with("  5  most"), "{out}");
+    assert_eq!(run(&["release", "a:1"]), ok("released"));
+    assert_eq!(run(&["release", "a:1"]), ok("released before"));
+    assert_eq!(run(&["release", "none"]).0, 1);
+    assert_eq!(run(&["charge", "a:1", "--cost", "5"]).0, 1, "it was released");
+}
+
+#[test]
 fn the_command_line_uses_a_store_without_a_server() {
     let redis = RedisServer::start();
     let on_redis = |args: &[&str]| {

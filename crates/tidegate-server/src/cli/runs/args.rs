@@ -208,6 +208,31 @@ pub(in crate::cli) enum RunCommand {
         #[command(flatten)]
         run: InAttempt,
     },
+    /// See what is left of the quota, and when there is more
+    #[command(after_help = QUOTA_EXAMPLES)]
+    Quota {
+        #[command(flatten)]
+        of: SpaceArgs,
+    },
+    /// Charge calls to the quota, if they fit
+    #[command(after_help = CHARGE_EXAMPLES)]
+    Charge {
+        /// What to call it: sent again it is charged once. Ids are remembered for an hour
+        id: String,
+        /// How many calls
+        #[arg(long, default_value_t = 1)]
+        cost: u64,
+        #[command(flatten)]
+        of: SpaceArgs,
+    },
+    /// Give back what was charged by an id
+    #[command(after_help = RELEASE_EXAMPLES)]
+    Release {
+        /// The charge's
+        id: String,
+        #[command(flatten)]
+        of: SpaceArgs,
+    },
     /// Remove runs that are over, now
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup {
@@ -397,6 +422,22 @@ Exit codes: 0 deleted, 1 refused (there is none, another attempt), 2 wrong usage
 
 Example:
   tidegate run delete nightly-2026-11-16";
+
+const QUOTA_EXAMPLES: &str = "\
+Example:
+  tidegate run quota";
+
+const CHARGE_EXAMPLES: &str = "\
+Exit codes: 0 charged, now or before; 1 refused: there is no room, or it was released; 2 wrong usage or no answer.
+
+Example:
+  tidegate run charge nightly-2026-11-16:12345 && curl -O https://api.example.com/dockets/12345";
+
+const RELEASE_EXAMPLES: &str = "\
+Exit codes: 0 given back, now or before; 1 there is no such charge; 2 wrong usage or no answer.
+
+Example:
+  tidegate run release nightly-2026-11-16:12345";
 
 const CLEANUP_EXAMPLES: &str = "\
 Servers do the same by themselves, every runs.NAME.cleanup_interval.

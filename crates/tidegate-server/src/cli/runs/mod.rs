@@ -18,7 +18,10 @@ use super::render::{Rendered, detail, read};
 use super::request::{Request, encoded};
 use super::send::{self, in_space};
 use super::target::Target;
+use crate::api::Invalid;
+use crate::api::limit::WholeCost;
 use crate::api::run::{Expire, Finish, One, Retry, Update};
+use crate::api::run_quota::Charge;
 use crate::parts::Access;
 
 pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
@@ -82,6 +85,19 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 let request = Request::new(Method::DELETE, change(run, ""));
                 let rendered = |_: &[u8]| Ok(Rendered::yes("deleted".to_owned()));
                 in_space(PartKind::Runs, &run.of, request, rendered).await
+            }
+            RunCommand::Quota { of } => {
+                let request = Request::get(format!("{}/quota", space_of(of)));
+                in_space(PartKind::Runs, of, request, render::quota).await
+            }
+            RunCommand::Charge { id, cost, of } => {
+                let cost = Some(WholeCost::new(*cost).map_err(|Invalid(why)| why)?);
+                let request = Request::with(Method::PUT, charge_of(of, id), &Charge { cost });
+                in_space(PartKind::Runs, of, request, render::charged).await
+            }
+            RunCommand::Release { id, of } => {
+                let request = Request::new(Method::DELETE, charge_of(of, id));
+                in_space(PartKind::Runs, of, request, render::released).await
             }
             RunCommand::Cleanup { of } => {
                 let request = Request::new(Method::POST, format!("{}/cleanup", space_of(of)));
@@ -170,6 +186,10 @@ fn space_of(of: &SpaceArgs) -> String {
 
 fn path_of(of: &SpaceArgs, id: &str) -> String {
     format!("{}/runs/{}", space_of(of), encoded(id))
+}
+
+fn charge_of(of: &SpaceArgs, id: &str) -> String {
+    format!("{}/quota/charges/{}", space_of(of), encoded(id))
 }
 
 /// What is below a run, for who means an attempt.

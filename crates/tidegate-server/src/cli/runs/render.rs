@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{run as api, run_items as items};
+use crate::api::{run as api, run_items as items, run_quota as quota};
 use crate::cli::render::{Rendered, moment, plural, printable, read, time};
 
 pub(super) fn started(answer: &[u8]) -> Result<Rendered, String> {
@@ -76,6 +76,43 @@ fn paged(mut lines: Vec<String>, next: Option<String>) -> Rendered {
     }
     lines.extend(next.map(|next| format!("more: --cursor {next}")));
     Rendered::yes(lines.join("\n"))
+}
+
+pub(super) fn quota(answer: &[u8]) -> Result<Rendered, String> {
+    let it: quota::Quota = read(answer)?;
+    let mut lines = vec![format!(
+        "{}: {} left of {} per hour ({} are never used), counted {}",
+        printable(&it.prefix),
+        it.remaining,
+        it.limit,
+        it.safety_buffer,
+        it.kind
+    )];
+    let uses =
+        [("this hour", &it.aligned, "the next in"), ("the last 60 minutes", &it.sliding, "all free in")];
+    for (what, used, when) in uses {
+        lines.extend(used.as_ref().map(|used| {
+            let left = time(used.resets_in_ms.next_multiple_of(1000));
+            format!("{what}: {} of {} used, {when} {left}", used.used, used.capacity)
+        }));
+    }
+    for hour in &it.hours {
+        let most = hour.most_aligned.max(hour.most_sliding).unwrap_or_default();
+        let mark = if it.peak_hour.as_ref() == Some(&hour.hour) { "  most" } else { "" };
+        lines.push(format!("  {}  {most}{mark}", hour.hour));
+    }
+    Ok(Rendered::yes(lines.join("\n")))
+}
+
+pub(super) fn charged(answer: &[u8]) -> Result<Rendered, String> {
+    let it: quota::Charged = read(answer)?;
+    let before = if it.is_new { "" } else { " before" };
+    Ok(Rendered::yes(format!("charged{before}, {} left", it.remaining)))
+}
+
+pub(super) fn released(answer: &[u8]) -> Result<Rendered, String> {
+    let it: quota::Released = read(answer)?;
+    Ok(Rendered::yes(if it.is_new { "released" } else { "released before" }.to_owned()))
 }
 
 pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {

@@ -15,7 +15,7 @@ use crate::http::problem::Problem;
 pub(super) async fn failed(
     call: Call<OfRun, InAttempt, JsonBody<ItemFailed<'static>>>,
 ) -> Result<Json<FailureNoted>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let sent = call.body.parse()?;
     let (item, id) = (key("an item", &sent.item)?, key("an id", &sent.id)?);
@@ -32,21 +32,21 @@ pub(super) async fn failed(
 
 pub(super) async fn of_run(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>, Problem> {
     let PageQuery { after, limit } = &call.query;
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = granted(runs.failures(call.path.key()?, after.as_ref(), *limit).await)?;
     Ok(Json(failures(runs.space().as_str(), found, |it| Failure::new(call.path.run.clone(), it))))
 }
 
 pub(super) async fn retry_list(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>, Problem> {
     let PageQuery { after, limit } = &call.query;
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = granted(runs.retry_list(call.path.key()?, after.as_ref(), *limit).await)?;
     Ok(Json(failures(runs.space().as_str(), found, |it| Failure::new(call.path.run.clone(), it))))
 }
 
 pub(super) async fn of_hour(call: Call<OfHour, PageQuery>) -> Result<Json<Failures>, Problem> {
     let PageQuery { after, limit } = &call.query;
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = runs.failures_in_hour(call.path.hour()?, after.as_ref(), *limit).await?;
     let row = |RunFailure { run, failure, .. }| Failure::new(run, failure);
     Ok(Json(failures(runs.space().as_str(), found, row)))

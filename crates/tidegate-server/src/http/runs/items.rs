@@ -31,7 +31,7 @@ impl FromBody for ItemsBody {
 }
 
 pub(super) async fn processed(call: Call<OfRun, InAttempt, ItemsBody>) -> Result<Json<Processed>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let sent = call.body.0.parse()?;
     let noted = granted(runs.processed(run, call.query.0, &sent.keys()?).await)?;
@@ -43,7 +43,7 @@ pub(super) async fn processed(call: Call<OfRun, InAttempt, ItemsBody>) -> Result
 pub(super) async fn is_processed(
     call: Call<OfRun, NoQuery, ItemsBody>,
 ) -> Result<Json<IsProcessed>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let sent = call.body.0.parse()?;
     let processed = granted(runs.is_processed(run, &sent.keys()?).await)?;

@@ -54,7 +54,7 @@ impl FromQuery for ListQuery {
 
 pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
     let ListQuery { state, page: PageQuery { after, limit } } = &call.query;
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let Listed { items, next } = runs.list(*state, after.as_ref(), *limit).await?;
     let space = runs.space().as_str().to_owned();
     let (runs, next) = (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));
@@ -62,14 +62,14 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
 }
 
 pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     call.body.parse()?;
     let removed = runs.cleanup().await? as u64;
     Ok(Json(Cleaned { space: runs.space().as_str().to_owned(), removed }))
 }
 
 pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
-    Ok(Json(Spaces::of(call.app.parts().runs.iter())))
+    Ok(Json(Spaces::of(call.app.parts().runs.iter().map(|(name, it)| (name, &it.options)))))
 }
 
 #[cfg(test)]

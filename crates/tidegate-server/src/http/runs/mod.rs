@@ -1,13 +1,15 @@
 //! Runs of pipelines: a file each for one of them ([`one`]), what it has done ([`items`]), its
-//! tasks ([`tasks`]), what failed ([`failures`]), and many of them ([`list`]).
+//! tasks ([`tasks`]), what failed ([`failures`]), what may be called ([`quota`]), and many of them ([`list`]).
 
 pub(crate) mod api;
 pub(crate) mod api_items;
+pub(crate) mod api_quota;
 mod failures;
 mod items;
 mod list;
 mod one;
 mod path;
+mod quota;
 mod refusal;
 mod settings;
 mod tasks;
@@ -19,7 +21,7 @@ use tidegate::run::Answer;
 use super::App;
 use super::call::{Call, OfSpace};
 use super::operation::{Operation, Routes, delete, get, post, put};
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 
 pub(super) const ROUTES: Routes = Routes { part: "runs", operations, empty_names };
 
@@ -87,6 +89,15 @@ fn operations() -> Vec<Operation> {
             .refuses(refusal::IF_UNKNOWN),
         get("/v1/runs/{space}/failures/{hour}", "run_failures_of_hour", failures::of_hour)
             .summary("What failed in an hour, in all runs, page by page"),
+        get("/v1/runs/{space}/quota", "run_quota", quota::get)
+            .summary("What is left of the quota, when there is more, and the most of each hour"),
+        put("/v1/runs/{space}/quota/charges/{id}", "run_charge", quota::charge)
+            .summary("Charge calls to the quota; sent twice by one id they are charged once")
+            .example(r#"{"cost":1}"#)
+            .refuses(&[quota::EXCEEDED, quota::RELEASED, Kind::CONFLICT]),
+        delete("/v1/runs/{space}/quota/charges/{id}", "run_release", quota::release)
+            .summary("Give back what was charged by an id")
+            .refuses(&[quota::UNKNOWN_CHARGE, Kind::CONFLICT]),
         get("/v1/runs/{space}", "run_list", list::list)
             .summary("Runs, the newest first, page by page")
             .example("?state=running&limit=100"),

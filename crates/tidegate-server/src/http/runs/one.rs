@@ -13,7 +13,7 @@ use crate::http::parameter::NoQuery;
 use crate::http::problem::Problem;
 
 pub(super) async fn start(call: Call<OfRun, NoQuery, EmptyBody>) -> Result<Made<Changed>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     call.body.parse()?;
     let started = granted(runs.start(run).await)?;
@@ -21,7 +21,7 @@ pub(super) async fn start(call: Call<OfRun, NoQuery, EmptyBody>) -> Result<Made<
 }
 
 pub(super) async fn retry(call: Call<OfRun, NoQuery, JsonBody<Retry>>) -> Result<Made<Changed>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let from = attempt(call.body.parse()?.from_attempt)?;
     let started = granted(runs.retry(run, from).await)?;
@@ -35,13 +35,13 @@ fn made(space: &str, run: String, started: Started) -> Made<Changed> {
 }
 
 pub(super) async fn get(call: Call<OfRun>) -> Result<Json<One>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = runs.get(call.path.key()?).await?.ok_or_else(|| refused(Refusal::Unknown))?;
     Ok(Json(One::new(runs.space().as_str(), found)))
 }
 
 pub(super) async fn update(call: Call<OfRun, InAttempt, JsonBody<Update>>) -> Result<Json<Updated>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let update = call.body.parse()?.into_update();
     let updated = granted(runs.update(run, call.query.0, &update).await)?;
@@ -57,7 +57,7 @@ pub(super) async fn update(call: Call<OfRun, InAttempt, JsonBody<Update>>) -> Re
 pub(super) async fn expire(
     call: Call<OfRun, InAttempt, JsonBody<Expire<'static>>>,
 ) -> Result<Json<Expires>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let after = call.body.parse()?.lasting()?;
     let ends_at_ms = granted(runs.expire(run, call.query.0, after).await)?.as_millis();
@@ -66,7 +66,7 @@ pub(super) async fn expire(
 }
 
 pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Result<Json<Changed>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let state = call.body.parse()?.state()?;
     let Finished { attempt, state, is_new, .. } = granted(runs.finish(run, call.query.0, state).await)?;
@@ -75,13 +75,13 @@ pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Re
 }
 
 pub(super) async fn delete(call: Call<OfRun, InAttempt>) -> Result<NoContent, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     granted(runs.delete(call.path.key()?, call.query.0).await)?;
     Ok(NoContent)
 }
 
 pub(super) async fn progress(call: Call<OfRun>) -> Result<Json<Progress>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let progress = granted(runs.progress(call.path.key()?).await)?;
     Ok(Json(Progress::new(runs.space().as_str(), call.path.run, &progress)))
 }

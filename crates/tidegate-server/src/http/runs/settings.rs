@@ -1,15 +1,17 @@
 //! What can be set of a space of runs.
 
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use tidegate::run::{RunOptions, Runs};
+use tidegate::bounds::MAX_COUNT;
+use tidegate::run::{Quota, QuotaKind, QuotaOptions, RunOptions, Runs};
 use tidegate::store::{Part, PartKind};
 use tidegate::{Name, Tidegate};
 
-use crate::parts::{About, PartOptions, Variable};
+use crate::parts::{About, PartOptions, RunSettings, Variable};
 use crate::settings::SettingsError;
-use crate::settings::parse::{Parse, Prefix};
+use crate::settings::parse::{Parse, Prefix, choices};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawRuns for RunOptions {
@@ -37,9 +39,37 @@ group!(RawRuns for RunOptions {
     cleanup_interval: Leaf<Duration>,
     /// runs that are looked at in one step, up to 1000 (100)
     batch: Leaf<NonZeroUsize>,
+} beside {
+    /// what the other side allows in an hour
+    quota: RawQuota,
 });
 
-impl PartOptions for RunOptions {
+group!(RawQuota for QuotaOptions {
+    /// what counts as an hour: aligned (to UTC), sliding (any 60 minutes) or both (aligned)
+    kind: Leaf<QuotaKind>,
+    /// calls per hour, the buffer included; also CALL_LIMIT_PER_HOUR (5000)
+    limit: Leaf<Calls>,
+    /// calls of those that are never made; also COURTLISTENER_SAFETY_BUFFER (25)
+    safety_buffer: Leaf<Calls>,
+    /// how long Redis keeps the counter of an hour, at least to its end; also REDIS_COUNTER_TTL_HOURS (2h)
+    counter_ttl: Leaf<Duration>,
+    /// most ids of charges that are remembered, up to 1000000 (10000)
+    max_charges: Leaf<NonZeroUsize>,
+});
+
+choices! {
+    QuotaKind: "aligned" Aligned, "sliding" Sliding, "both" Both;
+}
+
+/// What pipelines have in their environment already.
+const ENVIRONMENT: &[Variable] = &[
+    Variable { name: "REDIS_STATE_TTL_HOURS", setting: "state_ttl", unit: "h" },
+    Variable { name: "REDIS_COUNTER_TTL_HOURS", setting: "quota.counter_ttl", unit: "h" },
+    Variable { name: "COURTLISTENER_SAFETY_BUFFER", setting: "quota.safety_buffer", unit: "" },
+    Variable { name: "CALL_LIMIT_PER_HOUR", setting: "quota.limit", unit: "" },
+];
+
+impl PartOptions for RunSettings {
     const ABOUT: &About = &About {
         opens_by_use: true,
         environment: ENVIRONMENT,
@@ -47,26 +77,66 @@ impl PartOptions for RunOptions {
     };
 
     type Raw = RawRuns;
-    type Open = Runs;
+    type Open = OpenRuns;
 
-    fn read(name: &str, raw: RawRuns) -> Result<Self, SettingsError> {
-        let options = raw.over(Self::default());
+    fn read(name: &str, mut raw: RawRuns) -> Result<Self, SettingsError> {
+        let quota = std::mem::take(&mut raw.quota);
+        let options = raw.over(RunOptions::default());
         options.check().map_err(|error| SettingsError(format!("`runs.{name}`: {error}")))?;
-        Ok(options)
+        // The family is that of its keys.
+        let quota = quota.over(QuotaOptions::new().prefix(options.prefix.clone()));
+        quota.check().map_err(|error| SettingsError(format!("`runs.{name}.quota`: {error}")))?;
+        Ok(Self { options, quota })
     }
 
     fn declared(&self, name: &Name) -> Part {
-        self.declared(name)
+        self.options.declared(name)
     }
 
-    fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<Runs> {
-        gate.runs(name, self.clone())
+    fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<OpenRuns> {
+        let runs = gate.runs(name, self.options.clone())?;
+        Ok(OpenRuns { runs, gate: gate.clone(), settings: self.quota.clone(), quota: OnceLock::new() })
     }
 }
 
-/// What pipelines have in their environment already.
-const ENVIRONMENT: &[Variable] =
-    &[Variable { name: "REDIS_STATE_TTL_HOURS", setting: "state_ttl", unit: "h" }];
+/// A space of runs, open. Its quota is opened by its first use: it declares limits of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenRuns {
+    pub(crate) runs: Runs,
+    gate: Tidegate,
+    settings: QuotaOptions,
+    quota: OnceLock<Quota>,
+}
+
+impl OpenRuns {
+    pub(crate) fn quota(&self) -> tidegate::Result<&Quota> {
+        if let Some(quota) = self.quota.get() {
+            return Ok(quota);
+        }
+        // Opened twice at once it is the same quota.
+        let opened = self.gate.quota(self.settings.clone())?;
+        Ok(self.quota.get_or_init(|| opened))
+    }
+}
+
+/// Calls, as many as there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls(u64);
+
+impl Parse for Calls {
+    fn parse(text: &str) -> Result<Self, String> {
+        let calls = text.parse().ok().filter(|calls| *calls <= MAX_COUNT && !text.starts_with('+'));
+        calls
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
+    }
+}
+
+impl From<Calls> for u64 {
+    fn from(Calls(calls): Calls) -> Self {
+        calls
+    }
+}
 
 /// How many, or none at all.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use crate::http::call::{Call, EmptyBody};
 use crate::http::problem::Problem;
 
 pub(super) async fn started(call: Call<OfTask, InAttempt, EmptyBody>) -> Result<Made<TaskStarted>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let (run, task) = (call.path.key()?, call.path.task()?);
     call.body.parse()?;
     let started = granted(runs.task_started(run, call.query.0, task).await)?;
@@ -22,7 +22,7 @@ pub(super) async fn started(call: Call<OfTask, InAttempt, EmptyBody>) -> Result<
 pub(super) async fn finished(
     call: Call<OfTask, InAttempt, EmptyBody>,
 ) -> Result<Json<TaskFinished>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let (run, task) = (call.path.key()?, call.path.task()?);
     call.body.parse()?;
     let duration_ms = ms(granted(runs.task_finished(run, call.query.0, task).await)?);
@@ -32,7 +32,7 @@ pub(super) async fn finished(
 }
 
 pub(super) async fn list(call: Call<OfRun>) -> Result<Json<Tasks>, Problem> {
-    let runs = call.app.parts().runs.get(&call.path.space)?;
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let tasks = granted(runs.tasks(call.path.key()?).await)?;
     let tasks = tasks.into_iter().map(Into::into).collect();
     Ok(Json(Tasks { space: runs.space().as_str().to_owned(), run: call.path.run, tasks }))
