@@ -1131,7 +1131,8 @@ class Client:
     def release(self, key: Key, limits: Iterable[str], id: str) -> bool:
         """Gives back what was charged by an id under these limits: whether this call did it."""
         names = [_text("a limit", limit) for limit in limits]
-        answer = self._call("POST", "/v1/charges/release", {"id": _text("an id", id), **_key_member(key), "limits": names})
+        body = {"id": _text("an id", id), **_key_member(key), "limits": names}
+        answer = self._call("POST", "/v1/charges/release", body)
         if not answer.is_success:
             raise answer.problem()
         return bool(answer.json()["is_new"]) or answer.was_unsure

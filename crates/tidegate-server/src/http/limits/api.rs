@@ -217,7 +217,7 @@ impl WholeCost {
         Ok(Self(Cost::new(cost)?))
     }
 
-    fn or_one(given: Option<&Self>) -> Cost {
+    pub(crate) fn or_one(given: Option<&Self>) -> Cost {
         given.map_or(Cost::ONE, |cost| cost.0)
     }
 }
