@@ -28,7 +28,8 @@ pub(crate) struct OfCharge {
 
 impl OfCharge {
     fn id(&self) -> Result<&str, Problem> {
-        Ok(key("an id", &self.id)?.as_str())
+        key("an id", &self.id)?;
+        Ok(&self.id)
     }
 }
 
