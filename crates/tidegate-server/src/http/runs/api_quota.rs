@@ -107,7 +107,7 @@ pub(crate) struct Hour {
 impl Hour {
     fn new(it: &QuotaHour) -> Self {
         Self {
-            hour: it.to_string(),
+            hour: it.hour.to_string(),
             first_charge_at_ms: it.first_charge_at.as_millis(),
             most_aligned: it.most_aligned,
             most_sliding: it.most_sliding,
@@ -128,7 +128,7 @@ impl Quota {
             aligned: it.aligned.as_ref().map(Use::new),
             sliding: it.sliding.as_ref().map(Use::new),
             hours: it.hours.iter().map(Hour::new).collect(),
-            peak_hour: it.peak().map(ToString::to_string),
+            peak_hour: it.peak().map(|it| it.hour.to_string()),
         }
     }
 }
