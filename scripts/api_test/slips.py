@@ -10,7 +10,7 @@ def wrong_type_in_answer(description):
 
 
 def too_much_allowed(description):
-    description["components"]["schemas"]["Activate"]["required"].remove("broadcaster")
+    description["components"]["schemas"]["SessionActivate"]["required"].remove("broadcaster")
 
 
 def too_little_allowed(description):

@@ -20,6 +20,6 @@ pub async fn run(
     settings: &HttpSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Ended {
-    let service = |stopping| HttpService::new(app.on_server(settings, stopping));
+    let service = |stopping| HttpService::new(app.with_settings(settings).until(stopping));
     accept::run(listener, settings, service, shutdown).await
 }

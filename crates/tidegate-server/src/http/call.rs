@@ -47,7 +47,7 @@ impl<P: DeserializeOwned + Send, Q: FromQuery, B: FromBody> Call<P, Q, B> {
             Problem::invalid(format!("the path is not UTF-8 when percent-decoded: {why}"))
         })?;
         let query = Q::from_query(&Query::parse(parts.uri.query(), Q::PARAMETERS)?)?;
-        let body = B::read(&parts.headers, sent, app.bounds().max_body_bytes).await?;
+        let body = B::read(&parts.headers, sent, app.settings().max_body_bytes).await?;
         Ok(Self { app, path, query, headers: parts.headers, body })
     }
 }

@@ -44,7 +44,7 @@ use self::response::Served;
 pub(crate) use self::service::HttpService;
 pub(crate) use self::sse::Endless;
 use crate::parts::Parts;
-use crate::readiness::{Readiness, Report};
+use crate::readiness::Report;
 use crate::settings::HttpSettings;
 
 /// The parts with routes of their own, in the order in which they are shown.
@@ -62,28 +62,12 @@ pub(crate) mod bodies {
 #[derive(Debug, Clone)]
 pub struct App {
     inner: Arc<Inner>,
-    bounds: Bounds,
-    readiness: Readiness,
+    settings: Arc<HttpSettings>,
     stopping: Stopping,
 }
 
 /// As good as for ever, and yet it can be added to a moment.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// What a request is bounded by, where it is not the connection that bounds it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) max_body_bytes: usize,
-    pub(crate) request_timeout: Duration,
-    pub(crate) bulk_timeout: Duration,
-}
-
-impl From<&HttpSettings> for Bounds {
-    fn from(settings: &HttpSettings) -> Self {
-        let HttpSettings { max_body_bytes, request_timeout, bulk_timeout, .. } = *settings;
-        Self { max_body_bytes, request_timeout, bulk_timeout }
-    }
-}
 
 /// Says to those whose answer has no end that the server has. Never, without a server.
 #[derive(Debug, Clone, Default)]
@@ -121,28 +105,20 @@ impl App {
         let metrics = HttpMetrics::beside(parts.gate());
         let inner = Inner { parts, policies, metrics, is_draining: AtomicBool::new(false) };
         // A request without a server waits for as long as it takes.
-        let bounds = Bounds { request_timeout: A_YEAR, ..Bounds::from(&HttpSettings::default()) };
-        let (readiness, stopping) = (Readiness::default(), Stopping::default());
-        Self { inner: Arc::new(inner), bounds, readiness, stopping }
+        let settings = HttpSettings { request_timeout: A_YEAR, ..HttpSettings::default() };
+        Self { inner: Arc::new(inner), settings: Arc::new(settings), stopping: Stopping::default() }
     }
 
-    /// The same, with another bound on bodies.
+    /// The same, with these settings.
     #[must_use]
-    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Self {
-        Self { bounds: Bounds { max_body_bytes, ..self.bounds }, ..self }
+    pub fn with_settings(self, settings: &HttpSettings) -> Self {
+        Self { settings: Arc::new(settings.clone()), ..self }
     }
 
-    /// The same, on a server with these bounds that says when it ends.
+    /// The same, on a server that says when it ends.
     #[must_use]
-    pub(crate) fn on_server(self, settings: &HttpSettings, stopping: watch::Receiver<()>) -> Self {
-        let readiness = settings.readiness;
-        Self { bounds: settings.into(), readiness, stopping: stopping.into(), ..self }
-    }
-
-    /// The same, ready by another rule.
-    #[must_use]
-    pub fn with_readiness(self, readiness: Readiness) -> Self {
-        Self { readiness, ..self }
+    pub(crate) fn until(self, stopping: watch::Receiver<()>) -> Self {
+        Self { stopping: stopping.into(), ..self }
     }
 
     /// Says from now on that it is not ready, and goes on to answer: it will be stopped.
@@ -153,7 +129,7 @@ impl App {
     fn readiness(&self) -> Report {
         let draining = self.inner.is_draining.load(Ordering::Relaxed);
         let outages = self.parts().limits.iter().map(|(_, limit)| limit.options.outage);
-        Report::new(self.readiness, draining, self.gate().store().status(), outages)
+        Report::new(self.settings.readiness, draining, self.gate().store().status(), outages)
     }
 
     /// The store.
@@ -169,8 +145,8 @@ impl App {
         &self.inner.metrics
     }
 
-    pub(crate) fn bounds(&self) -> &Bounds {
-        &self.bounds
+    pub(crate) fn settings(&self) -> &Arc<HttpSettings> {
+        &self.settings
     }
 
     fn stopping(&self) -> &Stopping {

@@ -121,7 +121,7 @@ where
         Arc::new(move |app, request, seconds, time_class| {
             Box::pin(async move {
                 let since = monotonic();
-                let timeout = app.bounds().request_timeout;
+                let timeout = app.settings().request_timeout;
                 let answer = async move {
                     let call = Call::read(app, request).await?;
                     let _timed = Timed { since, seconds: &seconds };

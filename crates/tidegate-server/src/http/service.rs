@@ -38,7 +38,7 @@ impl Service for HttpService {
 
     fn recognise(&self, head: &PlainHead<'_>) -> Option<Served<'_>> {
         let is_readable =
-            head.length? <= self.app.bounds().max_body_bytes && is_type_allowed(head.media_type, false);
+            head.length? <= self.app.settings().max_body_bytes && is_type_allowed(head.media_type, false);
         self.app.taken_from(head.target).filter(|_| head.method == "POST" && is_readable)
     }
 

@@ -44,6 +44,7 @@ choices! {
     Declarations: "replace" Replace, "strict" Strict;
     Readiness: "any" Any, "all" All;
     LogFormat: "text" Text, "json" Json;
+    tracing::Level: "error" ERROR, "warn" WARN, "info" INFO, "debug" DEBUG, "trace" TRACE;
 }
 
 /// `a, b and c`.
@@ -160,21 +161,5 @@ impl Parse for StoreUrl {
     fn parse(text: &str) -> Result<Self, String> {
         // The library checks it when it opens it, and knows what may be repeated.
         Ok(Self(text.to_owned()))
-    }
-}
-
-impl Parse for tracing::Level {
-    fn parse(text: &str) -> Result<Self, String> {
-        use tracing::Level;
-        choice(
-            text,
-            &[
-                ("error", Level::ERROR),
-                ("warn", Level::WARN),
-                ("info", Level::INFO),
-                ("debug", Level::DEBUG),
-                ("trace", Level::TRACE),
-            ],
-        )
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use axum::body::Body;
 use axum::http::Request;
 use tidegate_server::http::router;
+use tidegate_server::settings::HttpSettings;
 
 use crate::support::{Answer, Fixture, call, fixture, send};
 
@@ -283,7 +284,7 @@ async fn a_body_is_json_and_never_a_form_of_another_page() {
 #[tokio::test]
 async fn a_body_has_a_bound_announced_or_not() {
     let f = fixture().await;
-    let app = f.app.clone().with_max_body_bytes(11);
+    let app = f.app.clone().with_settings(&HttpSettings { max_body_bytes: 11, ..HttpSettings::default() });
     assert_eq!(call(&app, "POST", "/v1/limits/api/take", r#"{"key":"a"}"#).await.status, 200);
     let detail = "the body is too large: at most 11 bytes are allowed";
     let unannounced = call(&app, "POST", "/v1/limits/api/take", r#"{"key":"ab"}"#).await;

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use tidegate_server::http::router;
+use tidegate_server::settings::HttpSettings;
 
 use crate::support::{Answer, Fixture, START, call, send, serving_hot};
 
@@ -231,7 +232,7 @@ async fn edits_are_checked() {
     let request = Request::post("/v1/hot/main/cleanup").header("origin", "https://elsewhere.example");
     let from_a_page = send(router(f.app.clone()), request.body(Body::empty()).unwrap()).await;
     assert_problem(&from_a_page, 415, "unsupported-media-type", "application/json is");
-    let large = f.app.clone().with_max_body_bytes(5);
+    let large = f.app.clone().with_settings(&HttpSettings { max_body_bytes: 5, ..HttpSettings::default() });
     let answer = call(&large, "POST", "/v1/hot/main/edits", r#"{"page":"a","id":"1"}"#).await;
     assert_problem(&answer, 413, "body-too-large", "at most 5 bytes");
 }

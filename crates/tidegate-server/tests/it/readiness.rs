@@ -10,7 +10,7 @@ use tidegate::testkit::limit::sliding;
 use tidegate::testkit::{RedisCluster, RedisServer};
 use tidegate::{Outage, Tidegate};
 use tidegate_server::http::App;
-use tidegate_server::settings::Readiness;
+use tidegate_server::settings::{HttpSettings, Readiness};
 
 use crate::cli::Server;
 use crate::support::{SOON, call, limit, limits_on};
@@ -66,7 +66,8 @@ async fn an_idle_store_that_dies_without_a_word_is_noticed() {
 async fn a_server_whose_limits_answer_without_the_store_is_ready_without_it() {
     let mut redis = RedisServer::start();
     let (open, closed) = (app(&redis.url(), Outage::Open).await, app(&redis.url(), Outage::Closed).await);
-    let all = open.clone().with_readiness(Readiness::All);
+    let all =
+        open.clone().with_settings(&HttpSettings { readiness: Readiness::All, ..HttpSettings::default() });
     redis.kill();
     let body = until(&closed, 503).await;
     assert_eq!(body["store"]["away"][0]["reason"], "refused", "{body}");
@@ -103,7 +104,8 @@ async fn a_server_is_not_ready_before_its_store_was_reached_once() {
 async fn a_dead_master_of_three_is_reported_and_takes_nobody_out() {
     let mut cluster = RedisCluster::start();
     let app = app(&cluster.url(), Outage::Closed).await;
-    let all = app.clone().with_readiness(Readiness::All);
+    let all =
+        app.clone().with_settings(&HttpSettings { readiness: Readiness::All, ..HttpSettings::default() });
     assert_eq!((readyz(&app).await.0, readyz(&all).await.0), (200, 200));
     let dead = cluster.nodes()[1].port();
     cluster.nodes_mut()[1].kill();

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use tidegate_server::http::router;
+use tidegate_server::settings::HttpSettings;
 
 use crate::session::{NOBODY, path};
 use crate::support::{Answer, call, send, serving_sessions};
@@ -72,7 +73,8 @@ async fn bodies_are_checked() {
     }
     let ack = format!("{{\"id\":\"{NOBODY}\",\"generation\":1}}");
     let acks = format!("{{\"acks\":[{}]}}", vec![ack; 1001].join(","));
-    let large = f.app.clone().with_max_body_bytes(1 << 20);
+    let large =
+        f.app.clone().with_settings(&HttpSettings { max_body_bytes: 1 << 20, ..HttpSettings::default() });
     let answer = call(&large, "POST", "/v1/sessions/main/acks", &acks).await;
     assert_problem(&answer, 400, "invalid-request", "1001 acks at once are not allowed: up to 1000 are");
     let config = format!(r#"{{"broadcaster":"b","config":"{}"}}"#, "x".repeat(65_537));

@@ -59,8 +59,7 @@ pub(super) fn removed(answer: &[u8]) -> Result<Rendered, String> {
 
 pub(super) fn hottest(answer: &[u8]) -> Result<Rendered, String> {
     let response: api::Pages = read(answer)?;
-    let rows = response.pages.iter().map(|it| (it.page.as_str(), it.edits, it.last_seen_ms));
-    let mut text = ranking(response.count, response.window_ms, rows);
+    let mut text = ranking(response.count, response.window_ms, &response.pages);
     if let Some(next) = response.next {
         text += &format!("\nmore: --after '{}'", printable(&next));
     }
@@ -68,17 +67,13 @@ pub(super) fn hottest(answer: &[u8]) -> Result<Rendered, String> {
 }
 
 /// Pages with their edits and the latest of them.
-pub(super) fn ranking<'a>(
-    count: u64,
-    window_ms: u64,
-    rows: impl Iterator<Item = (&'a str, u64, u64)>,
-) -> String {
+pub(super) fn ranking(count: u64, window_ms: u64, pages: &[api::Ranked]) -> String {
     let mut text = format!("{} hot in the last {}", plural(count, "page"), time(window_ms));
-    for (index, (page, edits, last_ms)) in rows.enumerate() {
-        if index == 0 {
-            text += "\nedits  latest                    page";
-        }
-        text += &format!("\n{edits:>5}  {}  {}", moment(last_ms), printable(page));
+    if !pages.is_empty() {
+        text += "\nedits  latest                    page";
+    }
+    for api::Ranked { page, edits, last_seen_ms, .. } in pages {
+        text += &format!("\n{edits:>5}  {}  {}", moment(*last_seen_ms), printable(page));
     }
     text
 }

@@ -8,7 +8,7 @@ use axum::http::Method;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
-use crate::api::session_reap::{Cleaned, Foreseen};
+use crate::api::session_reap::Cleaned;
 use crate::cli::REFUSED;
 use crate::cli::args::SpaceArgs;
 use crate::cli::render::{Rendered, detail, moment, plural, print, read, time};
@@ -47,8 +47,7 @@ fn text(cleaned: &Cleaned, deleted: &str) -> String {
 }
 
 pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
-    let it: Foreseen = read(answer)?;
-    Ok(Rendered::yes(format!("dry run: {}", text(&it.cleaned, "would be deleted"))))
+    Ok(Rendered::yes(format!("dry run: {}", text(&read(answer)?, "would be deleted"))))
 }
 
 /// A command on a store looks after its spaces meanwhile, as a server does: no other hold

@@ -17,7 +17,6 @@ use tidegate::clock::monotonic;
 use tidegate::hot::{Hot, Recorded};
 
 use crate::api::hot::{BadLine, Bulk, Edit};
-use crate::http::Bounds;
 use crate::http::answer::Answer;
 use crate::http::call::{Call, FromBody, OfSpace};
 use crate::http::encoding::{broken, decoded};
@@ -27,6 +26,7 @@ use crate::http::response::json;
 use crate::http::shape::{AnswerShape, BodyShape};
 use crate::lines::{Line, Lines};
 use crate::moment;
+use crate::settings::HttpSettings;
 
 /// The longest edit, with every byte of its three texts escaped, is shorter.
 const MAX_LINE_BYTES: usize = 8192;
@@ -86,14 +86,14 @@ impl FromBody for LinesBody {
 }
 
 pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<BulkRecorded, Problem> {
-    let (bounds, mut stopping) = (*call.app.bounds(), call.app.stopping().clone());
+    let (settings, mut stopping) = (call.app.settings().clone(), call.app.stopping().clone());
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let mut body = call.body.0;
     let mut lines = Lines::new(MAX_LINE_BYTES);
-    let mut tally = Tally::new(hot.space().as_str(), monotonic() + bounds.bulk_timeout);
+    let mut tally = Tally::new(hot.space().as_str(), monotonic() + settings.bulk_timeout);
     let mut heard_at = monotonic();
     loop {
-        let silent_until = tally.until.min(heard_at + bounds.request_timeout);
+        let silent_until = tally.until.min(heard_at + settings.request_timeout);
         let wake_at = tally.due_at().map_or(silent_until, |due_at| due_at.min(silent_until));
         let frame = tokio::select! {
             biased;
@@ -118,7 +118,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
                     heard_at += monotonic().saturating_duration_since(wake_at);
                     continue;
                 }
-                return Err(Problem::late(tally.late(&bounds)).with_counts(&tally.response));
+                return Err(Problem::late(tally.late(&settings)).with_counts(&tally.response));
             }
         };
         heard_at = monotonic();
@@ -217,11 +217,11 @@ impl Tally {
         }
     }
 
-    fn late(&self, bounds: &Bounds) -> String {
+    fn late(&self, settings: &HttpSettings) -> String {
         let is_over = self.until <= monotonic();
         let (what, after) = match is_over {
-            true => ("the request was not complete", bounds.bulk_timeout),
-            false => ("nothing has come", bounds.request_timeout),
+            true => ("the request was not complete", settings.bulk_timeout),
+            false => ("nothing has come", settings.request_timeout),
         };
         let for_so_long = if is_over { "after" } else { "for" };
         format!("{what} {for_so_long} {}, {}", humantime::format_duration(after), self.so_far())

@@ -246,17 +246,13 @@ impl Visitor<'_> for CostVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, cost: i64) -> Result<WholeCost, E> {
-        refused_if_negative(cost).and_then(|cost| self.visit_u64(cost))
+        u64::try_from(cost).map_err(|_| refused(cost)).and_then(|cost| self.visit_u64(cost))
     }
 
     fn visit_f64<E: de::Error>(self, cost: f64) -> Result<WholeCost, E> {
         let whole = whole::from_float(cost).and_then(|whole| Cost::new(u64::try_from(whole).ok()?).ok());
         whole.map(WholeCost).ok_or_else(|| refused(cost))
     }
-}
-
-fn refused_if_negative<E: de::Error>(cost: i64) -> Result<u64, E> {
-    u64::try_from(cost).map_err(|_| refused(cost))
 }
 
 /// What a refund gave back.

@@ -199,14 +199,10 @@ fn options(name: &str, raw: &RawLimit) -> Result<LimitOptions, SettingsError> {
     };
     options.closed_status = raw.closed_status.0.unwrap_or(options.closed_status);
     options.after_loss = raw.after_loss.0.unwrap_or(options.after_loss);
-    if let Some(max_keys) = raw.max_keys.0 {
-        options.max_keys = max_keys.get();
-    }
+    options.max_keys = raw.max_keys.0.map_or(options.max_keys, Into::into);
     options.when_full = raw.when_full.0.unwrap_or(options.when_full);
     options.on_lapse = raw.on_lapse.0.unwrap_or(options.on_lapse);
-    if let Some(max_reservations) = raw.max_reservations.0 {
-        options.max_reservations = max_reservations.get();
-    }
+    options.max_reservations = raw.max_reservations.0.map_or(options.max_reservations, Into::into);
     options.lease = lease(name, raw)?;
     options.prefix = raw.prefix.0.as_ref().map(|prefix| prefix.0.clone());
     Ok(options)

@@ -111,10 +111,13 @@ impl Acked {
     }
 }
 
-/// What a cleanup did.
+/// What a cleanup did, or would do.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionCleaned")]
 pub(crate) struct Cleaned {
+    /// `true` of one that says only what would be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dry_run: Option<bool>,
     pub(crate) space: String,
     pub(crate) deleted: u64,
     pub(crate) lapsed: u64,
@@ -127,9 +130,10 @@ pub(crate) struct Cleaned {
 }
 
 impl Cleaned {
-    pub(crate) fn new(space: &str, swept: &Swept) -> Self {
+    pub(crate) fn new(space: &str, is_dry: bool, swept: &Swept) -> Self {
         let Swept { deleted, lapsed, buried, missing, invalid, lag_ms, .. } = *swept;
         Self {
+            dry_run: is_dry.then_some(true),
             space: space.to_owned(),
             deleted,
             lapsed,
@@ -140,15 +144,6 @@ impl Cleaned {
             held: ReapHold::new(swept),
         }
     }
-}
-
-/// What a cleanup would do.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionCleanupForeseen")]
-pub(crate) struct Foreseen {
-    pub(crate) dry_run: bool,
-    #[serde(flatten)]
-    pub(crate) cleaned: Cleaned,
 }
 
 /// A dead session that can be claimed again.

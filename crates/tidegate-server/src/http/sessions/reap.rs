@@ -1,20 +1,16 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use schemars::SchemaGenerator;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::session::{Generation, State};
 
 use super::granted;
 use super::path::OfSession;
 use crate::api::session::{Acks, ClaimRequest, generation};
-use crate::api::session_reap::{Acked, Claimed, Cleaned, Foreseen, Renewed, Retried};
-use crate::http::answer::{Answer, Json};
+use crate::api::session_reap::{Acked, Claimed, Cleaned, Renewed, Retried};
+use crate::http::answer::Json;
 use crate::http::call::{Call, EmptyBody, JsonBody, OfSpace, OptionalBody};
 use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
 use crate::http::problem::Problem;
-use crate::http::shape::AnswerShape;
 
 /// A parameter of those who mean one generation.
 pub(super) const GENERATION: Parameter =
@@ -92,39 +88,12 @@ pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<J
     Ok(Json(Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
 }
 
-/// What a cleanup did, or would do.
-pub(crate) enum Cleanup {
-    Done(Cleaned),
-    DryRun(Foreseen),
-}
-
-impl Answer for Cleanup {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Done(cleaned) => Json(cleaned).into_response(),
-            Self::DryRun(foreseen) => Json(foreseen).into_response(),
-        }
-    }
-
-    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        vec![
-            AnswerShape::json::<Cleaned>(schemas, StatusCode::OK, "done"),
-            AnswerShape::json::<Foreseen>(schemas, StatusCode::OK, "with `dry_run`"),
-        ]
-    }
-}
-
-pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Cleanup, Problem> {
+pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
-    let space = sessions.space().as_str();
     call.body.parse()?;
-    match call.query.0 {
-        true => {
-            let cleaned = Cleaned::new(space, &sessions.cleanup_dry_run().await?);
-            Ok(Cleanup::DryRun(Foreseen { dry_run: true, cleaned }))
-        }
-        false => Ok(Cleanup::Done(Cleaned::new(space, &sessions.cleanup().await?))),
-    }
+    let is_dry = call.query.0;
+    let swept = if is_dry { sessions.cleanup_dry_run().await? } else { sessions.cleanup().await? };
+    Ok(Json(Cleaned::new(sessions.space().as_str(), is_dry, &swept)))
 }
 
 pub(super) async fn retry(call: Call<OfSession, NoQuery, EmptyBody>) -> Result<Json<Retried>, Problem> {

@@ -9,8 +9,9 @@ use tidegate::hot::{Hot, Recorded};
 use tidegate::store::Declarations;
 
 use super::fields::Mapped;
-use super::report::{Report, Row};
+use super::report::Report;
 use super::{Refused, Sink};
+use crate::api::hot::Ranked;
 use crate::cli::hot::args::ReplayArgs;
 use crate::parts::Named;
 use crate::settings::Settings;
@@ -105,12 +106,7 @@ impl Sink for Clocked {
         let hottest = self.hot.list(self.top).await.map_err(message)?;
         report.count = self.hot.count().await.map_err(message)?;
         report.window_ms = self.hot.options().window_duration.as_secs() * 1000;
-        let row = |it: tidegate::hot::HotPage| Row {
-            page: it.page,
-            edits: it.edits,
-            last_seen_ms: it.last_seen.as_millis(),
-        };
-        report.pages = hottest.into_iter().map(row).collect();
+        report.pages = hottest.into_iter().map(|page| Ranked::new(page, None)).collect();
         report.namespace = self.namespace.take();
         self.gate.shutdown().await;
         Ok(())

@@ -7,7 +7,7 @@ use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
 use super::fields::Mapped;
-use super::report::{Report, Row};
+use super::report::Report;
 use super::{Refused, Sink};
 use crate::api::hot::{Bulk, Edit, Pages};
 use crate::cli::hot::args::ReplayArgs;
@@ -105,9 +105,7 @@ impl Sink for Live {
         let hottest: Pages = read(&self.request(request).await?)?;
         report.count = hottest.count;
         report.window_ms = hottest.window_ms;
-        let rows = hottest.pages.into_iter();
-        report.pages =
-            rows.map(|it| Row { page: it.page, edits: it.edits, last_seen_ms: it.last_seen_ms }).collect();
+        report.pages = hottest.pages;
         self.target.close().await;
         Ok(())
     }

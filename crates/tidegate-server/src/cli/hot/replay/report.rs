@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use tidegate::clock::Timestamp;
 
+use crate::api::hot::{BadLine, Ranked};
 use crate::cli::hot::render::ranking;
 use crate::cli::render::{moment, plural, printable, time};
 use crate::moment;
@@ -33,23 +34,10 @@ pub(super) struct Report {
     pub(super) is_interrupted: bool,
     pub(super) count: u64,
     pub(super) window_ms: u64,
-    pub(super) pages: Vec<Row>,
+    pub(super) pages: Vec<Ranked>,
     /// Where keys were written that are nobody else's.
     #[serde(skip)]
     pub(super) namespace: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct BadLine {
-    line: u64,
-    detail: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) page: String,
-    pub(super) edits: u64,
-    pub(super) last_seen_ms: u64,
 }
 
 impl Report {
@@ -116,7 +104,6 @@ impl Report {
             (Some(from), Some(to)) => format!(" from {} to {}", moment(from), moment(to)),
             _ => String::new(),
         };
-        let rows = self.pages.iter().map(|row| (row.page.as_str(), row.edits, row.last_seen_ms));
         let skipped = match self.skipped {
             0 => String::new(),
             count => format!(", {} skipped", plural(count, "row")),
@@ -126,7 +113,7 @@ impl Report {
             self.good,
             self.bad,
             self.outcomes,
-            ranking(self.count, self.window_ms, rows)
+            ranking(self.count, self.window_ms, &self.pages)
         )
     }
 }
