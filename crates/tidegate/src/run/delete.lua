@@ -16,8 +16,11 @@ return named(each(function(k, at)
   local why = refused(run, ARGV[at + 2])
   if why then return why end
   run.status = 'deleted'
-  index_put(DUE, run.ends, id, life(run))
+  -- An index of another type fails the call before anything is done. What is erased comes first then: a server whose memory
+  -- is full takes nothing else first.
+  call('ZCARD', DUE)
   erase(id)
+  index_put(DUE, run.ends, id, life(run))
   call('HSET', KEYS[k], 'dag_run_id', id, 'status', 'deleted', 'attempt', int(run.attempt), 'started_ms', int(run.now),
     'attempt_started_ms', int(run.now), 'updated_ms', int(run.now), 'ends_ms', int(run.ends), 'latest_end_ms',
     int(run.ends), 'renewed_ms', int(clock_ms), 'processed_before', '0')

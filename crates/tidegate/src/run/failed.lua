@@ -19,10 +19,11 @@ return named(each(function(_, at)
   local this_hour = hour(run.now)
   local by_hour = part('failed', this_hour)
   -- An older program had a list under this name: an hour of that form lists nothing, and keeps nobody from failing.
-  pcall(function()
+  local is_listed, why_not = pcall(function()
     index_put(by_hour, run.now, member(id, item), run.now - clock_ms + ttl_ms + HOUR_MS + slack_ms)
     if call('ZCARD', by_hour) > MAX_HOUR then call('ZREMRANGEBYRANK', by_hour, 0, 0) end
   end)
+  if not is_listed and not is_corrupt(why_not) then error(why_not, 0) end
   if known and hour(known.last) ~= this_hour then
     redis.pcall('ZREM', part('failed', hour(known.last)), member(id, item))
   end

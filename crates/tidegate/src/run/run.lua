@@ -171,17 +171,18 @@ local function erase(id)
   return #keys
 end
 
--- Takes runs away that were over at a moment: looks at up to `limit`, and no more than some thousand keys. Answers how many
--- it looked at and how many it took away.
+-- Takes runs away that were over at a moment: looks at up to `limit`, and erases no more than some thousand keys. Those that
+-- were updated since are put back, after the others: a server whose memory is full takes only what is erased first.
+-- Answers how many it looked at and how many it took away.
 local function collect(at_ms, limit)
-  local looked_at, removed, keys = 0, 0, 0
+  local looked_at, removed, keys, updated = 0, 0, 0, {}
   for _, id in ipairs(index_due(DUE, at_ms, limit)) do
     if keys > 5000 then break end
     looked_at = looked_at + 1
     local h = redis.pcall('HMGET', part('pipeline', id), 'ends_ms')
     local ends_ms = not h.err and whole(h[1])
     if ends_ms and ends_ms > at_ms then
-      call('ZADD', DUE, int(ends_ms), id)
+      updated[#updated + 1] = { ends_ms, id }
     else
       -- What somebody else has under its name is left to them.
       if not h.err then keys = keys + erase(id) end
@@ -189,6 +190,7 @@ local function collect(at_ms, limit)
       removed = removed + 1
     end
   end
+  for _, it in ipairs(updated) do redis.pcall('ZADD', DUE, int(it[1]), it[2]) end
   return looked_at, removed
 end
 

@@ -3,6 +3,7 @@
 
 use tidegate::hot::{Edit, HotOptions, Recorded};
 use tidegate::limit::{LimitOptions, Source};
+use tidegate::run::{Answer, RunState, Update};
 use tidegate::session::State;
 use tidegate::testkit::RedisServer;
 use tidegate::testkit::limit::sliding;
@@ -140,4 +141,49 @@ async fn holders_that_could_not_renew_are_not_reaped() {
         assert!(sessions.cleanup().await.unwrap().deleted > 0);
         assert_eq!(sessions.counts().await.unwrap().active, 5);
     }
+}
+
+/// What a run has is told, what it would get is refused as a whole, and it can be deleted.
+#[tokio::test]
+async fn runs_are_read_and_deleted_and_not_written_in_part() {
+    let server = RedisServer::start();
+    let space = crate::run::Space::on("redis", &server.url(), |_| {}).await;
+    let (runs, r) = (&space.runs, key("r"));
+    for run in ["r", "over"] {
+        space.start(run).await;
+        runs.processed(key(run), None, &[key("a")]).await.unwrap().done().unwrap();
+        runs.failed(key(run), None, key("b"), "why", key("1")).await.unwrap().done().unwrap();
+    }
+    space.clock.advance_ms(10 * crate::run::HOUR_MS);
+    runs.task_started(r, None, key("t")).await.unwrap().done().unwrap();
+    let look = async || {
+        let failed = runs.failures(r, None, 9).await.unwrap();
+        (runs.get(r).await.unwrap(), runs.progress(r).await.unwrap(), failed, runs.tasks(r).await.unwrap())
+    };
+    let before = look().await;
+    fill(&server);
+    let paused = Update::new().state(RunState::Paused).field("a", "b");
+    for (call, refused) in [
+        ("start", runs.start(key("s")).await.map(drop)),
+        ("update", runs.update(r, None, &paused).await.map(drop)),
+        ("processed", runs.processed(r, None, &[key("b"), key("c")]).await.map(drop)),
+        ("failed", runs.failed(r, None, key("b"), "later", key("2")).await.map(drop)),
+        ("task_started", runs.task_started(r, None, key("u")).await.map(drop)),
+        ("task_finished", runs.task_finished(r, None, key("t")).await.map(drop)),
+        ("finish", runs.finish(r, None, RunState::Failed).await.map(drop)),
+        ("expire", runs.expire(r, None, std::time::Duration::ZERO).await.map(drop)),
+    ] {
+        assert_eq!(refused.unwrap_err().reason(), Some(OutageReason::OutOfMemory), "{call}");
+    }
+    assert_eq!(look().await, before);
+    let listed = async || runs.list(None, None, 9).await.unwrap().items.len();
+    assert_eq!((listed().await, runs.get(key("s")).await.unwrap()), (2, None));
+    // What is over leaves, though the other is to be put back in the index; and so does what is deleted.
+    space.clock.advance_ms(17 * crate::run::HOUR_MS);
+    assert_eq!((runs.cleanup().await.unwrap(), listed().await), (1, 1));
+    assert_eq!(runs.delete(r, None).await.unwrap(), Answer::Done(()));
+    free(&server);
+    let again = until("it takes writes", async || runs.start(r).await.ok()).await.done().unwrap();
+    assert_eq!(again.attempt.get(), 2);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }

@@ -79,6 +79,40 @@ async fn r4_everything_of_a_run_ends_with_it() {
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
 
+/// And for as long as it lives all of it does, whatever is written of it.
+#[tokio::test]
+async fn r4_what_keeps_a_run_alive_keeps_all_of_it() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let gate = open(&server.url(), "", Some(&clock)).await;
+    let runs = gate.runs("main", options(|_| {})).unwrap();
+    let run = key("a:b");
+    let _ = runs.start(run).await.unwrap();
+    let _ = runs.update(run, None, &Update::new().field("a", "b")).await.unwrap();
+    let _ = runs.processed(run, None, &[key("1")]).await.unwrap();
+    let _ = runs.failed(run, None, key("2"), "", key("1")).await.unwrap();
+    let _ = runs.task_started(run, None, key("t")).await.unwrap();
+    for turn in 0..4 {
+        let all: Vec<String> = connection.keys("courtlistener:*").unwrap();
+        // Nearly over, as after a day of which the test has none.
+        for key in &all {
+            let _: bool = connection.pexpire(key, 600_000).unwrap();
+        }
+        clock.advance_ms(20 * HOUR_MS);
+        match turn {
+            0 => drop(runs.processed(run, None, &[key("1")]).await.unwrap().into_result().unwrap()),
+            1 => drop(runs.failed(run, None, key("2"), "", key("9")).await.unwrap().into_result().unwrap()),
+            2 => drop(runs.task_started(run, None, key("u")).await.unwrap().into_result().unwrap()),
+            _ => drop(runs.update(run, None, &Update::new()).await.unwrap().into_result().unwrap()),
+        }
+        for key in all.iter().filter(|key| !key.contains(":failed:")) {
+            let life_ms: u64 = connection.pttl(key).unwrap();
+            assert!(life_ms >= 25 * HOUR_MS, "{key} lives for {life_ms}");
+        }
+    }
+}
+
 /// The seed calls its scripts by hash alone.
 #[tokio::test]
 async fn r5_after_a_script_flush_nothing_is_lost() {
