@@ -69,10 +69,15 @@ pub(crate) struct Problem {
     is_last: bool,
     /// What had been done by then.
     counts: Option<Box<Value>>,
-    /// What else there is to say of it.
+    more: Option<Box<More>>,
+    reason: Option<Box<Reason>>,
+}
+
+/// What a refusal says beside its word.
+#[derive(Debug, Default)]
+struct More {
     members: Map<String, Value>,
     retry_after_seconds: Option<u64>,
-    reason: Option<Box<Reason>>,
 }
 
 /// Why a store cannot be used: with the response for a command without a server, and so without
@@ -114,16 +119,7 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
         let is_last = matches!(kind, Kind::TIMEOUT | Kind::BODY_TOO_LARGE);
-        Self {
-            kind,
-            detail,
-            refusal: None,
-            is_last,
-            counts: None,
-            members: Map::new(),
-            retry_after_seconds: None,
-            reason: None,
-        }
+        Self { kind, detail, refusal: None, is_last, counts: None, more: None, reason: None }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
@@ -157,7 +153,7 @@ impl Problem {
     /// The same with what else there is to say, an object.
     pub(super) fn with_members(mut self, members: Value) -> Self {
         if let Value::Object(members) = members {
-            self.members = members;
+            self.more.get_or_insert_default().members = members;
         }
         self
     }
@@ -165,7 +161,7 @@ impl Problem {
     /// The same with when to try again, if that can help.
     pub(super) fn retry_after(mut self, ms: Option<u64>) -> Self {
         // Rounded up, so that who waits that long is not refused again.
-        self.retry_after_seconds = ms.map(|ms| ms.div_ceil(1000).max(1));
+        self.more.get_or_insert_default().retry_after_seconds = ms.map(|ms| ms.div_ceil(1000).max(1));
         self
     }
 
@@ -291,6 +287,7 @@ impl Problem {
     }
 
     fn whole_with(self, more: &impl Serialize) -> Response<Bytes> {
+        let More { members, retry_after_seconds } = self.more.map(|more| *more).unwrap_or_default();
         let problem = ProblemBody {
             r#type: format!("urn:tidegate:problem:{}", self.kind.name),
             title: self.kind.title.to_owned(),
@@ -298,7 +295,7 @@ impl Problem {
             detail: self.detail,
             refusal: self.refusal.map(str::to_owned),
             counts: self.counts.map(|counts| *counts),
-            members: self.members,
+            members,
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&WithMore { problem, more }).unwrap_or_default();
@@ -307,7 +304,7 @@ impl Problem {
             if status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
-            if let Some(seconds) = self.retry_after_seconds {
+            if let Some(seconds) = retry_after_seconds {
                 headers.insert(header::RETRY_AFTER, seconds.into());
             }
             if self.is_last {
