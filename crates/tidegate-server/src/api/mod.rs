@@ -40,6 +40,13 @@ impl RequestBody for Empty {
 #[serde(deny_unknown_fields, expecting = "an empty object, or nothing")]
 pub(crate) struct Empty {}
 
+/// All spaces of a part.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}s")]
+pub(crate) struct Spaces<T> {
+    pub(crate) spaces: Vec<T>,
+}
+
 /// A value that is not allowed: which, and what is.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);

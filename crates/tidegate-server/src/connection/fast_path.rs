@@ -68,7 +68,7 @@ async fn respond<S: Service, I: Stream>(
         timeouts.head_complete();
         is_owing.store(true, Ordering::Relaxed);
         let since = monotonic();
-        let answer = in_time(shared.request_timeout, async {
+        let answer = in_time(shared.settings.request_timeout, async {
             while read.len() < body.end {
                 if stream.read_buf(&mut read).await? == 0 {
                     return Ok(None);

@@ -26,7 +26,6 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Response;
@@ -62,21 +61,14 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
 #[derive(Clone)]
 pub(crate) struct Connections<S> {
     service: S,
-    request_timeout: Duration,
-    header_timeout: Duration,
-    idle_timeout: Duration,
-    access_log: bool,
-    stall_timeout: Duration,
+    settings: HttpSettings,
     /// What answers are dated by, whatever limits go by.
     clock: SystemClock,
 }
 
 impl<S: Service> Connections<S> {
     pub(crate) fn new(service: S, settings: &HttpSettings) -> Self {
-        let HttpSettings { request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, .. } =
-            *settings;
-        let clock = SystemClock::new();
-        Self { service, request_timeout, header_timeout, idle_timeout, stall_timeout, access_log, clock }
+        Self { service, settings: settings.clone(), clock: SystemClock::new() }
     }
 
     /// Serves `stream` to its end, which comes soon after `stopping` has changed.
@@ -87,8 +79,9 @@ impl<S: Service> Connections<S> {
         stopping: watch::Receiver<()>,
     ) {
         let _counted = self.service.metrics().connected();
-        let log = AccessLog::new(self.access_log, peer);
-        let timeouts = Timeouts::new(self.header_timeout, self.idle_timeout, self.stall_timeout);
+        let HttpSettings { header_timeout, idle_timeout, stall_timeout, access_log, .. } = self.settings;
+        let log = AccessLog::new(access_log, peer);
+        let timeouts = Timeouts::new(header_timeout, idle_timeout, stall_timeout);
         let stream = timeouts.watch(stream);
         let connection = Connection { shared: self, peer, timeouts, log, stopping };
         let ended = match connection.by_fast_path(stream).await {
@@ -146,7 +139,7 @@ impl<S: Service> Connection<'_, S> {
         stop: impl Fn(Pin<&mut F>) -> bool,
     ) -> Option<F::Output> {
         let (timeouts, mut stopping) = (&self.timeouts, self.stopping.clone());
-        let mut alarm = pin!(tokio::time::sleep(self.shared.header_timeout));
+        let mut alarm = pin!(tokio::time::sleep(self.shared.settings.header_timeout));
         let mut has_stopped = false;
         loop {
             let earlier = timeouts.until().map(Into::into).filter(|until| *until < alarm.deadline());
@@ -176,7 +169,7 @@ impl<S: Service> Connection<'_, S> {
                         return None;
                     }
                     Some(until) => alarm.as_mut().reset(until.into()),
-                    None => alarm.as_mut().reset((monotonic() + self.shared.header_timeout).into()),
+                    None => alarm.as_mut().reset((monotonic() + self.shared.settings.header_timeout).into()),
                 },
             }
         }

@@ -24,6 +24,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 
+/// Makes a module with a test for each case of a room, run against a kit: what the suites of the
+/// rooms are made by.
+#[macro_export]
+macro_rules! conformance_cases {
+    ($room:ident, $store:ident, $kit:expr; $($case:ident)*) => {
+        mod $store {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    $crate::testkit::$room::$case(&$kit).await;
+                }
+            )*
+        }
+    };
+}
+
 /// An error of this kind, for a face that reads it from an answer.
 pub fn error(kind: ErrorKind, text: String) -> Error {
     Error::new(kind, text)

@@ -1,5 +1,6 @@
 //! What was answered about hot pages, for people.
 
+use crate::api::Spaces;
 use crate::api::hot as api;
 use crate::cli::render::{Rendered, moment, plural, printable, read, time};
 
@@ -101,7 +102,7 @@ pub(super) fn cleaned(answer: &[u8]) -> Result<Rendered, String> {
 }
 
 pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Spaces = read(answer)?;
+    let response: Spaces<api::Space> = read(answer)?;
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} pages of up to {} edits in {}, hot from {}, trending from {}, when full {}",

@@ -9,7 +9,8 @@ use tidegate::clock::{Clock, Timestamp};
 use tidegate::store::PartKind;
 
 use super::path_of;
-use crate::api::hot::{Pages, Ranked, Spaces};
+use crate::api::Spaces;
+use crate::api::hot::{Pages, Ranked, Space};
 use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, print, printable, read};
 use crate::cli::request::Request;
@@ -63,7 +64,7 @@ impl Top {
     }
 
     async fn live(&self, interval: Duration) -> Result<(), String> {
-        let spaces: Spaces = read(&self.get("/v1/hot".to_owned()).await?)?;
+        let spaces: Spaces<Space> = read(&self.get("/v1/hot".to_owned()).await?)?;
         let term = Term::stdout();
         let _screen = Screen::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
         let mut keys = keys();

@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use crate::api::Spaces;
 use crate::api::session as api;
 use crate::api::session_reap as reap;
 use crate::cli::render::{Rendered, moment, plural, printable, read, time};
@@ -111,7 +112,7 @@ pub(super) fn counted(answer: &[u8]) -> Result<Rendered, String> {
 }
 
 pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Spaces = read(answer)?;
+    let response: Spaces<api::Space> = read(answer)?;
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} sessions of up to {} holders, leases of {}, orphans after {}, resumed within {}, \

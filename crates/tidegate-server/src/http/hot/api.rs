@@ -265,13 +265,6 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The spaces and what they are bounded by.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotSpaces")]
-pub(crate) struct Spaces {
-    pub(crate) spaces: Vec<Space>,
-}
-
 /// A space and what it is bounded by.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "HotSpace")]
@@ -291,14 +284,8 @@ pub(crate) struct Space {
     pub(crate) partitions: u32,
 }
 
-impl Spaces {
-    pub(crate) fn of<'a>(spaces: impl Iterator<Item = (&'a str, &'a HotOptions)>) -> Self {
-        Self { spaces: spaces.map(|(name, options)| Space::new(name, options)).collect() }
-    }
-}
-
 impl Space {
-    fn new(space: &str, options: &HotOptions) -> Self {
+    pub(crate) fn new(space: &str, options: &HotOptions) -> Self {
         Self {
             space: space.to_owned(),
             max_tracked: options.max_tracked,

@@ -5,7 +5,8 @@ use tidegate::clock::Timestamp;
 use tidegate::hot::HotPage;
 use tidegate::{ErrorKind, Key};
 
-use crate::api::hot::{self as api, Pages, Ranked, Spaces};
+use crate::api::Spaces;
+use crate::api::hot::{self as api, Pages, Ranked, Space};
 use crate::http::answer::Json;
 use crate::http::call::{Call, OfSpace};
 use crate::http::parameter::{FromQuery, Parameter, Query, place};
@@ -88,6 +89,7 @@ fn after(text: &str) -> Result<HotPage, String> {
     })
 }
 
-pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
-    Ok(Json(Spaces::of(call.app.parts().hot.iter())))
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>, Problem> {
+    let spaces = call.app.parts().hot.iter().map(|(name, options)| Space::new(name, options));
+    Ok(Json(Spaces { spaces: spaces.collect() }))
 }

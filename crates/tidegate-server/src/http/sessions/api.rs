@@ -327,13 +327,7 @@ impl Counted {
     }
 }
 
-/// The spaces and how their sessions live.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionSpaces")]
-pub(crate) struct Spaces {
-    pub(crate) spaces: Vec<Space>,
-}
-
+/// A space and how its sessions live.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionSpace")]
 pub(crate) struct Space {
@@ -353,14 +347,8 @@ pub(crate) struct Space {
     pub(crate) reconcile_interval_ms: u64,
 }
 
-impl Spaces {
-    pub(crate) fn of<'a>(spaces: impl Iterator<Item = (&'a str, &'a SessionOptions)>) -> Self {
-        Self { spaces: spaces.map(|(name, options)| Space::new(name, options)).collect() }
-    }
-}
-
 impl Space {
-    fn new(space: &str, options: &SessionOptions) -> Self {
+    pub(crate) fn new(space: &str, options: &SessionOptions) -> Self {
         // Sixty days at most.
         let ms = |lasting: std::time::Duration| lasting.as_millis() as u64;
         Self {

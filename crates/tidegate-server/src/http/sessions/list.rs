@@ -6,8 +6,8 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{Listed, State};
 
-use crate::api::pattern;
-use crate::api::session::{Counted, MAX_LIMIT, Page, STATE_NAMES, Spaces};
+use crate::api::session::{Counted, MAX_LIMIT, Page, STATE_NAMES, Space};
+use crate::api::{Spaces, pattern};
 use crate::http::answer::Json;
 use crate::http::call::{Call, OfSpace};
 use crate::http::parameter::{FromQuery, Parameter, Query, place};
@@ -101,8 +101,9 @@ pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem
     Ok(Json(Counted::new(sessions.space().as_str(), &counts)))
 }
 
-pub(super) async fn spaces(call: Call) -> Result<Json<Spaces>, Problem> {
-    Ok(Json(Spaces::of(call.app.parts().sessions.iter())))
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>, Problem> {
+    let spaces = call.app.parts().sessions.iter().map(|(name, options)| Space::new(name, options));
+    Ok(Json(Spaces { spaces: spaces.collect() }))
 }
 
 fn state(text: &str) -> Result<State, String> {

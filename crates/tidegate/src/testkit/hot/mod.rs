@@ -26,7 +26,7 @@ pub const KINDS: [EventKind; 8] = EventKind::OF_PAGES;
 #[macro_export]
 macro_rules! hot_conformance {
     ($store:ident, $kit:expr) => {
-        $crate::hot_conformance!($store, $kit;
+        $crate::conformance_cases!(hot, $store, $kit;
             an_edit_counts_until_the_last_millisecond_of_its_window
             activity_is_remembered_until_the_last_millisecond_of_ten_minutes
             an_edit_that_comes_late_counts_for_what_is_left_of_its_window
@@ -38,16 +38,5 @@ macro_rules! hot_conformance {
             as_many_as_there_are_can_be_listed
             wrong_input_is_an_error_and_changes_nothing
         );
-    };
-    ($store:ident, $kit:expr; $($case:ident)*) => {
-        mod $store {
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    $crate::testkit::hot::$case(&$kit).await;
-                }
-            )*
-        }
     };
 }

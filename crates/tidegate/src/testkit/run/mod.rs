@@ -43,7 +43,7 @@ pub const ODD_TEXTS: [&str; 12] = [
 #[macro_export]
 macro_rules! run_conformance {
     ($store:ident, $kit:expr) => {
-        $crate::run_conformance!($store, $kit;
+        $crate::conformance_cases!(run, $store, $kit;
             a_run_is_started_once_and_who_comes_later_is_told
             live_states_follow_each_other_and_a_terminal_one_is_left_by_retry_alone
             a_retry_is_idempotent_and_clears_nothing
@@ -68,16 +68,5 @@ macro_rules! run_conformance {
             progress_tells_rate_and_end
             what_is_not_allowed_is_an_error_that_says_what_is
         );
-    };
-    ($store:ident, $kit:expr; $($case:ident)*) => {
-        mod $store {
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    $crate::testkit::run::$case(&$kit).await;
-                }
-            )*
-        }
     };
 }

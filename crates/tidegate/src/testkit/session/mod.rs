@@ -27,7 +27,7 @@ pub const NOBODY: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 #[macro_export]
 macro_rules! session_conformance {
     ($store:ident, $kit:expr) => {
-        $crate::session_conformance!($store, $kit;
+        $crate::conformance_cases!(session, $store, $kit;
             a_lease_ends_at_its_last_millisecond_and_the_session_with_it
             an_orphan_is_due_when_its_grace_is_over_and_not_before
             after_its_ttl_a_session_is_gone_for_clients_and_still_there_for_reapers
@@ -38,16 +38,5 @@ macro_rules! session_conformance {
             a_clock_that_was_absurdly_ahead_holds_nothing_for_ever
             a_clock_that_was_ahead_for_a_moment_does_not_stop_a_space
         );
-    };
-    ($store:ident, $kit:expr; $($case:ident)*) => {
-        mod $store {
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    $crate::testkit::session::$case(&$kit).await;
-                }
-            )*
-        }
     };
 }
