@@ -8,6 +8,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -243,6 +245,36 @@ class Texts(unittest.TestCase):
             self.assertEqual(sessions.heartbeat(session.id, text).holder, text)
             self.assertEqual(sessions.disconnect(session.id, text), "disconnected")
 
+    def test_runs_items_tasks_reasons_and_fields(self):
+        runs = self.client.runs()
+        mark = uuid.uuid4().hex[:8]
+        for text in TEXTS:
+            id = text if len(text.encode()) > 200 else text + mark
+            attempt = runs.start(id).attempt
+            runs.update(id, fields={text: text, "empty": ""}, attempt=attempt)
+            self.assertEqual((runs.get(id).run, runs.get(id).fields), (id, {text: text, "empty": ""}))
+            self.assertEqual(runs.processed(id, [text, text + "x" if len(text) < 200 else "x"], attempt=attempt).new, 2)
+            self.assertEqual(runs.is_processed(id, [text, "other"]), [True, False])
+            self.assertEqual(runs.task_started(id, text).task, text)
+            runs.task_finished(id, text)
+            self.assertEqual([each.task for each in runs.tasks(id)], [text])
+            item = ("y" + text)[:100]
+            runs.failed(id, item, text, id=text)
+            self.assertEqual([(each.run, each.item, each.reason) for each in runs.failures(id)], [(id, item, text)])
+            runs.delete(id, attempt=attempt)
+
+    def test_ids_of_charges(self):
+        runs = self.client.runs("roomy")
+        mark = uuid.uuid4().hex[:8]
+        before = runs.quota().remaining
+        ids = [text if len(text.encode()) > 200 else text + mark for text in TEXTS]
+        for id in ids + ids:
+            self.assertEqual(runs.charge(id=id).id, id)
+        self.assertEqual(before - runs.quota().remaining, len(ids))
+        for id in ids + ids:
+            runs.release(id)
+        self.assertEqual(runs.quota().remaining, before)
+
     def test_numbers_are_no_texts(self):
         limit = self.client.limit("roomy")
         for wrong in [7, 7.0, None, True, b"7"]:
@@ -360,6 +392,193 @@ class Answers(unittest.TestCase):
         for wrong in [0, -1, float("inf"), float("nan")]:
             with self.assertRaises(ValueError):
                 Client(URL, deadline=wrong)
+
+
+class RunsOfPipelines(unittest.TestCase):
+    """What a worker does, and what the next one finds."""
+
+    def setUp(self):
+        self.client = patient()
+        self.addCleanup(self.client.close)
+        self.runs = self.client.runs()
+        self.id = f"manual_2024-09-17T14:30:00+00:00/{unique()}"
+
+    def test_a_run_ends_as_its_block_does(self):
+        with self.runs.run(self.id, total=3, fields={"source": "api"}) as run:
+            self.assertTrue(run.is_new)
+            self.assertEqual(run.processed(["1", "2"]), tidegate.Processed(2, 2))
+            self.assertEqual(list(run.not_processed(["1", "2", "3"])), ["3"])
+            with run.task("fetch") as task:
+                self.assertIsNone(self.runs.tasks(self.id)[0].finished_at_ms)
+            self.assertGreaterEqual(task.duration_ms, 0)
+        found = self.runs.get(self.id)
+        self.assertEqual((found.state, found.total, found.fields), ("succeeded", 3, {"source": "api"}))
+        self.assertIsNotNone(self.runs.tasks(self.id)[0].duration_ms)
+
+    def test_an_exception_fails_it_and_an_interrupt_cancels_it(self):
+        for error, state in [(RuntimeError, "failed"), (KeyboardInterrupt, "cancelled"), (SystemExit, "cancelled")]:
+            id = unique()
+            with self.assertRaises(error):
+                with self.runs.run(id) as run, run.task("fetch"):
+                    raise error()
+            self.assertEqual(self.runs.get(id).state, state)
+            self.assertIsNone(self.runs.tasks(id)[0].finished_at_ms, "the task was left by the exception")
+
+    def test_what_went_wrong_first_is_raised(self):
+        with self.assertLogs("tidegate", "ERROR") as logged, self.assertRaises(RuntimeError):
+            with self.runs.run(self.id) as run:
+                self.runs.delete(self.id, attempt=run.attempt)
+                raise RuntimeError()
+        self.assertIn(self.id, logged.output[0])
+
+    def test_a_run_that_has_ended_is_led_on_only_by_a_retry(self):
+        with self.runs.run(self.id) as first:
+            first.processed(["1"])
+        with self.assertRaises(tidegate.Conflict) as caught:
+            self.runs.run(self.id)
+        self.assertEqual((caught.exception.refusal, caught.exception.members["state"]), ("ended", "succeeded"))
+        second = self.runs.run(self.id, retry_ended=True)
+        self.assertEqual((first.attempt, second.attempt), (1, 2))
+        self.assertEqual(second.is_processed(["1", "2"]), [True, False], "what was done is not forgotten")
+        # A late worker of the first attempt changes nothing of the second.
+        late = [
+            lambda: first.processed(["late"]), lambda: first.failed("late", "late"), lambda: first.finish("failed"),
+            lambda: first.update(state="paused"), lambda: first.task("late").__enter__(),
+        ]
+        for call in late:
+            with self.assertRaises(tidegate.Conflict) as caught:
+                call()
+            self.assertEqual((caught.exception.refusal, caught.exception.members["attempt"]), ("stale", 2))
+        found = self.runs.get(self.id)
+        self.assertEqual((found.state, self.runs.progress(self.id).processed), ("running", 1))
+        self.assertEqual(self.runs.join(self.id).attempt, 2)
+        second.finish()
+        with self.assertRaises(tidegate.NotFound):
+            self.runs.join(unique())
+
+    def test_items_are_noted_in_batches_and_looked_up_in_their_order(self):
+        items = [f"item-{number:06}" for number in range(25_000)]
+        self.runs.start(self.id)
+        self.assertEqual(self.runs.processed(self.id, iter(items[::2])), tidegate.Processed(12_500, 12_500))
+        self.assertEqual(self.runs.processed(self.id, items[:10_000]).new, 5_000)
+        self.assertEqual(self.runs.processed(self.id, []), tidegate.Processed(0, 17_500))
+        self.assertEqual(self.runs.is_processed(self.id, items[9_998:10_002]), [True, True, True, False])
+        self.assertEqual(list(self.runs.not_processed(self.id, items)), items[10_001::2])
+        long = ["\x01" * 250 + f"{number:05}" for number in range(5_000)]
+        self.assertEqual(self.runs.processed(self.id, long).new, 5_000, "however much has to be escaped")
+        for wrong in [["1", 2], "items"]:
+            with self.assertRaises(TypeError):
+                self.runs.processed(self.id, wrong)
+
+    def test_two_workers_lose_nothing_of_each_other(self):
+        self.runs.start(self.id)
+        new = []
+        parts = [range(0, 10_000), range(5_000, 15_000)]
+
+        def work(part):
+            for start in range(part.start, part.stop, 500):
+                noted = self.runs.processed(self.id, [str(item) for item in range(start, start + 500)])
+                new.append(noted.new)
+
+        threads = [threading.Thread(target=work, args=(part,)) for part in parts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((sum(new), self.runs.progress(self.id).processed), (15_000, 15_000))
+
+    def test_what_failed_is_to_be_tried_again_until_it_is_processed(self):
+        with self.runs.run(self.id) as run:
+            run.failed("007", "timeout")
+            self.assertEqual(run.failed("007", "gone", id="call-2").count, 2)
+            self.assertEqual(run.failed("007", "gone", id="call-2").count, 2, "the same call")
+            run.failed("008", "quoted \"reason\"\nof two lines")
+            self.assertEqual({each.item for each in run.retry_list()}, {"007", "008"})
+            run.processed(["007"])
+            self.assertEqual([each.item for each in run.retry_list()], ["008"])
+            failures = {each.item: each for each in run.failures()}
+            self.assertEqual((failures["007"].count, failures["007"].to_retry), (2, False))
+            progress = run.progress()
+            self.assertEqual((progress.processed, progress.failed, progress.to_retry), (1, 2, 1))
+            hour = time.strftime("%Y-%m-%d_%H", time.gmtime(failures["008"].last_at_ms / 1000))
+            of_hour = [each.item for each in self.runs.failures_of_hour(hour) if each.run == self.id]
+            self.assertIn("008", of_hour)
+
+    def test_a_quota_is_charged_once_by_an_id_and_can_be_given_back(self):
+        runs = self.client.runs("tight")
+        capacity = runs.quota().limit - runs.quota().safety_buffer
+        ids = [unique() for _ in range(capacity + 1)]
+        before = runs.quota().remaining
+        self.assertEqual(before, capacity, "no other test uses this quota")
+        for id in ids[:capacity]:
+            self.assertTrue(runs.charge(id=id))
+            self.assertFalse(runs.charge(id=id).is_new)
+        refused = runs.charge(id=ids[-1])
+        self.assertFalse(refused)
+        self.assertEqual((refused.remaining, refused.by), (0, "sliding"))
+        self.assertGreater(refused.retry_after_ms, 0)
+        self.assertTrue(runs.release(ids[0]))
+        self.assertFalse(runs.release(ids[0]))
+        self.assertTrue(runs.charge(id=ids[-1]))
+        with self.assertRaises(tidegate.Conflict):
+            runs.charge(id=ids[0])
+        with self.assertRaises(tidegate.NotFound):
+            runs.release(unique())
+        quota = runs.quota()
+        self.assertEqual((quota.remaining, quota.aligned, quota.sliding.remaining), (0, None, 0))
+        self.assertEqual((quota.hours[0].most_sliding, quota.hours[0].most_aligned), (capacity, None))
+        self.assertEqual(quota.peak_hour, quota.hours[0].hour)
+        both = self.client.runs().quota()
+        self.assertEqual((both.kind, both.aligned.capacity, both.sliding.capacity), ("both", 999_975, 999_975))
+        self.assertIsNone(runs.charge(capacity + 1).retry_after_ms, "it never fits")
+
+
+class Example(unittest.TestCase):
+    """The pipeline in example_airflow.py, as its users start it."""
+
+    def run_it(self, id, *more, space="roomy"):
+        command = [sys.executable, "example_airflow.py", "--server", URL, "--space", space, "--run", id, *more]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    def setUp(self):
+        self.client = patient()
+        self.addCleanup(self.client.close)
+        self.runs = self.client.runs("roomy")
+        self.id = f"manual_2024-09-17T14:30:00+00:00_{unique()}"
+
+    def test_a_whole_run_and_again(self):
+        before = self.runs.quota().remaining
+        code, told, err = self.run_it(self.id, "--dockets", "50")
+        self.assertEqual((code, told, err), (0, {"state": "succeeded", "attempt": 1, "fetched": 50, "failed": 0}, ""))
+        self.assertEqual(before - self.runs.quota().remaining, 50)
+        found, progress = self.runs.get(self.id), self.runs.progress(self.id)
+        self.assertEqual((found.state, found.total, progress.processed), ("succeeded", 50, 50))
+        self.assertEqual([each.task for each in self.runs.tasks(self.id)], ["process_dockets"])
+        self.assertEqual(self.run_it(self.id, "--dockets", "50")[1]["fetched"], 0)
+        self.assertEqual(before - self.runs.quota().remaining, 50)
+
+    def test_a_worker_that_is_killed_is_taken_up(self):
+        code, _, _ = self.run_it(self.id, "--dockets", "50", "--die-at", "045")
+        self.assertEqual((code, self.runs.progress(self.id).processed), (9, 40))
+        code, told, _ = self.run_it(self.id, "--dockets", "50", "--try-number", "2")
+        self.assertEqual((code, told["fetched"], self.runs.progress(self.id).processed), (0, 10, 50))
+
+    def test_what_failed_is_done_by_the_next_attempt(self):
+        code, told, _ = self.run_it(self.id, "--dockets", "10", "--failing", "003,007")
+        self.assertEqual((code, told), (1, {"state": "failed", "attempt": 1, "fetched": 8, "failed": 2}))
+        self.assertEqual({each.item for each in self.runs.retry_list(self.id)}, {"003", "007"})
+        code, told, _ = self.run_it(self.id, "--dockets", "10")
+        self.assertEqual((code, told), (0, {"state": "succeeded", "attempt": 2, "fetched": 2, "failed": 0}))
+        self.assertEqual(list(self.runs.retry_list(self.id)), [])
+
+    def test_a_quota_that_is_used_up_pauses_it(self):
+        runs = self.client.runs("paused")
+        code, told, _ = self.run_it(self.id, "--dockets", "50", space="paused")
+        self.assertEqual((code, told["state"]), (3, "paused"))
+        self.assertGreater(told["retry_after_s"], 0)
+        progress = runs.progress(self.id)
+        self.assertEqual((runs.get(self.id).state, progress.processed), ("paused", 15), "what was done is noted")
 
 
 class Connections(unittest.TestCase):
@@ -497,6 +716,19 @@ class Lost(unittest.TestCase):
         limit.refund(key, receipt)
         self.assertEqual(self.used("roomy", key), 5)
 
+    def test_a_charge_by_an_id_counts_once_and_is_given_back_once(self):
+        key = unique()
+        self.proxy.lose = 2
+        charged = self.client.charge(key, ["roomy", ("holding", 2)], id="order-19")
+        self.assertTrue(charged.is_new, "although the answer that came says that it was there")
+        self.assertEqual((self.used("roomy", key), self.used("holding", key)), (1, 2))
+        self.proxy.lose = 2
+        self.assertTrue(self.client.release(key, ["roomy", "holding"], "order-19"))
+        self.assertEqual((self.used("roomy", key), self.used("holding", key)), (0, 0))
+        self.assertFalse(self.client.release(key, ["roomy", "holding"], "order-19"))
+        with self.assertRaises(tidegate.Conflict):
+            self.client.charge(key, ["roomy", ("holding", 2)], id="order-19")
+
     def test_an_edit_counts_once(self):
         hot, page = self.client.hot("pages"), unique()
         for number in range(3):
@@ -520,6 +752,46 @@ class Lost(unittest.TestCase):
         self.assertIsNone(self.direct.sessions("rooms").get(session.id))
         with self.assertRaises(tidegate.NotFound):
             sessions.delete(session.id)
+
+    def test_whatever_a_run_is_told_counts_once(self):
+        runs, id = self.client.runs(), unique()
+        direct = self.direct.runs()
+        self.proxy.lose = 2
+        self.assertEqual(runs.start(id).attempt, 1)
+        for number in range(3):
+            self.proxy.lose = 2
+            self.assertEqual(runs.processed(id, [str(number), "again"]).processed, number + 2)
+            self.proxy.lose = 2
+            runs.failed(id, "failing", "timeout", attempt=1)
+        self.assertEqual(direct.progress(id).processed, 4)
+        self.assertEqual([each.count for each in direct.failures(id)], [3])
+        before = direct.quota().remaining
+        self.proxy.lose = 2
+        self.assertTrue(runs.charge(5, id=id))
+        self.assertEqual(before - direct.quota().remaining, 5)
+        self.proxy.lose = 2
+        self.assertTrue(runs.release(id))
+        self.assertEqual(direct.quota().remaining, before)
+        self.proxy.lose = 2
+        self.assertEqual(runs.finish(id, attempt=1).state, "succeeded")
+        self.proxy.lose = 2
+        self.assertEqual(runs.retry(id, 1).attempt, 2)
+        self.assertEqual(direct.get(id).attempt, 2)
+        self.proxy.lose = 1
+        runs.delete(id, attempt=2)
+        self.assertIsNone(direct.get(id))
+
+    def test_without_an_attempt_a_run_is_not_ended_twice(self):
+        runs, id = self.client.runs(), unique()
+        runs.start(id)
+        sent = len(self.proxy.requests)
+        for call in [lambda: runs.update(id, state="paused"), lambda: runs.finish(id), lambda: runs.delete(id)]:
+            self.proxy.lose = 1
+            with self.assertRaises(tidegate.NoAnswer) as caught:
+                call()
+            self.assertTrue(caught.exception.may_be_done)
+            sent += 1
+            self.assertEqual(len(self.proxy.requests), sent)
 
     def test_an_answer_that_is_swallowed_is_asked_for_again_within_the_deadline(self):
         client = self.client.within(PATIENT_S, attempt=0.5)
@@ -752,6 +1024,7 @@ class EveryOperation(unittest.TestCase):
         self.of_limits(client)
         self.of_hot(client)
         self.of_sessions(client)
+        self.of_runs(client)
         description = client._get("/openapi.json")
         missing = []
         for path, methods in description["paths"].items():
@@ -786,6 +1059,10 @@ class EveryOperation(unittest.TestCase):
             limit.reserve(key, id + "-", lasting_ms=3_600_000)
             limit.release(key, id + "-")
             limit.reset(key)
+            charged = client.charge(key, [("holding", 3)], id=id + "+")
+            self.assertEqual((bool(charged), charged.limits[0].cost), (True, 3))
+            self.assertTrue(client.release(key, ["holding"], id + "+"))
+            self.assertFalse(client.charge(key, [("tight", 3)]))
         self.assertTrue(limit.take(unique(), rate="100/h"))
 
     def of_hot(self, client):
@@ -833,6 +1110,35 @@ class EveryOperation(unittest.TestCase):
             rooms.retry(left.id)
         rooms.delete(left.id)
         self.assertEqual(list(client.sessions("work").dead()), [])
+
+    def of_runs(self, client):
+        self.assertIn("main", [each.space for each in client.run_spaces()])
+        runs, id = client.runs(), unique()
+        attempt = runs.start(id).attempt
+        self.assertEqual(runs.update(id, state="processing", total=5, attempt=attempt).state, "processing")
+        self.assertEqual(runs.get(id).total, 5)
+        self.assertIn(id, [each.run for each in runs.list("processing")])
+        self.assertIn(id, [each.run for each in runs.list()])
+        runs.processed(id, ["1"])
+        runs.is_processed(id, ["1"])
+        runs.failed(id, "2", "timeout")
+        self.assertEqual([each.item for each in runs.failures(id)], ["2"])
+        self.assertEqual([each.item for each in runs.retry_list(id)], ["2"])
+        list(runs.failures_of_hour("2026-11-16_08"))
+        self.assertEqual(runs.progress(id).failed, 1)
+        runs.task_started(id, "t")
+        runs.task_finished(id, "t")
+        runs.tasks(id)
+        charge = unique()
+        self.assertTrue(runs.charge(2, id=charge))
+        self.assertTrue(runs.release(charge))
+        self.assertGreater(runs.quota().remaining, 0)
+        runs.finish(id, "failed")
+        self.assertEqual(runs.retry(id, attempt).attempt, attempt + 1)
+        self.assertGreater(runs.expire(id, 3_600_000), 0)
+        runs.delete(id)
+        self.assertEqual(runs.start(id).attempt, attempt + 2)
+        self.assertGreaterEqual(runs.cleanup(), 0)
 
 
 if __name__ == "__main__":

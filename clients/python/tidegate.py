@@ -1,4 +1,4 @@
-"""A client of the Tidegate server: rate limits, hot pages and sessions.
+"""A client of the Tidegate server: rate limits, hot pages, sessions and runs of pipelines.
 
 One file, nothing but the standard library, Python 3.9 or later: copy it beside your program.
 
@@ -29,6 +29,7 @@ import dataclasses
 import http.client
 import io
 import json
+import logging
 import os
 import random
 import select
@@ -37,6 +38,7 @@ import ssl
 import threading
 import time
 import urllib.parse
+import uuid
 import weakref
 from dataclasses import dataclass
 from typing import (
@@ -44,12 +46,17 @@ from typing import (
 )
 
 __all__ = [
-    "EVERYONE", "AllDecision", "Ack", "BadLine", "BadRequest", "BulkRecorded", "Claim", "Claims", "Cleaned", "Client",
-    "Conflict", "DeadlineExceeded", "Decision", "Edit", "EditInWindow", "Event", "Held", "Holder", "Hot", "HotPage",
-    "HotPages", "HotSpace", "Limit", "LimitInfo", "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Recorded",
-    "Reservation", "Reserved", "ServerFault", "Session", "SessionActivated", "SessionCounts", "SessionInList",
-    "SessionSpace", "Sessions", "TidegateError", "TooMany", "Unavailable", "UnexpectedAnswer",
+    "Ack", "ActiveRun", "ActiveTask", "AllDecision", "BadLine", "BadRequest", "BulkRecorded", "Charged",
+    "ChargedLimit", "Claim", "Claims", "Cleaned", "Client", "Conflict", "DeadlineExceeded", "Decision", "EVERYONE",
+    "Edit", "EditInWindow", "Event", "Failure", "FailureNoted", "Held", "Holder", "Hot", "HotPage", "HotPages",
+    "HotSpace", "Limit", "LimitInfo", "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed",
+    "Quota", "QuotaCharge", "QuotaHour", "QuotaUse", "Recorded", "Reservation", "Reserved", "Run", "RunInList",
+    "RunProgress", "RunSpace", "RunStarted", "RunUpdated", "Runs", "ServerFault", "Session", "SessionActivated",
+    "SessionCounts", "SessionInList", "SessionSpace", "Sessions", "Task", "TaskStarted", "TidegateError", "TooMany",
+    "Unavailable", "UnexpectedAnswer",
 ]
+
+_log = logging.getLogger("tidegate")
 
 Record = TypeVar("Record")
 Result = TypeVar("Result")
@@ -223,6 +230,31 @@ class Reserved:
 
     def __bool__(self) -> bool:
         return self.reservation is not None
+
+
+@dataclass(frozen=True)
+class ChargedLimit:
+    """Where a limit stands after a charge."""
+
+    limit: str
+    cost: int
+    capacity: int
+    remaining: int
+    reset_after_ms: int
+    window_size_seconds: int
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What became of a charge by an id: charged, or refused as a take is. It is true if it is charged."""
+
+    id: str
+    limits: List[ChargedLimit]
+    decision: Optional[AllDecision]
+    is_new: bool
+
+    def __bool__(self) -> bool:
+        return self.decision is None
 
 
 @dataclass(frozen=True)
@@ -497,6 +529,181 @@ class SessionSpace:
     max_sessions: int
     migration_lease_ms: int
     reconcile_interval_ms: int
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run that was started, retried or finished, by this call or before it."""
+
+    run: str
+    attempt: int
+    state: str
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class RunUpdated:
+    run: str
+    attempt: int
+    state: str
+    ends_at_ms: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it is."""
+
+    run: str
+    state: str
+    attempt: int
+    started_at_ms: int
+    attempt_started_at_ms: int
+    updated_at_ms: int
+    finished_at_ms: Optional[int]
+    ends_at_ms: int
+    total: Optional[int]
+    fields: Dict[str, str]
+
+
+@dataclass(frozen=True)
+class RunInList:
+    run: str
+    state: str
+    attempt: int
+    started_at_ms: int
+    updated_at_ms: int
+    finished_at_ms: Optional[int]
+    ends_at_ms: int
+    total: Optional[int]
+
+
+@dataclass(frozen=True)
+class Processed:
+    """How many items had not been processed before, and how many are."""
+
+    new: int
+    processed: int
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is."""
+
+    processed: int
+    failed: int
+    to_retry: int
+    total: Optional[int]
+    rate_per_second: float
+    estimated_end_ms: Optional[int]
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    task: str
+    started_at_ms: int
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    task: str
+    attempt: int
+    started_at_ms: int
+    finished_at_ms: Optional[int]
+    duration_ms: Optional[int]
+
+
+@dataclass(frozen=True)
+class FailureNoted:
+    """How often an item has failed, and which was dropped to make room for it."""
+
+    item: str
+    count: int
+    is_new: bool
+    dropped: Optional[str]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An item that failed."""
+
+    run: str
+    item: str
+    reason: str
+    count: int
+    first_at_ms: int
+    last_at_ms: int
+    to_retry: bool
+
+
+@dataclass(frozen=True)
+class QuotaCharge:
+    """What became of a charge. It is true if the calls may be made."""
+
+    id: str
+    cost: int
+    is_charged: bool
+    remaining: int
+    is_new: bool = False
+    retry_after_ms: Optional[int] = None
+    by: str = ""
+    detail: str = ""
+
+    def __bool__(self) -> bool:
+        return self.is_charged
+
+
+@dataclass(frozen=True)
+class QuotaUse:
+    capacity: int
+    used: int
+    remaining: int
+    resets_in_ms: int
+
+
+@dataclass(frozen=True)
+class QuotaHour:
+    """An hour of UTC, like `2026-11-16_08`, and the most that was used in it."""
+
+    hour: str
+    first_charge_at_ms: int
+    most_aligned: Optional[int]
+    most_sliding: Optional[int]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Where a quota stands, by the store's clock."""
+
+    prefix: str
+    kind: str
+    at_ms: int
+    limit: int
+    safety_buffer: int
+    remaining: int
+    aligned: Optional[QuotaUse]
+    sliding: Optional[QuotaUse]
+    hours: List[QuotaHour]
+    peak_hour: Optional[str]
+
+
+@dataclass(frozen=True)
+class RunSpace:
+    """A space of runs and how they live."""
+
+    space: str
+    prefix: str
+    state_ttl_ms: int
+    max_runs: int
+    max_fields: int
+    max_field_name_bytes: int
+    max_field_value_bytes: int
+    max_processed: int
+    max_failures: int
+    max_reason_bytes: int
+    max_tasks: int
+    cleanup_interval_ms: int
+    batch: int
 
 
 def _record(kind: Type[Record], members: Any, /, **read: Any) -> Record:
@@ -880,6 +1087,9 @@ class Client:
     def sessions(self, space: str = "main") -> "Sessions":
         return Sessions(self, space)
 
+    def runs(self, space: str = "main") -> "Runs":
+        return Runs(self, space)
+
     def limits(self) -> List[LimitInfo]:
         """All limits and their numbers."""
         return _records(LimitInfo, self._get("/v1/limits"), "limits")
@@ -889,6 +1099,9 @@ class Client:
 
     def session_spaces(self) -> List[SessionSpace]:
         return _records(SessionSpace, self._get("/v1/sessions"), "spaces")
+
+    def run_spaces(self) -> List[RunSpace]:
+        return _records(RunSpace, self._get("/v1/runs"), "spaces")
 
     def is_ready(self) -> bool:
         """Whether requests should be sent to this server."""
@@ -900,12 +1113,29 @@ class Client:
     def take_all(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]]) -> AllDecision:
         """Charges a key under several limits, each by its name or with its cost, or under none of them.
         Never sent twice: if there is no answer it may have been charged."""
-        named = [(each, 1) if isinstance(each, str) else each for each in limits]
-        rows = [{"limit": _text("a limit", limit), "cost": cost} for limit, cost in named]
-        answer = self._call("POST", "/v1/limits/take", {**_key_member(key), "limits": rows}, repeatable=False)
-        members = _decided(answer)
-        decisions = [_decision(each) for each in members["limits"]] if isinstance(members.get("limits"), list) else []
-        return _record(AllDecision, members, limits=decisions, **_refused(members))
+        body = {**_key_member(key), "limits": _costs(limits)}
+        answer = self._call("POST", "/v1/limits/take", body, repeatable=False)
+        return _all_decided(answer)
+
+    def charge(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]], *, id: Optional[str] = None) -> Charged:
+        """The same by an id, one of its own unless given: it is charged once however often it is sent, and can be given
+        back. An id that was given back, or is of something else, is a `Conflict`."""
+        chosen = uuid.uuid4().hex if id is None else _text("an id", id)
+        body = {"id": chosen, **_key_member(key), "limits": _costs(limits)}
+        answer = self._call("POST", "/v1/charges", body)
+        if answer.is_success:
+            charged = _records(ChargedLimit, answer.json(), "limits")
+            return Charged(chosen, charged, None, answer.status == 201 or answer.was_unsure)
+        return Charged(chosen, [], _all_decided(answer), False)
+
+    def release(self, key: Key, limits: Iterable[str], id: str) -> bool:
+        """Gives back what was charged by an id under these limits: whether this call did it."""
+        names = [_text("a limit", limit) for limit in limits]
+        body = {"id": _text("an id", id), **_key_member(key), "limits": names}
+        answer = self._call("POST", "/v1/charges/release", body)
+        if not answer.is_success:
+            raise answer.problem()
+        return bool(answer.json()["is_new"]) or answer.was_unsure
 
     # What parts ask by.
 
@@ -975,9 +1205,9 @@ class Client:
     def _get(self, path: str) -> Any:
         return self._done("GET", path)
 
-    def _delete(self, path: str, gone: str) -> None:
+    def _delete(self, path: str, gone: str, *, repeatable: bool = True) -> None:
         """Deletes. If it may have been done before, and the answer was lost, that it is gone is a success."""
-        answer = self._call("DELETE", path)
+        answer = self._call("DELETE", path, repeatable=repeatable)
         if not answer.is_success:
             problem = answer.problem()
             if not (answer.was_unsure and problem.kind == gone):
@@ -1054,6 +1284,18 @@ def _decided(answer: _Answer) -> Dict[str, Any]:
     return members
 
 
+def _all_decided(answer: _Answer) -> AllDecision:
+    members = _decided(answer)
+    decisions = [_decision(each) for each in members["limits"]] if isinstance(members.get("limits"), list) else []
+    return _record(AllDecision, members, limits=decisions, **_refused(members))
+
+
+def _costs(limits: Iterable[Union[str, Tuple[str, int]]]) -> List[Dict[str, Any]]:
+    """Limits by their names, each with its cost unless that is 1."""
+    named = [(each, 1) if isinstance(each, str) else each for each in limits]
+    return [{"limit": _text("a limit", limit), "cost": cost} for limit, cost in named]
+
+
 def _decision(members: Any) -> Decision:
     if not isinstance(members, dict):
         raise UnexpectedAnswer(f"a decision is expected, not {members!r:.100}")
@@ -1078,7 +1320,7 @@ class Limit:
 
     def take(self, key: Key, cost: int = 1, *, rate: Optional[str] = None) -> Decision:
         """Charges a key, if it fits. Never sent twice: if there is no answer it may have been charged. What must be
-        charged exactly once is reserved and committed, by an id."""
+        charged exactly once is charged by an id: `Client.charge`."""
         body = {**_key_member(key), "cost": cost, **_given(rate=rate)}
         return _decision(_decided(self._client._call("POST", f"{self._path}/take", body, repeatable=False)))
 
@@ -1346,3 +1588,320 @@ class Sessions:
     def retry(self, id: str) -> None:
         """Has a dead session claimed again. Not repeated: it is dead only once."""
         self._client._done("POST", f"{self._path}/dead/{_segment('an id', id)}/retry", repeatable=False)
+
+
+class Runs:
+    """A space of runs. An `attempt` that is given is the only one that a call is for: a worker that is late changes
+    nothing of the next. Who gives none means the current one, and what would then do harm twice is not repeated."""
+
+    # So many items travel together, and so many bytes of them whatever has to be escaped.
+    _BATCH = 10_000
+    _BATCH_BYTES = 600 * 1024
+
+    def __init__(self, client: Client, space: str) -> None:
+        self._client, self._path = client, f"/v1/runs/{_segment('a space', space)}"
+
+    def _of(self, run: str) -> str:
+        return f"{self._path}/runs/{_segment('a run', run)}"
+
+    def run(
+        self,
+        run: str,
+        *,
+        total: Optional[int] = None,
+        fields: Optional[Mapping[str, str]] = None,
+        retry_ended: bool = False,
+    ) -> "ActiveRun":
+        """A run for a `with`: started, or under way already, and at its end succeeded; failed if an exception leaves
+        it, cancelled if that is an interrupt or an exit. One that has ended is refused, or with `retry_ended` led on
+        in another attempt.
+
+            with client.runs().run("nightly-2026-11-16") as run:
+                for item in run.not_processed(items):
+                    work(item)
+                    run.processed([item])
+        """
+        try:
+            started = self.start(run)
+        except Conflict as problem:
+            if problem.refusal != "ended" or not retry_ended:
+                raise
+            started = self.retry(run, int(problem.members["attempt"]))
+        active = ActiveRun(self, run, started.attempt, started.is_new)
+        if total is not None or fields:
+            active.update(total=total, fields=fields)
+        return active
+
+    def join(self, run: str, attempt: Optional[int] = None) -> "ActiveRun":
+        """A run that somebody else has started and will finish, in that attempt or the one that it is in. Not for a
+        `with`."""
+        if attempt is None:
+            found = self.get(run)
+            if found is None:
+                raise NotFound(404, "run-unknown", "there is no such run: start it", {"refusal": "unknown"})
+            attempt = found.attempt
+        return ActiveRun(self, run, attempt, False)
+
+    def start(self, run: str) -> RunStarted:
+        """Starts a run; one that is live goes on. If an answer was lost and it was sent again, `is_new` is still
+        right if nobody else has started it meanwhile."""
+        answer = self._client._call("PUT", self._of(run))
+        if not answer.is_success:
+            raise answer.problem()
+        return _record(RunStarted, answer.json())
+
+    def retry(self, run: str, from_attempt: int) -> RunStarted:
+        """Begins another attempt of a run that has ended. Sent again it begins one."""
+        return _record(RunStarted, self._client._done("POST", f"{self._of(run)}/retry", {"from_attempt": from_attempt}))
+
+    def get(self, run: str) -> Optional[Run]:
+        try:
+            return _record(Run, self._client._get(self._of(run)))
+        except NotFound as problem:
+            if problem.kind != "run-unknown":
+                raise
+            return None
+
+    def list(self, state: Optional[str] = None) -> Iterator[RunInList]:
+        """All of them, or those in a state, the newest first."""
+        return self._client._pages(self._path, "cursor", "runs", RunInList, state=state)
+
+    def update(
+        self,
+        run: str,
+        *,
+        state: Optional[str] = None,
+        fields: Optional[Mapping[str, Optional[str]]] = None,
+        total: Optional[int] = None,
+        attempt: Optional[int] = None,
+    ) -> RunUpdated:
+        """Sets the state, a live one, fields (`None` removes one) or the total. Without any it says that the run is
+        alive."""
+        body = _given(state=state, total=total)
+        if fields:
+            body["fields"] = {
+                _text("a field", name): None if value is None else _text(f"the field {name!r}", value)
+                for name, value in fields.items()
+            }
+        path = _query(f"{self._of(run)}/update", attempt=attempt)
+        return _record(RunUpdated, self._client._done("POST", path, body, repeatable=attempt is not None))
+
+    def finish(self, run: str, state: str = "succeeded", *, attempt: Optional[int] = None) -> RunStarted:
+        """Ends a run: `succeeded`, `failed` or `cancelled`."""
+        path = _query(f"{self._of(run)}/finish", attempt=attempt)
+        done = self._client._done("POST", path, {"state": state}, repeatable=attempt is not None)
+        return _record(RunStarted, done)
+
+    def expire(self, run: str, lasting_ms: int, *, attempt: Optional[int] = None) -> int:
+        """Lets a run be gone after so long at the latest: when."""
+        path = _query(f"{self._of(run)}/expire", attempt=attempt)
+        done = self._client._done("POST", path, {"lasting_ms": lasting_ms}, repeatable=attempt is not None)
+        return int(done["ends_at_ms"])
+
+    def delete(self, run: str, *, attempt: Optional[int] = None) -> None:
+        """Deletes a run; its next start is another attempt."""
+        path = _query(self._of(run), attempt=attempt)
+        self._client._delete(path, "run-unknown", repeatable=attempt is not None)
+
+    def processed(self, run: str, items: Iterable[str], *, attempt: Optional[int] = None) -> Processed:
+        """Notes items as processed, 10,000 at a time, each time within the deadline of a call. Sent again they are
+        noted once; of those whose answer was lost `new` does not tell, `processed` does."""
+        new = processed = 0
+        is_first = True
+        for batch in self._batches(items):
+            path = _query(f"{self._of(run)}/processed", attempt=attempt)
+            noted = _record(Processed, self._client._done("POST", path, {"items": batch}))
+            new, processed, is_first = new + noted.new, noted.processed, False
+        if is_first:
+            # There are none: how many there were is told all the same, and that there is such a run.
+            processed = self.progress(run).processed
+        return Processed(new, processed)
+
+    def is_processed(self, run: str, items: Iterable[str]) -> List[bool]:
+        """Of each item whether it is processed."""
+        answers: List[bool] = []
+        for batch in self._batches(items):
+            answers += self._are_processed(run, batch)
+        return answers
+
+    def not_processed(self, run: str, items: Iterable[str]) -> Iterator[str]:
+        """Those that are not, in their order: what a worker that was restarted has left to do."""
+        for batch in self._batches(items):
+            for item, is_done in zip(batch, self._are_processed(run, batch)):
+                if not is_done:
+                    yield item
+
+    def _are_processed(self, run: str, batch: List[str]) -> List[bool]:
+        told = self._client._done("POST", f"{self._of(run)}/is_processed", {"items": batch}).get("processed")
+        if not isinstance(told, list) or len(told) != len(batch):
+            raise UnexpectedAnswer(f"{len(batch)} items were asked, and the answer is {told!r:.100}")
+        return told
+
+    def _batches(self, items: Iterable[str]) -> Iterator[List[str]]:
+        if isinstance(items, str):
+            raise TypeError("items must be several, not one str")
+        batch: List[str] = []
+        size = 0
+        for item in items:
+            batch.append(_text("an item", item))
+            size += len(item.encode("utf-8"))
+            if len(batch) == self._BATCH or size >= self._BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def progress(self, run: str) -> RunProgress:
+        return _record(RunProgress, self._client._get(f"{self._of(run)}/progress"))
+
+    def task_started(self, run: str, task: str, *, attempt: Optional[int] = None) -> TaskStarted:
+        path = f"{self._of(run)}/tasks/{_segment('a task', task)}"
+        return _record(TaskStarted, self._client._done("PUT", _query(path, attempt=attempt)))
+
+    def task_finished(self, run: str, task: str, *, attempt: Optional[int] = None) -> int:
+        """How many milliseconds it took."""
+        path = _query(f"{self._of(run)}/tasks/{_segment('a task', task)}/finish", attempt=attempt)
+        return int(self._client._done("POST", path)["duration_ms"])
+
+    def tasks(self, run: str) -> List[Task]:
+        return _records(Task, self._client._get(f"{self._of(run)}/tasks"), "tasks")
+
+    def failed(
+        self, run: str, item: str, reason: str = "", *, id: Optional[str] = None, attempt: Optional[int] = None
+    ) -> FailureNoted:
+        """Notes that an item failed. By its `id`, one of its own unless given, it counts once however often it is
+        sent."""
+        body = {
+            "item": _text("an item", item),
+            "reason": _text("a reason", reason),
+            "id": uuid.uuid4().hex if id is None else _text("an id", id),
+        }
+        path = _query(f"{self._of(run)}/failures", attempt=attempt)
+        return _record(FailureNoted, self._client._done("POST", path, body))
+
+    def failures(self, run: str) -> Iterator[Failure]:
+        """What failed in a run, the latest first."""
+        return self._client._pages(f"{self._of(run)}/failures", "cursor", "failures", Failure)
+
+    def failures_of_hour(self, hour: str) -> Iterator[Failure]:
+        """What failed in an hour of UTC, like `2026-11-16_08`, in all runs."""
+        path = f"{self._path}/failures/{_segment('an hour', hour)}"
+        return self._client._pages(path, "cursor", "failures", Failure)
+
+    def retry_list(self, run: str) -> Iterator[Failure]:
+        """Items that failed and were not processed since."""
+        return self._client._pages(f"{self._of(run)}/retry_list", "cursor", "failures", Failure)
+
+    def quota(self) -> Quota:
+        """What is left of the quota, when there is more, and the most of each hour."""
+        found = self._client._get(f"{self._path}/quota")
+        uses = {name: _record(QuotaUse, found[name]) for name in ("aligned", "sliding") if found.get(name) is not None}
+        return _record(Quota, found, hours=_records(QuotaHour, found, "hours"), **uses)
+
+    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
+        """Charges calls to the quota, if they fit. By its `id`, one of its own unless given, it is charged once
+        however often it is sent, and can be given back: ids are remembered for an hour. What is refused is a value,
+        and false; an id that was given back is a `Conflict`."""
+        chosen = uuid.uuid4().hex if id is None else _text("an id", id)
+        path = f"{self._path}/quota/charges/{_segment('an id', chosen)}"
+        answer = self._client._call("PUT", path, {"cost": cost})
+        if answer.is_success:
+            return _record(QuotaCharge, answer.json(), is_charged=True)
+        problem = answer.problem()
+        if problem.kind != "run-quota-exceeded":
+            raise problem
+        told = {"id": chosen, "cost": cost, "is_charged": False, "is_new": False}
+        return _record(QuotaCharge, dict(problem.members), **told)
+
+    def release(self, id: str) -> bool:
+        """Gives back what was charged by an id: whether this call did it. Nothing is known of an id: `NotFound`."""
+        path = f"{self._path}/quota/charges/{_segment('an id', id)}"
+        answer = self._client._call("DELETE", path)
+        if not answer.is_success:
+            raise answer.problem()
+        return bool(answer.json()["is_new"]) or answer.was_unsure
+
+    def cleanup(self) -> int:
+        """Removes runs that are over, now: how many."""
+        return int(self._client._done("POST", f"{self._path}/cleanup")["removed"])
+
+
+class ActiveRun:
+    """A run, in the attempt that its worker belongs to."""
+
+    def __init__(self, runs: Runs, id: str, attempt: int, is_new: bool) -> None:
+        self._runs = runs
+        self.id, self.attempt = id, attempt
+        self.is_new = is_new
+        """Whether this worker has started it."""
+
+    def __enter__(self) -> "ActiveRun":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: object) -> None:
+        if error is None:
+            self.finish("succeeded")
+            return
+        is_told_to_stop = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
+        try:
+            self.finish("cancelled" if is_told_to_stop else "failed")
+        except TidegateError as unfinished:
+            # What went wrong first is what is raised.
+            _log.error("the run %r could not be finished: %s", self.id, unfinished)
+
+    def update(
+        self,
+        *,
+        state: Optional[str] = None,
+        fields: Optional[Mapping[str, Optional[str]]] = None,
+        total: Optional[int] = None,
+    ) -> RunUpdated:
+        return self._runs.update(self.id, state=state, fields=fields, total=total, attempt=self.attempt)
+
+    def finish(self, state: str = "succeeded") -> RunStarted:
+        return self._runs.finish(self.id, state, attempt=self.attempt)
+
+    def processed(self, items: Iterable[str]) -> Processed:
+        return self._runs.processed(self.id, items, attempt=self.attempt)
+
+    def is_processed(self, items: Iterable[str]) -> List[bool]:
+        return self._runs.is_processed(self.id, items)
+
+    def not_processed(self, items: Iterable[str]) -> Iterator[str]:
+        return self._runs.not_processed(self.id, items)
+
+    def failed(self, item: str, reason: str = "", *, id: Optional[str] = None) -> FailureNoted:
+        return self._runs.failed(self.id, item, reason, id=id, attempt=self.attempt)
+
+    def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
+        """Charges the quota that all runs of the family share, whatever the attempt: a call that was made is made."""
+        return self._runs.charge(cost, id=id)
+
+    def failures(self) -> Iterator[Failure]:
+        return self._runs.failures(self.id)
+
+    def retry_list(self) -> Iterator[Failure]:
+        return self._runs.retry_list(self.id)
+
+    def progress(self) -> RunProgress:
+        return self._runs.progress(self.id)
+
+    def task(self, name: str) -> "ActiveTask":
+        """A task for a `with`: started, and finished at its end. One that an exception leaves is not finished."""
+        return ActiveTask(self, name)
+
+
+class ActiveTask:
+    """A task of a run. How long it took is in `duration_ms` once it is finished."""
+
+    def __init__(self, run: ActiveRun, name: str) -> None:
+        self._run, self.name = run, name
+        self.duration_ms: Optional[int] = None
+
+    def __enter__(self) -> "ActiveTask":
+        self._run._runs.task_started(self._run.id, self.name, attempt=self._run.attempt)
+        return self
+
+    def __exit__(self, _: object, error: Optional[BaseException], __: object) -> None:
+        if error is None:
+            self.duration_ms = self._run._runs.task_finished(self._run.id, self.name, attempt=self._run.attempt)

@@ -29,12 +29,16 @@ sessions:
   work: {grace: 0s, holder_lease: 1h, session_ttl: 24h, cleanup_interval: 24h, reap: claims, claim_lease: 1h}
   dying: {grace: 0s, holder_lease: 1h, session_ttl: 24h, cleanup_interval: 24h, reap: claims, claim_lease: 1s,
     max_attempts: 1}
+runs:
+  main: {max_runs: 10000, max_processed: 200, max_fields: 5, max_tasks: 5, max_failures: 5, state_ttl: 24h}
+  few: {max_runs: 3, prefix: few, quota: {limit: 30, safety_buffer: 5}}
 log: {level: error}
 """
 
 LIMITS = ["api", "tight", "bucket", "daily", "thinned"]
 HOT = ["pages", "swapped"]
 SESSIONS = ["rooms", "small", "work", "dying"]
+RUNS = ["main", "few"]
 
 # As many as are used up by requests that each use up one.
 MANY = 40
@@ -61,7 +65,7 @@ class Client:
 def bindings(address):
     """By operation: by parameter, the values that it is given most of the time."""
     client = Client(address)
-    return of_limits(client) | of_hot(client) | of_sessions(client)
+    return of_limits(client) | of_hot(client) | of_sessions(client) | of_runs(client)
 
 
 def of_limits(client):
@@ -89,7 +93,7 @@ def of_limits(client):
 def narrow(description, bindings):
     """The description, with the limits and spaces that this server has in place of any: what is behind a name
     that is not known is never reached."""
-    everywhere = {"limit": LIMITS + ["holding"], "hot": HOT, "sessions": SESSIONS}
+    everywhere = {"limit": LIMITS + ["holding"], "hot": HOT, "sessions": SESSIONS, "runs": RUNS}
     for methods in description["paths"].values():
         for operation in methods.values():
             for parameter in operation.get("parameters", []):
@@ -148,4 +152,40 @@ def of_sessions(client):
         "query.attempt": [1]}
     found["session_ack"] = {"path.space": ["work"], "body.acks[*].id": claimed[:5]}
     found["session_retry"] = {"path.space": ["dying"], "path.id": dead}
+    return found
+
+
+def of_runs(client):
+    def start(name, count, state=None):
+        ids = [f"{name}-{number}" for number in range(count)]
+        for id in ids:
+            client.request("PUT", f"/v1/runs/main/runs/{id}")
+            if state:
+                client.request("POST", f"/v1/runs/main/runs/{id}/finish", {"state": state})
+        return ids
+
+    def charge(name, count):
+        ids = [f"{name}-{number}" for number in range(count)]
+        for id in ids:
+            client.request("PUT", f"/v1/runs/main/quota/charges/{id}")
+        return ids
+
+    live, finishing, doomed, brief = (start(name, MANY) for name in ["live", "finishing", "doomed", "brief"])
+    failed = start("failed", MANY, "failed")
+    for id in live:
+        client.request("PUT", f"/v1/runs/main/runs/{id}/tasks/fetch")
+        client.request("POST", f"/v1/runs/main/runs/{id}/failures", {"item": "1", "reason": "timeout", "id": "1"})
+    main = {"path.space": ["main"]}
+    found = {name: main | {"path.run": live} for name in ["run_get", "run_progress", "run_tasks", "run_failures",
+        "run_retry_list", "run_is_processed"]}
+    changing = main | {"path.run": live, "query.attempt": [1]}
+    found |= {name: changing for name in ["run_update", "run_processed", "run_failed", "run_task_started"]}
+    found["run_task_finished"] = changing | {"path.task": ["fetch"]}
+    found["run_finish"] = main | {"path.run": finishing, "query.attempt": [1]}
+    found["run_delete"] = main | {"path.run": doomed, "query.attempt": [1]}
+    found["run_expire"] = main | {"path.run": brief, "query.attempt": [1]}
+    found["run_retry"] = main | {"path.run": failed, "body.from_attempt": [1]}
+    found["run_release"] = main | {"path.id": charge("charged", MANY)}
+    found |= {name: {"path.space": RUNS} for name in ["run_start", "run_list", "run_failures_of_hour", "run_quota",
+        "run_charge", "run_cleanup"]}
     return found

@@ -16,8 +16,9 @@
 //! - [`bounds`], [`key`], [`error`]: numbers, names, errors.
 //!
 //! Features, all on unless default features are off:
-//! - `redis`: stores that processes share, and with them [`Tidegate`], what runs in the background
-//!   and the calls that wait. Without it there are the four parts in this process,
+//! - `hot`, `run`, `session`: those parts. Limits are always there.
+//! - `redis`: stores that processes share, all parts, and with them [`Tidegate`], what runs in the
+//!   background and the calls that wait. Without it there are the parts in this process,
 //!   [`limit::InProcess`], [`hot::InProcess`], [`session::InProcess`] and [`run::InProcess`], which
 //!   are synchronous and need no runtime.
 //! - `metrics`: what a [`Tidegate`] counts, for a `prometheus-client` registry.
@@ -32,7 +33,7 @@
 // What only one feature needs is not worth a gate of its own.
 #![cfg_attr(
     not(all(feature = "redis", feature = "metrics", feature = "tracing")),
-    allow(dead_code, unused_imports, unused_variables, rustdoc::broken_intra_doc_links)
+    allow(dead_code, unused_imports, unused_macros, unused_variables, rustdoc::broken_intra_doc_links)
 )]
 
 mod answer;
@@ -43,6 +44,7 @@ pub mod doctor;
 pub mod error;
 #[cfg(feature = "redis")]
 mod gate;
+#[cfg(feature = "hot")]
 pub mod hot;
 pub mod key;
 pub mod limit;
@@ -56,7 +58,9 @@ mod ranges;
 mod reaper;
 #[cfg(feature = "redis")]
 mod registry;
+#[cfg(feature = "run")]
 pub mod run;
+#[cfg(feature = "session")]
 pub mod session;
 mod setters;
 pub mod store;

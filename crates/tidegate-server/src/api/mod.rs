@@ -5,6 +5,7 @@
 //! of a part are written in its folder, `http/<part>/api.rs`; here is what they have in common.
 
 pub(crate) mod json;
+mod lasting;
 pub(crate) mod pattern;
 pub(crate) mod whole;
 
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::Key;
 
+pub(crate) use self::lasting::{lasting, one_length_of_time};
 pub(crate) use crate::http::bodies::*;
 
 /// The body of a request. It may borrow from the bytes that it was read from.
@@ -58,4 +60,9 @@ impl From<tidegate::Error> for Invalid {
 /// How a key is written: `null` is no subject at all.
 pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
     Some(key.as_str()).filter(|_| key != Key::EVERYONE)
+}
+
+/// A key that messages call something else.
+pub(crate) fn key<'a>(what: &str, text: &'a str) -> Result<Key<'a>, Invalid> {
+    Key::new(text).map_err(|error| Invalid(error.to_string().replacen("a key", what, 1)))
 }

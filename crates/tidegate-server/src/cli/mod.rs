@@ -11,6 +11,8 @@ mod hot;
 mod limits;
 mod render;
 mod request;
+mod runs;
+mod screen;
 mod send;
 mod serve;
 mod sessions;
@@ -26,10 +28,11 @@ use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
 use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
+use self::runs::args::RunArgs;
 use self::sessions::args::SessionsArgs;
 
-/// Rate limits that never admit too much, pages that are hot right now and sessions that are
-/// never reaped alive, in-process or on Redis, Valkey or their Cluster.
+/// Rate limits that never admit too much, pages that are hot right now, sessions that are never
+/// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Cli {
@@ -47,7 +50,8 @@ Examples:
   tidegate serve --listen 0.0.0.0:8080 --store redis://127.0.0.1:6379
   tidegate limit take api user_123
   tidegate hot list
-  tidegate sessions counts";
+  tidegate sessions counts
+  tidegate run list";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -60,6 +64,8 @@ enum Command {
     Hot(HotArgs),
     /// See sessions, reap what was left behind, take over a store of an older program
     Sessions(SessionsArgs),
+    /// Start runs of pipelines, note what is done and what failed, see how far they are
+    Run(RunArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),
     /// See what is wrong with a store: its keys, its markers, its servers
@@ -87,6 +93,7 @@ pub fn main() -> ExitCode {
         Some(Command::Limit(args)) => limits::run(&args.command),
         Some(Command::Hot(args)) => hot::run(&args.command),
         Some(Command::Sessions(args)) => sessions::run(&args.command),
+        Some(Command::Run(args)) => runs::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
     };

@@ -43,18 +43,30 @@ pub(super) async fn send_to(
     let answered = target.send(request).await;
     target.close().await;
     let (status, answer) = answered?;
+    finish(&target, args, status, &answer, render, refusal)
+}
+
+/// Prints an answer that has come.
+pub(super) fn finish(
+    target: &Target,
+    args: &TargetArgs,
+    status: StatusCode,
+    answer: &[u8],
+    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    refusal: impl FnOnce(StatusCode, &[u8]) -> Option<String>,
+) -> Result<ExitCode, String> {
     let rendered = match status.is_success() {
-        true => render(&answer)?,
-        false => match refusal(status, &answer) {
+        true => render(answer)?,
+        false => match refusal(status, answer) {
             Some(text) => Rendered { text, is_refusal: true },
-            None => return Err(target.failure(status, detail(&answer))),
+            None => return Err(target.failure(status, detail(answer))),
         },
     };
     print(&match (args.json, status) {
         (false, _) => rendered.text,
         // What has no body has a word.
         (true, StatusCode::NO_CONTENT) => format!("{{\"{}\":true}}", rendered.text),
-        (true, _) => String::from_utf8_lossy(&answer).into_owned(),
+        (true, _) => String::from_utf8_lossy(answer).into_owned(),
     })?;
     Ok(if rendered.is_refusal { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }

@@ -18,6 +18,7 @@ mod probes;
 mod problem;
 mod process;
 mod response;
+mod runs;
 mod service;
 mod sessions;
 mod shape;
@@ -47,12 +48,13 @@ use crate::readiness::Report;
 use crate::settings::HttpSettings;
 
 /// The parts with routes of their own, in the order in which they are shown.
-const PARTS: [Routes; 3] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES];
+const PARTS: [Routes; 4] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs::ROUTES];
 
 /// The bodies of all of them, as [`api`](crate::api) has them.
 pub(crate) mod bodies {
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
+    pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
 }
 

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tidegate::store::PartKind;
 use tidegate::{Error, ErrorKind, Key};
 
@@ -67,8 +68,16 @@ pub(crate) struct Problem {
     /// What is left of the connection is not read.
     is_last: bool,
     /// What had been done by then.
-    counts: Option<Box<serde_json::Value>>,
+    counts: Option<Box<Value>>,
+    more: Option<Box<More>>,
     reason: Option<Box<Reason>>,
+}
+
+/// What a refusal says beside its word.
+#[derive(Debug, Default)]
+struct More {
+    members: Map<String, Value>,
+    retry_after_seconds: Option<u64>,
 }
 
 /// Why a store cannot be used: with the response for a command without a server, and so without
@@ -91,7 +100,10 @@ pub(crate) struct ProblemBody {
     pub(crate) refusal: Option<String>,
     /// What had been done by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) counts: Option<serde_json::Value>,
+    pub(crate) counts: Option<Value>,
+    /// What else there is to say of it.
+    #[serde(default, flatten)]
+    pub(crate) members: Map<String, Value>,
 }
 
 /// The same, with more members.
@@ -107,7 +119,7 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
         let is_last = matches!(kind, Kind::TIMEOUT | Kind::BODY_TOO_LARGE);
-        Self { kind, detail, refusal: None, is_last, counts: None, reason: None }
+        Self { kind, detail, refusal: None, is_last, counts: None, more: None, reason: None }
     }
 
     pub(crate) fn invalid(detail: String) -> Self {
@@ -136,6 +148,21 @@ impl Problem {
     /// What changed nothing, and why in a word.
     pub(super) fn refused(kind: Kind, refusal: &'static str, detail: String) -> Self {
         Self { refusal: Some(refusal), ..Self::new(kind, detail) }
+    }
+
+    /// The same with what else there is to say, an object.
+    pub(super) fn with_members(mut self, members: Value) -> Self {
+        if let Value::Object(members) = members {
+            self.more.get_or_insert_default().members = members;
+        }
+        self
+    }
+
+    /// The same with when to try again, if that can help.
+    pub(super) fn retry_after(mut self, ms: Option<u64>) -> Self {
+        // Rounded up, so that who waits that long is not refused again.
+        self.more.get_or_insert_default().retry_after_seconds = ms.map(|ms| ms.div_ceil(1000).max(1));
+        self
     }
 
     pub(crate) fn unknown_path(path: &str) -> Self {
@@ -260,6 +287,7 @@ impl Problem {
     }
 
     fn whole_with(self, more: &impl Serialize) -> Response<Bytes> {
+        let More { members, retry_after_seconds } = self.more.map(|more| *more).unwrap_or_default();
         let problem = ProblemBody {
             r#type: format!("urn:tidegate:problem:{}", self.kind.name),
             title: self.kind.title.to_owned(),
@@ -267,6 +295,7 @@ impl Problem {
             detail: self.detail,
             refusal: self.refusal.map(str::to_owned),
             counts: self.counts.map(|counts| *counts),
+            members,
         };
         // Strings and a number: there is nothing that JSON cannot write.
         let body = serde_json::to_vec(&WithMore { problem, more }).unwrap_or_default();
@@ -274,6 +303,9 @@ impl Problem {
         let mut response = whole(status, PROBLEM_JSON, body, |headers| {
             if status == StatusCode::SERVICE_UNAVAILABLE {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            if let Some(seconds) = retry_after_seconds {
+                headers.insert(header::RETRY_AFTER, seconds.into());
             }
             if self.is_last {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

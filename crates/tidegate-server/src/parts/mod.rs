@@ -15,6 +15,7 @@ use std::mem::take;
 
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, LimitOptions};
+use tidegate::run::{QuotaOptions, RunOptions};
 use tidegate::session::SessionOptions;
 use tidegate::store::{DEFAULT_SPACE, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
@@ -65,6 +66,18 @@ pub(crate) struct About {
     /// Whether one that nobody has written down is opened by its first use: it looks after
     /// itself in the background, on a store where others may use its names.
     pub(crate) opens_by_use: bool,
+    /// Settings that older programs have other names for.
+    pub(crate) environment: &'static [Variable],
+}
+
+/// A variable of the environment, by the name that it has elsewhere.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    /// The path of the setting below a part.
+    pub(crate) setting: &'static str,
+    /// What its number is of.
+    pub(crate) unit: &'static str,
 }
 
 impl About {
@@ -76,7 +89,7 @@ impl About {
         example: &'static str,
     ) -> Self {
         let (noun, implied) = ("space", DEFAULT_SPACE);
-        Self { kind, group, noun, full_noun, implied, example, opens_by_use: false }
+        Self { kind, group, noun, full_noun, implied, example, opens_by_use: false, environment: &[] }
     }
 }
 
@@ -87,6 +100,15 @@ pub struct LimitSettings {
     pub algorithm: Algorithm,
     /// What it does beside counting.
     pub options: LimitOptions,
+}
+
+/// A space of runs, and the quota of their family.
+#[derive(Debug, Clone)]
+pub struct RunSettings {
+    /// How its runs live.
+    pub options: RunOptions,
+    /// What the other side allows in an hour.
+    pub quota: QuotaOptions,
 }
 
 /// The kinds of parts, by what their settings are below: what can be set, what is set and what
@@ -157,6 +179,8 @@ kinds! {
     hot: HotOptions,
     /// the spaces of sessions by name; one called `main` if there are none
     sessions: SessionOptions,
+    /// the spaces of runs by name; one called `main` if there are none
+    runs: RunSettings,
 }
 
 impl Parts {

@@ -1,12 +1,12 @@
 //! Settings from the environment: `TIDEGATE_`, the path in capitals, `__` between
-//! its levels.
+//! its levels; and names that older programs have for some of them.
 
 use std::collections::BTreeMap;
 
 use super::SettingsError;
 use super::names::{did_you_mean, group, known_like};
 use super::raw::{Node as _, Refused};
-use crate::parts::RawSettings;
+use crate::parts::{About, RawSettings, Variable};
 
 const PREFIX: &str = "TIDEGATE_";
 
@@ -44,6 +44,38 @@ pub(super) fn apply(
         })?;
     }
     Ok(())
+}
+
+/// What older programs have in their environment: of all parts of a kind that are written down
+/// anywhere, or of the one that there is if none are. Whether there was any.
+pub(super) fn apply_names_of_others(
+    raw: &mut RawSettings,
+    environment: &BTreeMap<String, String>,
+) -> Result<bool, SettingsError> {
+    let mut is_any = false;
+    for About { group, implied, environment: known, .. } in About::all() {
+        for Variable { name, setting, unit } in *known {
+            let Some(value) = environment.get(*name) else { continue };
+            is_any = true;
+            let mut parts: Vec<String> = raw.names(&[group]).into_iter().cloned().collect();
+            if parts.is_empty() {
+                parts.push((*implied).to_owned());
+            }
+            for part in &parts {
+                let path: Vec<_> = [group, part.as_str()].into_iter().chain(setting.split('.')).collect();
+                raw.set(&path, &format!("{value}{unit}")).map_err(|refused| {
+                    let reason = match refused {
+                        Refused::Value(reason) => reason,
+                        Refused::Group | Refused::Unknown => {
+                            format!("there is no setting {}", path.join("."))
+                        }
+                    };
+                    SettingsError(format!("`{name}`: {reason}"))
+                })?;
+            }
+        }
+    }
+    Ok(is_any)
 }
 
 fn variable_of(path: &str) -> String {

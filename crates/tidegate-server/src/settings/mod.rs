@@ -155,8 +155,15 @@ impl Settings {
             Some(path) => file::read(path)?,
             None => RawSettings::default(),
         };
-        environment::apply(&mut raw, &sources.environment)?;
-        flags::apply(&mut raw, &sources.flags)?;
+        let apply = |raw: &mut RawSettings| {
+            environment::apply(raw, &sources.environment)?;
+            flags::apply(raw, &sources.flags)
+        };
+        apply(&mut raw)?;
+        // Our own names go before those of others, which are of all parts that those name.
+        if environment::apply_names_of_others(&mut raw, &sources.environment)? {
+            apply(&mut raw)?;
+        }
         validate::settings(raw)
     }
 

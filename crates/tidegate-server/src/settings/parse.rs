@@ -4,8 +4,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::Name;
 use tidegate::store::Declarations;
+use tidegate::{Key, Name};
 
 use super::names::nearest;
 use super::{Listen, LogFormat, Readiness, StoreUrl};
@@ -122,6 +122,23 @@ impl Parse for Factor {
 impl From<Factor> for f64 {
     fn from(Factor(factor): Factor) -> Self {
         factor
+    }
+}
+
+/// What the Redis keys of a part start with.
+#[derive(Debug, Clone)]
+pub(crate) struct Prefix(pub(crate) String);
+
+impl Parse for Prefix {
+    fn parse(text: &str) -> Result<Self, String> {
+        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(Prefix(prefix): Prefix) -> Self {
+        prefix
     }
 }
 

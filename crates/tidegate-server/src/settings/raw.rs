@@ -111,7 +111,7 @@ impl<T: Node + Default> Node for BTreeMap<String, T> {
 }
 
 /// A group of settings: its fields, each with what is said of it in the list of all. Those of a
-/// group `for` some options have the names of theirs; a group that `makes` a type says also what
+/// group `for` some options have the names of theirs, but for those `beside` them; a group that `makes` a type says also what
 /// its fields are, and their defaults.
 macro_rules! group {
     ($name:ident makes $made:ident {
@@ -131,8 +131,13 @@ macro_rules! group {
             }
         }
     };
-    ($name:ident for $options:ty { $(#[doc = $about:literal] $field:ident: $type:ty,)* }) => {
-        $crate::settings::raw::group!($name { $(#[doc = $about] $field: $type,)* });
+    ($name:ident for $options:ty { $(#[doc = $about:literal] $field:ident: $type:ty,)* } $(beside {
+        $(#[doc = $other_about:literal] $other:ident: $other_type:ty,)*
+    })?) => {
+        $crate::settings::raw::group!($name {
+            $(#[doc = $about] $field: $type,)*
+            $($(#[doc = $other_about] $other: $other_type,)*)?
+        });
 
         impl $name {
             /// `options`, but for what is set.

@@ -32,6 +32,23 @@ pub(crate) fn run(mut command: Command) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// The same with something on standard input.
+pub(crate) fn run_with(mut command: Command, input: &[u8]) -> (i32, String, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = input.to_vec();
+    let output = within(move || {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // Whoever has read enough may close it.
+        let writing = thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        writing.join().unwrap();
+        output
+    });
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
 /// A server of this test's own; ends with it.
 pub(crate) struct Server {
     child: Child,
@@ -291,7 +308,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 40] = [
+    let commands: [&[&str]; 63] = [
         &[],
         &["serve"],
         &["limit"],
@@ -332,6 +349,29 @@ fn every_help_has_an_example() {
         &["sessions", "delete"],
         &["sessions", "retry"],
         &["sessions", "spaces"],
+        &["run"],
+        &["run", "start"],
+        &["run", "status"],
+        &["run", "update"],
+        &["run", "processed"],
+        &["run", "skip-done"],
+        &["run", "failed"],
+        &["run", "failures"],
+        &["run", "retry-list"],
+        &["run", "task-started"],
+        &["run", "task-finished"],
+        &["run", "finish"],
+        &["run", "retry"],
+        &["run", "show"],
+        &["run", "watch"],
+        &["run", "list"],
+        &["run", "expire"],
+        &["run", "delete"],
+        &["run", "quota"],
+        &["run", "charge"],
+        &["run", "release"],
+        &["run", "cleanup"],
+        &["run", "spaces"],
     ];
     for args in commands {
         for help in ["--help", "-h"] {

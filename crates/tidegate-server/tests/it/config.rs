@@ -107,6 +107,23 @@ const SAMPLES: &[Sample] = &[
     ("sessions.main.max_sessions", "99", None),
     ("sessions.main.migration_lease", "30m", None),
     ("sessions.main.reconcile_interval", "1d", None),
+    ("runs.main.prefix", "nightly", None),
+    ("runs.main.state_ttl", "2h", None),
+    ("runs.main.max_runs", "9", None),
+    ("runs.main.max_fields", "0", None),
+    ("runs.main.max_field_name_bytes", "9", None),
+    ("runs.main.max_field_value_bytes", "0", None),
+    ("runs.main.max_processed", "9", None),
+    ("runs.main.max_failures", "9", None),
+    ("runs.main.max_reason_bytes", "0", None),
+    ("runs.main.max_tasks", "0", None),
+    ("runs.main.cleanup_interval", "10s", None),
+    ("runs.main.batch", "50", None),
+    ("runs.main.quota.kind", "both", None),
+    ("runs.main.quota.limit", "1000", None),
+    ("runs.main.quota.safety_buffer", "0", None),
+    ("runs.main.quota.counter_ttl", "3h", None),
+    ("runs.main.quota.max_charges", "9", None),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
@@ -138,7 +155,7 @@ pub(crate) fn yaml(path: &str, value: &str) -> String {
 fn every_setting_can_be_set_by_file_environment_and_flag() {
     let sampled: Vec<_> = SAMPLES.iter().map(|(path, ..)| (*path).to_owned()).collect();
     let named = |path: &str| {
-        let path = path.replace("sessions.NAME", "sessions.main");
+        let path = path.replace("sessions.NAME", "sessions.main").replace("runs.NAME", "runs.main");
         path.replace("hot.NAME", "hot.main").replace("NAME", "api")
     };
     let known: Vec<_> = Settings::list().into_iter().map(|(path, _)| named(&path)).collect();
@@ -318,6 +335,39 @@ fn what_the_pipeline_took_from_its_environment_can_be_set_so() {
     };
     assert_eq!((calendar.limit(), calendar.safety_buffer(), calendar.capacity()), (1000, 10, 990));
     assert_eq!((calendar.counter_ttl(), calendar.period()), (Duration::from_secs(3 * 3600), Period::Hour));
+}
+
+/// By the names that they have there, of every space of runs; our own go before them.
+#[test]
+fn names_of_pipelines_are_read_from_the_environment() {
+    let ttl =
+        |settings: &Settings, at: usize| settings.parts.runs[at].options.options.state_ttl.as_secs() / 3600;
+    let settings = load(&environment(&[("REDIS_STATE_TTL_HOURS", "30")]));
+    assert_eq!((settings.parts.runs[0].name.as_str(), ttl(&settings, 0)), ("main", 30));
+    let both = load(&environment(&[
+        ("REDIS_STATE_TTL_HOURS", "30"),
+        ("TIDEGATE_RUNS__DAILY__MAX_RUNS", "5"),
+        ("TIDEGATE_RUNS__NIGHTLY__STATE_TTL", "7h"),
+    ]));
+    assert_eq!((both.parts.runs.len(), ttl(&both, 0), ttl(&both, 1)), (2, 30, 7));
+    let mut sources = environment(&[("REDIS_STATE_TTL_HOURS", "30")]);
+    let flag = |path: &str| Flag { given_as: "--set", path: path.to_owned(), value: "8h".to_owned() };
+    sources.flags = vec![flag("runs.main.state_ttl")];
+    assert_eq!(ttl(&load(&sources), 0), 8);
+    let error = Settings::load(&environment(&[("REDIS_STATE_TTL_HOURS", "many")])).unwrap_err();
+    assert!(
+        error.to_string().starts_with("`REDIS_STATE_TTL_HOURS`: \"manyh\" is not a length of time"),
+        "{error}"
+    );
+    let settings = load(&environment(&[
+        ("CALL_LIMIT_PER_HOUR", "1000"),
+        ("COURTLISTENER_SAFETY_BUFFER", "0"),
+        ("REDIS_COUNTER_TTL_HOURS", "3"),
+        ("TIDEGATE_RUNS__MAIN__QUOTA__LIMIT", "2000"),
+    ]));
+    let quota = &settings.parts.runs[0].options.quota;
+    assert_eq!((quota.limit, quota.safety_buffer, quota.counter_ttl.as_secs()), (2000, 0, 3 * 3600));
+    assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
 }
 
 #[test]

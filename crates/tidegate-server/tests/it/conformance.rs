@@ -3,6 +3,7 @@
 
 mod hot;
 mod limit;
+mod run;
 mod session;
 
 use axum::http::StatusCode;

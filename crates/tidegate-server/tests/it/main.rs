@@ -35,6 +35,8 @@ mod overrides;
 mod readiness;
 mod receipts;
 mod reservations;
+mod run;
+mod run_cli;
 mod session;
 mod session_alerts;
 mod session_chaos;

@@ -133,6 +133,7 @@ local function on_index(command, index, ...)
   return call(command, index, ...)
 end
 
+-- How many of them it did not list.
 local function flush(index, scores)
   local members = {}
   for page, score in pairs(scores) do
@@ -140,12 +141,14 @@ local function flush(index, scores)
     members[#members + 1] = page
     scores[page] = nil
   end
-  if members[1] then on_index('ZADD', index, unpack(members)) end
+  return members[1] and on_index('ZADD', index, unpack(members)) or 0
 end
 
+-- One that lists nothing else is new: all that it listed may have gone in this very call.
 local function flush_pages()
-  flush(RANK, ranks)
-  flush(DUE, dues)
+  local ranked, dated = flush(RANK, ranks), flush(DUE, dues)
+  if ranked > 0 and call('ZCARD', RANK) == ranked then is_made = true end
+  if dated > 0 and call('ZCARD', DUE) == dated then is_made = true end
 end
 
 -- Keeps the last events, in steps of a tenth: who is behind can know by what is forgotten.

@@ -103,7 +103,6 @@ local function promote(page, key, edits)
     drop_and_emit(replaced, keys, is_read and cold, 'replaced',
       math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
   end
-  is_made = is_made or math.min(ranked, dated) <= 1
   forget(page, key)
   local keys = keys_of(page)
   -- What may be left of its last time, or is not ours.

@@ -17,11 +17,33 @@ local remembered_ms, notes_hours = tonumber(ARGV[described + 1]), ARGV[described
 local keys = notes_hours and 1 or 0
 for _, rule in ipairs(rules) do keys = keys + rule.stride + 2 end
 
+-- What limits remember of a key, by the index of it: looked at before the first charge, and given its end behind the
+-- last.
+local books = {}
+
+local function book_of(part)
+  if not books[part.index] then
+    drop(part.ids, part.index, index_due(part.index, now_ms, LOOKED_AT))
+    books[part.index] = { ids = part.ids, count = redis.call('ZCARD', part.index) }
+  end
+  return books[part.index]
+end
+
+local function remember(part, id, r)
+  local book = books[part.index]
+  if part.leaving then
+    drop(part.ids, part.index, { part.leaving })
+    book.count = book.count - 1
+  end
+  put(part.ids, part.index, id, r)
+  book.count, book.is_changed = book.count + 1, true
+end
+
 -- What is known of the id, by the state of its charge; or an answer in place of that.
 local function find(parts, id, together)
   local state
   for i, part in ipairs(parts) do
-    drop(part.ids, part.index, index_due(part.index, now_ms, LOOKED_AT))
+    book_of(part)
     local r = load(part.ids, id)
     if r then
       if r.cost ~= part.cost then return nil, { ALL_OTHER, i, r.cost } end
@@ -36,14 +58,14 @@ end
 -- Makes sure of room for one more id of each limit; what must go for it is dropped later.
 local function find_room(parts)
   for i, part in ipairs(parts) do
-    if redis.call('ZCARD', part.index) >= part.max then
+    if book_of(part).count >= part.max then
       part.leaving = first_over(part.ids, part.index)
       if not part.leaving then return { ALL_NO_ROOM, i } end
     end
   end
 end
 
-return each(function(k, at)
+local replies = each(function(k, at)
   local id, together = ARGV[at + 1], tonumber(ARGV[at + 2])
   local parts, k_of, at_of = {}, k, at + 2
   for i, rule in ipairs(rules) do
@@ -76,18 +98,23 @@ return each(function(k, at)
   if is_refused then return answers end
 
   -- Before anything is charged: it may be of another type.
-  local noted = notes_hours and redis.call('HGET', KEYS[k_of], int(hour_now))
+  local hour = notes_hours and hour_of(KEYS[k_of])
   local used = {}
   for i, rule in ipairs(rules) do
     local part = parts[i]
     answers[i + 1] = rule.charge(part.k, part.state, part.cost, part.a, part.b, false, part.extra)
     used[i] = rule.used_after(part.state, part.cost)
     if id ~= '' then
-      if part.leaving then drop(part.ids, part.index, { part.leaving }) end
-      save(part.ids, part.index, id, { cost = part.cost, state = CHARGED, deadline = together,
-        forget = now_ms + remembered_ms, at = rule.place(answers[i + 1][5]), spans = 0, gives_back = 0 })
+      remember(part, id, { cost = part.cost, state = CHARGED, deadline = together, forget = now_ms + remembered_ms,
+        at = rule.place(answers[i + 1][5]), spans = 0, gives_back = 0 })
     end
   end
-  if notes_hours then answers[#answers + 1] = note_hour(KEYS[k_of], noted, used) end
+  if notes_hours then answers[#answers + 1] = note_hour(hour, used) end
   return answers
 end, keys, 2 + 3 * #rules)
+
+for index, book in pairs(books) do
+  if book.is_changed then renew(book.ids, index, now_ms + remembered_ms) end
+end
+save_hours()
+return replies

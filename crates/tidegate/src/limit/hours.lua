@@ -22,23 +22,40 @@ local function forget_hours(key)
   return last, text
 end
 
--- Notes what the limits count, beside what was noted of this hour. Of its first charge: the hour before, and
--- what was noted of that; else nothing.
-local function note_hour(key, noted, used)
-  local numbers, is_more = {}, not noted
-  for number in string.gmatch(noted or '', '%d+') do numbers[#numbers + 1] = tonumber(number) end
-  local texts = { int(numbers[1] or now_ms) }
-  for i, count in ipairs(used) do
-    local most = numbers[i + 1] or 0
-    is_more = is_more or count > most
-    texts[i + 1] = int(math.max(count, most))
+-- The hour that charges note, by key: read before the first of them, written behind the last.
+local noted = {}
+
+-- What was noted of this hour so far.
+local function hour_of(key)
+  if not noted[key] then
+    local stored, numbers = redis.call('HGET', key, int(hour_now)), {}
+    for number in string.gmatch(stored or '', '%d+') do numbers[#numbers + 1] = tonumber(number) end
+    noted[key] = { key = key, numbers = numbers, is_known = stored and true }
   end
-  if not is_more then return {} end
-  local last, text
-  if not noted then last, text = forget_hours(key) end
-  redis.call('HSET', key, int(hour_now), table.concat(texts, ' '))
-  if noted then return {} end
-  -- Until the last hour is no longer of the day.
-  redis.call('PEXPIRE', key, int((HOURS_KEPT + 1) * HOUR_MS + slack_ms))
-  return { last, text }
+  return noted[key]
+end
+
+-- Notes what the limits count. Of the first charge of an hour: the hour before, and what was noted of that; else
+-- nothing.
+local function note_hour(hour, used)
+  local numbers = hour.numbers
+  numbers[1] = numbers[1] or now_ms
+  for i, count in ipairs(used) do
+    if count > (numbers[i + 1] or -1) then numbers[i + 1], hour.is_changed = count, true end
+  end
+  if hour.is_known then return {} end
+  hour.is_known, hour.begins = true, true
+  return { forget_hours(hour.key) }
+end
+
+local function save_hours()
+  for key, hour in pairs(noted) do
+    if hour.is_changed then
+      local texts = {}
+      for i, number in ipairs(hour.numbers) do texts[i] = int(number) end
+      redis.call('HSET', key, int(hour_now), table.concat(texts, ' '))
+      -- Until the last hour is no longer of the day.
+      if hour.begins then redis.call('PEXPIRE', key, int((HOURS_KEPT + 1) * HOUR_MS + slack_ms)) end
+    end
+  end
 end

@@ -15,11 +15,23 @@ local function load(ids, id)
     gives_back = gives_back }
 end
 
-local function save(ids, index, id, r)
+-- Writes a record; whoever does gives both keys their end, in the same script.
+local function put(ids, index, id, r)
   redis.call('HSET', ids, id, struct.pack(RECORD, r.cost, r.state, r.deadline, r.forget, r.at, r.spans, r.gives_back))
-  local ttl_ms = r.forget - now_ms + slack_ms
-  if redis.call('PTTL', ids) < ttl_ms then redis.call('PEXPIRE', ids, int(ttl_ms)) end
-  index_put(index, r.forget, id, ttl_ms)
+  redis.call('ZADD', index, int(r.forget), id)
+end
+
+-- Lets both keys live until a record is forgotten.
+local function renew(ids, index, forget_ms)
+  local ttl_ms = forget_ms - now_ms + slack_ms
+  for _, key in ipairs({ ids, index }) do
+    if redis.call('PTTL', key) < ttl_ms then redis.call('PEXPIRE', key, int(ttl_ms)) end
+  end
+end
+
+local function save(ids, index, id, r)
+  put(ids, index, id, r)
+  renew(ids, index, r.forget)
 end
 
 local function drop(ids, index, gone)

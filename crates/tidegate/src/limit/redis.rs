@@ -33,7 +33,7 @@ use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::{Key, Name, escape};
 use crate::store::DeclaredSettings;
-use crate::store::redis::{Call, MARKER_TTL, RedisStore, Script};
+use crate::store::redis::{Args, Call, Keys, MARKER_TTL, RedisStore, Script};
 
 /// The index of a limit's overrides, and that of its pending reservations.
 const OVERRIDES_BY_END: &str = "overrides";
@@ -130,9 +130,9 @@ impl OnRedis {
 
     /// The keys of one item, its override's last if it is to be sent along; and
     /// which window comes first, where the calendar decides.
-    fn keys(&self, prefix: &str, key: Key<'_>, with_override: bool) -> (Vec<String>, u64) {
+    fn keys(&self, prefix: &str, key: Key<'_>, with_override: bool) -> (Keys, u64) {
         let (root, text) = (&self.root, key.as_str());
-        let one = |family: &str| vec![format!("{prefix}{root}{family}{text}")];
+        let one = |family: &str| Keys::from([format!("{prefix}{root}{family}{text}")]);
         let (mut keys, first) = match self.algorithm {
             Algorithm::Sliding(_) => (one("absolute:h:"), 0),
             Algorithm::Suppressed(_) => (one("suppressed:h:"), 0),
@@ -189,12 +189,7 @@ impl OnRedis {
 
     /// Runs a script for one item, whose own arguments depend on which window comes
     /// first. Asks again if the script needs other keys: it has done nothing then.
-    async fn run(
-        &self,
-        script: &'static Script,
-        key: Key<'_>,
-        args: impl Fn(u64) -> Vec<CompactString>,
-    ) -> Result<Reply> {
+    async fn run(&self, script: &'static Script, key: Key<'_>, args: impl Fn(u64) -> Args) -> Result<Reply> {
         self.run_with(script, key, &[], &[], args).await
     }
 
@@ -205,7 +200,7 @@ impl OnRedis {
         key: Key<'_>,
         families: &[&str],
         indices: &[&str],
-        args: impl Fn(u64) -> Vec<CompactString>,
+        args: impl Fn(u64) -> Args,
     ) -> Result<Reply> {
         let mut attempts = 0;
         loop {
@@ -213,11 +208,15 @@ impl OnRedis {
             let with_override = self.has_overrides.load(Ordering::Relaxed);
             let (keys, first) = self.keys(&place.prefix, key, with_override);
             let of = |family: &&str| self.beside(&place.prefix, family, key);
-            let call = Call::new(script)
-                .shared_keys(indices.iter().map(|index| self.index(&place.prefix, index)).collect())
+            let mut call = Call::new(script)
                 .shared_args(self.description.read().shared_args[usize::from(with_override)].clone())
-                .keys(keys.into_iter().chain(families.iter().map(of)))
+                .keys(keys)
+                .keys(families.iter().map(of))
                 .args(args(first));
+            if !indices.is_empty() {
+                let indices = indices.iter().map(|index| self.index(&place.prefix, index));
+                call = call.shared_keys(indices.collect());
+            }
             attempts += 1;
             match Reply::read(&self.store.call(place.partition, call).await?)? {
                 Reply::Elsewhere(store_ms) if attempts < 3 => self.learn_skew(store_ms),
@@ -237,12 +236,12 @@ impl OnRedis {
     }
 
     /// The arguments of a take.
-    fn take_args(&self, request: &Request, first: u64) -> Vec<CompactString> {
+    fn take_args(&self, request: &Request, first: u64) -> Args {
         let [a, b] = if request.remember { request.terms } else { [0; 2] };
         let numbers = [request.cost, a, b].map(|n| n.to_compact_string());
         match self.algorithm {
-            Algorithm::Sliding(_) => numbers[..2].to_vec(),
-            Algorithm::Token(_) => numbers.to_vec(),
+            Algorithm::Sliding(_) => numbers.into_iter().take(2).collect(),
+            Algorithm::Token(_) => numbers.into(),
             Algorithm::Suppressed(_) => numbers.into_iter().chain([exact(request.draw)]).collect(),
             Algorithm::Calendar(_) => numbers.into_iter().chain([first.to_compact_string()]).collect(),
         }
@@ -255,7 +254,7 @@ impl OnRedis {
     }
 
     pub(super) async fn peek(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
-        let args = |first: u64| [first, cost.get()].map(|n| n.to_compact_string()).to_vec();
+        let args = |first: u64| [first, cost.get()].into_iter().map(|n| n.to_compact_string()).collect();
         let reply = self.run(&Scripts::of(&self.algorithm).peek, key, args).await?;
         self.decision(reply, key, &self.plain(cost))
     }
@@ -271,7 +270,7 @@ impl OnRedis {
         }
         let args = |first| {
             let numbers = [receipt.bucket, receipt.offset, receipt.cost, MAX_REFUNDS as u64, first];
-            numbers.map(|n| n.to_compact_string()).to_vec()
+            numbers.into_iter().map(|n| n.to_compact_string()).collect()
         };
         match self.run(&Scripts::of(&self.algorithm).refund, key, args).await? {
             Reply::Count(given_back) => Ok(given_back),
@@ -295,7 +294,7 @@ impl OnRedis {
     pub(super) async fn reset(&self, key: Key<'_>) -> Result<()> {
         let families = ["reservations", "reservations_due", "leases", "override"];
         let indices = [PENDING_BY_DEADLINE, OVERRIDES_BY_END];
-        let args = |first: u64| vec![first.to_compact_string(), key.as_str().into()];
+        let args = |first: u64| Args::from_iter([first.to_compact_string(), key.as_str().into()]);
         let script = &Scripts::of(&self.algorithm).reset;
         match self.run_with(script, key, &families, &indices, args).await? {
             Reply::Count(_) => Ok(()),

@@ -6,8 +6,8 @@ local function seconds(at_ms)
 end
 
 local function is_id(text)
-  return #text == 36 and string.match(text, '^[0-9a-f%-]+$')
-    and string.match(text, '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x$')
+  return #text == 36 and string.lower(text) == text
+    and string.find(text, '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x$')
 end
 
 -- How long the keys of a session live when they are renewed, now and then: for
@@ -139,15 +139,16 @@ local function read(id, key, accepts_unreadable)
     error(fields, 0)
   end
   if not is_session(key, fields[2], fields[3]) then return nil, call('EXISTS', key) == 1 and FOREIGN or GONE end
+  -- Whole from the beginning: a table that grows is made anew.
   local s = { id = id, key = key, broadcaster = fields[2] or '', left = left_of(fields[3]), hand = '',
-    is_whole = fields[2] and true }
+    is_whole = fields[2] and true, generation = 0, seen = 0, deadline = 0, disconnected = 0, attempts = 0, claimed = 0,
+    renewed = -RENEWED_MS, is_foreign = true, is_counted = false }
   if fields[1] then
-    local at_ms, renewed_s, is_left
-    s.generation, s.seen, at_ms, s.attempts, s.claimed, renewed_s, is_left = unpacked(fields[1])
-    if s.generation then
+    local generation, seen, at_ms, attempts, claimed, renewed_s, is_left = unpacked(fields[1])
+    if generation then
+      s.generation, s.seen, s.attempts, s.claimed = generation, seen, attempts, claimed == IS_DEAD and -1 or claimed
       s.deadline, s.disconnected = is_left and 0 or at_ms, is_left and at_ms or 0
       s.renewed, s.hand = renewed_s * 1000, string.sub(fields[1], PACKED_BYTES + 1)
-      if s.claimed == IS_DEAD then s.claimed = -1 end
       s.is_foreign = s.left ~= (is_left and seconds(s.disconnected) or 0)
       return s
     end
@@ -158,8 +159,6 @@ local function read(id, key, accepts_unreadable)
   end
   -- No life that it may have had was as late as this.
   s.generation = s.is_unreadable and seconds(now_ms) or 0
-  s.attempts, s.claimed, s.seen, s.deadline, s.disconnected = 0, 0, 0, 0, 0
-  s.renewed, s.is_foreign = -RENEWED_MS, true
   return s
 end
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tidegate::Tidegate;
 use tidegate::clock::{Timestamp, monotonic};
 use tidegate::hot::{Edit, EventKind, Hot, HotOptions, Recorded};
-use tidegate::testkit::{Fault, FaultProxy, RedisServer};
+use tidegate::testkit::{Fault, FaultProxy, RedisServer, unique};
 
-use crate::hot::{PROMOTED, events, key, metric};
+use crate::hot::{HOUR, PROMOTED, Space, events, key, metric, options};
 use crate::outage::until;
 
 const ALL: std::ops::RangeInclusive<Timestamp> = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX);
@@ -156,6 +156,31 @@ async fn after_a_restart_of_the_store_it_starts_over() {
     assert_eq!((seen[0].kind, &*seen[1].page), (EventKind::Missed, "p"));
     assert!(metric(&gate, "tidegate_hot_dropped_edits_total") > 0);
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
+/// All pages that an index lists may go in the same call that makes another one hot, and
+/// long before indices are given their time again.
+#[tokio::test]
+async fn an_index_that_is_made_anew_has_its_end_at_once() {
+    let server = RedisServer::start();
+    let space = Space::on("redis", &server.url(), options(|_| {})).await;
+    let edit = |page, id| Edit::new(key(page), id, "alice");
+    space.fill(&["a".to_owned(), "b".to_owned()], 2).await;
+    space.clock.advance_ms(HOUR - 30_000);
+    for page in ["c", "d"] {
+        assert_eq!(space.record(page, "1").await, Recorded::Remembered);
+    }
+    space.clock.advance_ms(30_000);
+    let recorded = space.hot.record_many(&[edit("c", "2"), edit("a", "3"), edit("b", "3")]).await.unwrap();
+    assert_eq!(recorded, [PROMOTED, Recorded::Remembered, Recorded::Remembered]);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+
+    for index in ["hot:rank", "hot:due"] {
+        let index = format!("{}:{index}", space.namespace);
+        redis::cmd("DEL").arg(index).exec(&mut server.connection()).unwrap();
+        assert_eq!(space.record_at("c", &unique("late"), space.now() - 40_000).await, Recorded::Added);
+        assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+    }
 }
 
 /// A key of ours that somebody else has written is an error of that page alone.

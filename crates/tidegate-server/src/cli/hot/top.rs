@@ -1,14 +1,12 @@
 //! `tidegate hot top`: the hottest pages, drawn anew until somebody has seen enough.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use console::{Term, style, truncate_str};
-use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use tidegate::clock::{Clock, Timestamp};
 use tidegate::store::PartKind;
-use tokio::sync::mpsc;
 
 use super::path_of;
 use crate::api::Spaces;
@@ -16,6 +14,7 @@ use crate::api::hot::{Pages, Ranked, Space};
 use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, print, printable, read};
 use crate::cli::request::Request;
+use crate::cli::screen::{Screen, draw, is_quit, keys};
 use crate::cli::target::Target;
 use crate::parts::Access;
 
@@ -72,10 +71,7 @@ impl Top {
         let mut ticks = tokio::time::interval(interval);
         loop {
             tokio::select! {
-                key = keys.recv() => match key {
-                    Some(b'q' | b'Q' | 3 | 27) | None => return Ok(()),
-                    Some(_) => continue,
-                },
+                key = keys.recv() => if is_quit(key) { return Ok(()) } else { continue },
                 _ = tokio::signal::ctrl_c() => return Ok(()),
                 _ = ticks.tick() => {}
             }
@@ -97,19 +93,6 @@ impl Top {
 
 fn now() -> Timestamp {
     Clock::system().now()
-}
-
-/// Over what was there: no flicker.
-fn draw(lines: &[String]) -> std::io::Result<()> {
-    let mut text = String::from("\x1b[H");
-    for line in lines {
-        text += line;
-        text += "\x1b[K\r\n";
-    }
-    text += "\x1b[J";
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 /// A head and a line for each page, none wider than `width`.
@@ -147,45 +130,4 @@ fn row(it: &Ranked, now: Timestamp) -> String {
     let ago: Vec<_> = ago.split(' ').take(2).collect();
     let ago = format!("{} ago", ago.join(" "));
     format!("{:>5}  {lately:>5}  {editors:>7}  {ago:<15}  {mark}{}", it.edits, printable(&it.page))
-}
-
-/// Keys as they are pressed. The thread ends with the process.
-fn keys() -> mpsc::Receiver<u8> {
-    let (pressed, keys) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
-            if pressed.blocking_send(byte).is_err() {
-                return;
-            }
-        }
-    });
-    keys
-}
-
-/// A screen of our own, without echo. What was there before comes back with the end.
-struct Screen {
-    before: Termios,
-}
-
-impl Screen {
-    fn enter() -> std::io::Result<Self> {
-        let before = termios::tcgetattr(std::io::stdin())?;
-        let mut quiet = before.clone();
-        quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-        termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet)?;
-        let screen = Self { before };
-        let mut out = std::io::stdout().lock();
-        out.write_all(b"\x1b[?1049h\x1b[?25l")?;
-        out.flush()?;
-        Ok(screen)
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // There is nothing to be done if the terminal has gone.
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(b"\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
-        let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
-    }
 }

@@ -8,14 +8,12 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::json;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::key::MAX_KEY_BYTES;
 use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Reservation as Held, Sliding};
 use tidegate::{Cost, Key, Rate};
 
-use crate::api::{Invalid, borrowing, pattern, subject, whole};
-use crate::settings::parse::Parse as _;
+use crate::api::{Invalid, borrowing, lasting, one_length_of_time, pattern, subject, whole};
 
 /// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
 /// which is what a program writes that has lost the key.
@@ -193,27 +191,6 @@ impl Reserve<'_> {
 
 borrowing!(Take, TakeAll, Refund, SetOverride, Reserve);
 
-/// How long something lasts, as a number or in words.
-fn lasting(ms: Option<u64>, text: Option<&str>) -> Result<Duration, Invalid> {
-    match (ms, text) {
-        (Some(ms), None) => Ok(Duration::from_millis(ms)),
-        (None, Some(text)) => Duration::parse(text).map_err(|why| Invalid(format!("`lasting`: {why}"))),
-        (None, None) => {
-            Err(Invalid("how long is missing: `lasting_ms`, or `lasting` like \"1h\"".to_owned()))
-        }
-        (Some(_), Some(_)) => {
-            Err(Invalid("`lasting_ms` and `lasting` are the same: name one of them".to_owned()))
-        }
-    }
-}
-
-/// Says of a schema that exactly one of the two is given; `null` is none.
-fn one_length_of_time(schema: &mut Schema) {
-    let given = |name: &str, kind: &str| json!({"required": [name], "properties": {name: {"type": kind}}});
-    let either = json!([given("lasting_ms", "integer"), given("lasting", "string")]);
-    schema.insert("oneOf".to_owned(), either);
-}
-
 /// A cost as JSON writes numbers: `2` and `2.0` are the same.
 #[derive(Debug)]
 pub(crate) struct WholeCost(Cost);
@@ -240,7 +217,7 @@ impl WholeCost {
         Ok(Self(Cost::new(cost)?))
     }
 
-    fn or_one(given: Option<&Self>) -> Cost {
+    pub(crate) fn or_one(given: Option<&Self>) -> Cost {
         given.map_or(Cost::ONE, |cost| cost.0)
     }
 }

@@ -9,11 +9,11 @@ use tidegate::limit::{
     WhenFull,
 };
 use tidegate::store::{Part, PartKind};
-use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Key, Name, Outage, Rate, Share, Tidegate};
+use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Name, Outage, Rate, Share, Tidegate};
 
 use crate::parts::{About, LimitSettings, PartOptions};
 use crate::settings::SettingsError;
-use crate::settings::parse::{Factor, Parse, and, choice, choices};
+use crate::settings::parse::{Factor, Parse, Prefix, and, choice, choices};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawLimit {
@@ -78,6 +78,7 @@ impl PartOptions for LimitSettings {
         implied: "api",
         example: "rate=5/s",
         opens_by_use: false,
+        environment: &[],
     };
 
     type Raw = RawLimit;
@@ -304,16 +305,5 @@ impl Parse for Share {
             .parse()
             .map_err(|_| format!("{text:?} is not a share: a number above 0 and up to 1 is, like 0.5"))?;
         Share::fraction(fraction).map_err(|error| error.to_string())
-    }
-}
-
-/// What a limit's Redis keys start with.
-#[derive(Debug, Clone)]
-pub(crate) struct Prefix(pub(crate) String);
-
-impl Parse for Prefix {
-    fn parse(text: &str) -> Result<Self, String> {
-        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
-        Ok(Self(text.to_owned()))
     }
 }

@@ -15,7 +15,7 @@ use tidegate::session::{
 };
 
 use crate::api::json::{from_text, to_text};
-use crate::api::{Invalid, RequestBody, borrowing, whole};
+use crate::api::{Invalid, RequestBody, borrowing, key, whole};
 
 /// The most that are listed, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;
@@ -141,11 +141,6 @@ pub(crate) fn generation(number: u64) -> Result<Generation, Invalid> {
             "a generation of {number} is not allowed: whole numbers from 1 to {MAX_COUNT} are"
         ))),
     }
-}
-
-/// A key that messages call something else.
-pub(crate) fn key<'a>(what: &str, text: &'a str) -> Result<Key<'a>, Invalid> {
-    Key::new(text).map_err(|error| Invalid(error.to_string().replacen("a key", what, 1)))
 }
 
 /// An activated session.

@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate::session::{Generation, Holder, SessionId};
 
-use crate::api::pattern;
-use crate::api::session::key;
+use crate::api::{key, pattern};
 use crate::http::problem::Problem;
 
 /// `…/{id}`.

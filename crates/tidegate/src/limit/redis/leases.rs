@@ -5,9 +5,9 @@ use std::time::Duration;
 use compact_str::{CompactString, ToCompactString as _};
 
 use super::super::lease::{Grant, Report};
-use super::OnRedis;
 use super::reply::{REPLIES, Reply};
 use super::scripts::Scripts;
+use super::{Args, OnRedis};
 use crate::clock;
 use crate::error::Result;
 use crate::key::Key;
@@ -31,7 +31,7 @@ impl OnRedis {
         reports: &[Report],
     ) -> Result<Grant> {
         let args = |first: u64| {
-            let mut args = vec![first.to_compact_string(), id.into(), wanted.to_compact_string()];
+            let mut args = Args::from([first.to_compact_string(), id.into(), wanted.to_compact_string()]);
             args.push(lasting.as_millis().to_compact_string());
             for at in 0..2 {
                 args.extend(match reports.get(at) {

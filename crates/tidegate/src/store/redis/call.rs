@@ -3,8 +3,13 @@
 use std::sync::Arc;
 
 use compact_str::{CompactString, ToCompactString};
+use smallvec::SmallVec;
 
 use super::script::Script;
+
+/// What most calls have of each needs no allocation: one key, as many numbers as a take sends.
+pub(crate) type Keys = SmallVec<[String; 1]>;
+pub(crate) type Args = SmallVec<[CompactString; 3]>;
 
 /// A script run for one item, or for several. Calls of one item travel together with others of
 /// their kind; one of several items travels alone and is answered as a list.
@@ -18,8 +23,8 @@ pub(crate) struct Call {
     /// Whether it has as many arguments as it likes, and so no company.
     pub(super) is_alone: bool,
     /// Those of each item, one item after the other; as many for each.
-    pub(super) item_keys: Vec<String>,
-    pub(super) item_args: Vec<CompactString>,
+    pub(super) item_keys: Keys,
+    pub(super) item_args: Args,
     /// The time a test set.
     pub(super) now_ms: Option<u64>,
 }
@@ -33,8 +38,8 @@ impl Call {
             shared_args: Arc::default(),
             items: 1,
             is_alone: false,
-            item_keys: Vec::new(),
-            item_args: Vec::new(),
+            item_keys: Keys::new(),
+            item_args: Args::new(),
             now_ms: None,
         }
     }
@@ -62,8 +67,9 @@ impl Call {
         self
     }
 
-    pub(crate) fn key(self, key: String) -> Self {
-        self.keys([key])
+    pub(crate) fn key(mut self, key: String) -> Self {
+        self.item_keys.push(key);
+        self
     }
 
     pub(crate) fn keys(mut self, keys: impl IntoIterator<Item = String>) -> Self {

@@ -31,7 +31,7 @@ use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::call::Call;
+pub(crate) use self::call::{Args, Call, Keys};
 pub(crate) use self::direct::Direct;
 use self::failure::Failure;
 pub(crate) use self::failure::server_failure;

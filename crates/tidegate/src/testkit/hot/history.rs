@@ -30,7 +30,16 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let page = prop_oneof![4 => 0..4_u8, 2 => 0..12_u8];
-    let late = prop_oneof![6 => Just(0_i64), 2 => 0..400_000_i64, 1 => 0..5_000_000_i64, 1 => -90_000..0_i64];
+    // A window, or ten minutes, to the millisecond.
+    let edge = (prop::sample::select(vec![60_000, 600_000, 900_000, 3_600_000]), -1..2_i64)
+        .prop_map(|(ms, off_ms)| ms + off_ms);
+    let late = prop_oneof![
+        6 => Just(0_i64),
+        2 => 0..400_000_i64,
+        1 => 0..5_000_000_i64,
+        1 => -90_000..0_i64,
+        1 => edge.clone(),
+    ];
     let op = prop_oneof![
         14 => (page.clone(), 0..400_u16, 0..5_u8, -50..50_i64, late.clone())
             .prop_map(|(page, id, editor, change, late_ms)| Op::Record { page, id, editor, change, late_ms }),
@@ -45,6 +54,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Cleanup),
         5 => (0..40_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
         1 => (0..900_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
+        1 => edge.prop_map(|by_ms| Op::Move { by_ms }),
         1 => prop_oneof![8 => -2000..0_i64, 2 => -90_000..0_i64, 1 => -20_000_000..20_000_000_i64]
             .prop_map(|by_ms| Op::Move { by_ms }),
     ];

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Face, Granted, Kit, ODD_TEXTS, START_MS, all_failures, all_runs, options};
+use crate::bounds::MAX_COUNT;
 use crate::clock::Timestamp;
 use crate::run::{
     Attempt, Finished, Processed, Refusal, RunOptions, RunState, Started, TaskStarted, Update, Updated,
@@ -111,7 +112,7 @@ pub async fn a_retry_is_idempotent_and_clears_nothing(kit: &impl Kit) {
     // Whoever has not heard of it asks again.
     let again = Started { is_new: false, ..second };
     assert_eq!(face.retry("r", Attempt::new(1)).await.unwrap(), Ok(again));
-    for other in [0, 3, u64::MAX] {
+    for other in [0, 3, MAX_COUNT] {
         let stale = Refusal::Stale { current: Attempt::new(2) };
         assert_eq!(face.retry("r", Attempt::new(other)).await.unwrap(), Err(stale));
     }

@@ -1,0 +1,65 @@
+//! A terminal that is drawn anew, and the keys that are pressed meanwhile.
+
+use std::io::{Read as _, Write as _};
+
+use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use tokio::sync::mpsc;
+
+/// Over what was there: no flicker.
+pub(super) fn draw(lines: &[String]) -> std::io::Result<()> {
+    let mut text = String::from("\x1b[H");
+    for line in lines {
+        text += line;
+        text += "\x1b[K\r\n";
+    }
+    text += "\x1b[J";
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Whether a key says that it is enough: `q`, Escape or Ctrl-C; no key can come any more at the end.
+pub(super) fn is_quit(key: Option<u8>) -> bool {
+    matches!(key, Some(b'q' | b'Q' | 3 | 27) | None)
+}
+
+/// Keys as they are pressed. The thread ends with the process.
+pub(super) fn keys() -> mpsc::Receiver<u8> {
+    let (pressed, keys) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
+            if pressed.blocking_send(byte).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+/// A screen of our own, without echo. What was there before comes back with the end.
+pub(super) struct Screen {
+    before: Termios,
+}
+
+impl Screen {
+    pub(super) fn enter() -> std::io::Result<Self> {
+        let before = termios::tcgetattr(std::io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet)?;
+        let screen = Self { before };
+        let mut out = std::io::stdout().lock();
+        out.write_all(b"\x1b[?1049h\x1b[?25l")?;
+        out.flush()?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nothing to be done if the terminal has gone.
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(b"\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
+        let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,87 @@
+//! One run: started, updated, ended, retried, deleted, and how far it is.
+
+use tidegate::run::{Finished, Refusal, Started};
+
+use super::granted;
+use super::path::{InAttempt, OfRun};
+use super::refusal::refused;
+use crate::api::run::{Changed, Expire, Expires, Finish, One, Retry, Update, Updated, attempt};
+use crate::api::run_items::Progress;
+use crate::http::answer::{Json, Made, NoContent};
+use crate::http::call::{Call, EmptyBody, JsonBody};
+use crate::http::parameter::NoQuery;
+use crate::http::problem::Problem;
+
+pub(super) async fn start(call: Call<OfRun, NoQuery, EmptyBody>) -> Result<Made<Changed>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let run = call.path.key()?;
+    call.body.parse()?;
+    let started = granted(runs.start(run).await)?;
+    Ok(made(runs.space().as_str(), call.path.run, started))
+}
+
+pub(super) async fn retry(call: Call<OfRun, NoQuery, JsonBody<Retry>>) -> Result<Made<Changed>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let run = call.path.key()?;
+    let from = attempt(call.body.parse()?.from_attempt)?;
+    let started = granted(runs.retry(run, from).await)?;
+    Ok(made(runs.space().as_str(), call.path.run, started))
+}
+
+fn made(space: &str, run: String, started: Started) -> Made<Changed> {
+    let Started { attempt, state, is_new, .. } = started;
+    let (attempt, state) = (attempt.get(), state.as_str().to_owned());
+    Made { is_new, value: Changed { space: space.to_owned(), run, attempt, state, is_new } }
+}
+
+pub(super) async fn get(call: Call<OfRun>) -> Result<Json<One>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let found = runs.get(call.path.key()?).await?.ok_or_else(|| refused(Refusal::Unknown))?;
+    Ok(Json(One::new(runs.space().as_str(), found)))
+}
+
+pub(super) async fn update(call: Call<OfRun, InAttempt, JsonBody<Update>>) -> Result<Json<Updated>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let run = call.path.key()?;
+    let update = call.body.parse()?.into_update();
+    let updated = granted(runs.update(run, call.query.0, &update).await)?;
+    Ok(Json(Updated {
+        space: runs.space().as_str().to_owned(),
+        run: call.path.run,
+        attempt: updated.attempt.get(),
+        state: updated.state.as_str().to_owned(),
+        ends_at_ms: updated.ends_at.as_millis(),
+    }))
+}
+
+pub(super) async fn expire(
+    call: Call<OfRun, InAttempt, JsonBody<Expire<'static>>>,
+) -> Result<Json<Expires>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let run = call.path.key()?;
+    let after = call.body.parse()?.lasting()?;
+    let ends_at_ms = granted(runs.expire(run, call.query.0, after).await)?.as_millis();
+    let (space, run) = (runs.space().as_str().to_owned(), run.as_str().to_owned());
+    Ok(Json(Expires { space, run, ends_at_ms }))
+}
+
+pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Result<Json<Changed>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let run = call.path.key()?;
+    let state = call.body.parse()?.state()?;
+    let Finished { attempt, state, is_new, .. } = granted(runs.finish(run, call.query.0, state).await)?;
+    let (attempt, state) = (attempt.get(), state.as_str().to_owned());
+    Ok(Json(Changed { space: runs.space().as_str().to_owned(), run: call.path.run, attempt, state, is_new }))
+}
+
+pub(super) async fn delete(call: Call<OfRun, InAttempt>) -> Result<NoContent, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    granted(runs.delete(call.path.key()?, call.query.0).await)?;
+    Ok(NoContent)
+}
+
+pub(super) async fn progress(call: Call<OfRun>) -> Result<Json<Progress>, Problem> {
+    let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
+    let progress = granted(runs.progress(call.path.key()?).await)?;
+    Ok(Json(Progress::new(runs.space().as_str(), call.path.run, &progress)))
+}

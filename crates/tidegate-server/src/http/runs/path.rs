@@ -1,0 +1,80 @@
+//! Who is meant by a path, and in which attempt.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tidegate::Key;
+use tidegate::bounds::MAX_COUNT;
+use tidegate::run::{Attempt, Hour};
+
+use super::api::attempt;
+use crate::api::{key, pattern};
+use crate::http::parameter::{FromQuery, Parameter, Query};
+use crate::http::problem::Problem;
+
+/// `…/runs/{run}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfRun {
+    #[schemars(extend("pattern" = pattern::NAME))]
+    pub(super) space: String,
+    #[schemars(length(min = 1, max = 255))]
+    pub(super) run: String,
+}
+
+impl OfRun {
+    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+        Ok(key("a run", &self.run)?)
+    }
+}
+
+/// `…/runs/{run}/tasks/{task}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfTask {
+    #[schemars(extend("pattern" = pattern::NAME))]
+    pub(super) space: String,
+    #[schemars(length(min = 1, max = 255))]
+    pub(super) run: String,
+    #[schemars(length(min = 1, max = 255))]
+    pub(super) task: String,
+}
+
+impl OfTask {
+    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+        Ok(key("a run", &self.run)?)
+    }
+
+    pub(super) fn task(&self) -> Result<Key<'_>, Problem> {
+        Ok(key("a task", &self.task)?)
+    }
+}
+
+/// `…/failures/{hour}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfHour {
+    #[schemars(extend("pattern" = pattern::NAME))]
+    pub(super) space: String,
+    #[schemars(extend("pattern" = "^2[0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])_([01][0-9]|2[0-3])$"))]
+    hour: String,
+}
+
+impl OfHour {
+    pub(super) fn hour(&self) -> Result<Hour, Problem> {
+        Ok(self.hour.parse()?)
+    }
+}
+
+/// The attempt that is meant, if it is one in particular.
+#[derive(Debug)]
+pub(crate) struct InAttempt(pub(super) Option<Attempt>);
+
+impl FromQuery for InAttempt {
+    const PARAMETERS: &'static [Parameter] = &[Parameter::integer(
+        "attempt",
+        0..=MAX_COUNT,
+        None,
+        "the attempt that it belongs to; the current one unless given",
+    )];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        Ok(Self(query.integer("attempt")?.map(attempt).transpose()?))
+    }
+}

@@ -1,0 +1,156 @@
+//! What can be set of a space of runs.
+
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tidegate::bounds::MAX_COUNT;
+use tidegate::run::{Quota, QuotaKind, QuotaOptions, RunOptions, Runs};
+use tidegate::store::{Part, PartKind};
+use tidegate::{Name, Tidegate};
+
+use crate::parts::{About, PartOptions, RunSettings, Variable};
+use crate::settings::SettingsError;
+use crate::settings::parse::{Parse, Prefix, choices};
+use crate::settings::raw::{Leaf, group};
+
+group!(RawRuns for RunOptions {
+    /// what their Redis keys start with (courtlistener)
+    prefix: Leaf<Prefix>,
+    /// how long after its last update a run is gone, up to 60 days; also REDIS_STATE_TTL_HOURS (25h)
+    state_ttl: Leaf<Duration>,
+    /// most runs, over several partitions each has its part (100000)
+    max_runs: Leaf<NonZeroUsize>,
+    /// most fields of a run, up to 1000 (64)
+    max_fields: Leaf<Count>,
+    /// longest name of a field, up to 255 (255)
+    max_field_name_bytes: Leaf<NonZeroUsize>,
+    /// longest value of a field, up to 65536 (4096)
+    max_field_value_bytes: Leaf<Count>,
+    /// most processed items of a run, up to 1000000 (1000000)
+    max_processed: Leaf<NonZeroUsize>,
+    /// most items of a run whose failures are kept, up to 100000 (10000)
+    max_failures: Leaf<NonZeroUsize>,
+    /// longest reason of a failure, up to 65536 (1024)
+    max_reason_bytes: Leaf<Count>,
+    /// most tasks of a run, up to 10000 (1000)
+    max_tasks: Leaf<Count>,
+    /// how often runs that are over are looked for (1m)
+    cleanup_interval: Leaf<Duration>,
+    /// runs that are looked at in one step, up to 1000 (100)
+    batch: Leaf<NonZeroUsize>,
+} beside {
+    /// what the other side allows in an hour
+    quota: RawQuota,
+});
+
+group!(RawQuota for QuotaOptions {
+    /// what counts as an hour: aligned (to UTC), sliding (any 60 minutes) or both (aligned)
+    kind: Leaf<QuotaKind>,
+    /// calls per hour, the buffer included; also CALL_LIMIT_PER_HOUR (5000)
+    limit: Leaf<Calls>,
+    /// calls of those that are never made; also COURTLISTENER_SAFETY_BUFFER (25)
+    safety_buffer: Leaf<Calls>,
+    /// how long Redis keeps the counter of an hour, at least to its end; also REDIS_COUNTER_TTL_HOURS (2h)
+    counter_ttl: Leaf<Duration>,
+    /// most ids of charges that are remembered, up to 1000000 (10000)
+    max_charges: Leaf<NonZeroUsize>,
+});
+
+choices! {
+    QuotaKind: "aligned" Aligned, "sliding" Sliding, "both" Both;
+}
+
+/// What pipelines have in their environment already.
+const ENVIRONMENT: &[Variable] = &[
+    Variable { name: "REDIS_STATE_TTL_HOURS", setting: "state_ttl", unit: "h" },
+    Variable { name: "REDIS_COUNTER_TTL_HOURS", setting: "quota.counter_ttl", unit: "h" },
+    Variable { name: "COURTLISTENER_SAFETY_BUFFER", setting: "quota.safety_buffer", unit: "" },
+    Variable { name: "CALL_LIMIT_PER_HOUR", setting: "quota.limit", unit: "" },
+];
+
+impl PartOptions for RunSettings {
+    const ABOUT: &About = &About {
+        opens_by_use: true,
+        environment: ENVIRONMENT,
+        ..About::spaces(PartKind::Runs, "runs", "space of runs", "state_ttl=25h")
+    };
+
+    type Raw = RawRuns;
+    type Open = OpenRuns;
+
+    fn read(name: &str, mut raw: RawRuns) -> Result<Self, SettingsError> {
+        let quota = std::mem::take(&mut raw.quota);
+        let options = raw.over(RunOptions::default());
+        options.check().map_err(|error| SettingsError(format!("`runs.{name}`: {error}")))?;
+        // The family is that of its keys.
+        let quota = quota.over(QuotaOptions::new().prefix(options.prefix.clone()));
+        quota.check().map_err(|error| SettingsError(format!("`runs.{name}.quota`: {error}")))?;
+        Ok(Self { options, quota })
+    }
+
+    fn declared(&self, name: &Name) -> Part {
+        self.options.declared(name)
+    }
+
+    fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<OpenRuns> {
+        let runs = gate.runs(name, self.options.clone())?;
+        Ok(OpenRuns { runs, gate: gate.clone(), settings: self.quota.clone(), quota: OnceLock::new() })
+    }
+}
+
+/// A space of runs, open. Its quota is opened by its first use: it declares limits of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenRuns {
+    pub(crate) runs: Runs,
+    gate: Tidegate,
+    settings: QuotaOptions,
+    quota: OnceLock<Quota>,
+}
+
+impl OpenRuns {
+    pub(crate) fn quota(&self) -> tidegate::Result<&Quota> {
+        if let Some(quota) = self.quota.get() {
+            return Ok(quota);
+        }
+        // Opened twice at once it is the same quota.
+        let opened = self.gate.quota(self.settings.clone())?;
+        Ok(self.quota.get_or_init(|| opened))
+    }
+}
+
+/// Calls, as many as there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls(u64);
+
+impl Parse for Calls {
+    fn parse(text: &str) -> Result<Self, String> {
+        let calls = text.parse().ok().filter(|calls| *calls <= MAX_COUNT && !text.starts_with('+'));
+        calls
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
+    }
+}
+
+impl From<Calls> for u64 {
+    fn from(Calls(calls): Calls) -> Self {
+        calls
+    }
+}
+
+/// How many, or none at all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count(usize);
+
+impl Parse for Count {
+    fn parse(text: &str) -> Result<Self, String> {
+        let count = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        count.map(Self).ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 on are"))
+    }
+}
+
+impl From<Count> for usize {
+    fn from(Count(count): Count) -> Self {
+        count
+    }
+}
