@@ -117,18 +117,14 @@ impl Quota {
 
     /// Says that an hour has begun: whoever's charge was the first of it says so, and nobody else.
     fn say(&self, change: &HourChange) {
-        let previous = change.previous.as_ref().map(|hour| QuotaHour::new(hour, self.options.kind));
         let (family, quota) = (self.options.prefix.as_str(), self.options.capacity());
-        match previous {
-            Some(hour) => log::info!(
-                family,
-                quota,
-                previous = %hour.hour,
-                used = hour.most(),
-                "the quota counts a new hour"
-            ),
-            None => log::info!(family, quota, "the quota counts a new hour, the first of a day"),
-        }
+        let Some(previous) = &change.previous else {
+            log::info!(family, quota, "the quota counts a new hour, the first of a day");
+            return;
+        };
+        let hour = QuotaHour::new(previous, self.options.kind);
+        let (previous, used) = (&hour.hour, hour.most());
+        log::info!(family, quota, %previous, used, "the quota counts a new hour");
     }
 }
 
