@@ -164,7 +164,8 @@ fn a_replay_touches_nobody_elses_pages() {
         let report = replay(&file, &["--store", &url]);
         assert_eq!(report["outcomes"]["duplicate"], 0);
     }
-    let (_, out, _) = on_redis(&["list", "--json"]);
+    let (code, out, err) = on_redis(&["list", "--json"]);
+    assert_eq!(code, 0, "{err}");
     let live: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&live["count"], &live["pages"][0]["page"]), (&json!(1), &json!("live")));
     let named = replay(&file, &["--store", &url, "--namespace", "mine"]);

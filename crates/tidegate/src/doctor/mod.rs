@@ -52,7 +52,7 @@ pub struct DoctorOptions {
 
 impl Default for DoctorOptions {
     fn default() -> Self {
-        // Some twenty or thirty milliseconds of a server's time in each second.
+        // The server has others to answer too.
         Self { fix: false, keys_per_second: NonZeroU32::new(2000) }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tidegate::doctor::{Doctor, DoctorOptions};
 use tidegate::limit::LimitOptions;
 use tidegate::run::{Hour, RunOptions, RunState};
 use tidegate::session::{Reconciliation, SessionOptions};
@@ -48,12 +49,16 @@ fn key_patterns() -> Vec<String> {
 
 /// Makes a user `app` who may do what is documented, with keys of these patterns.
 fn restrict(server: &RedisServer, patterns: &[String]) {
+    restrict_to(server, patterns, &commands());
+}
+
+fn restrict_to(server: &RedisServer, patterns: &[String], commands: &[String]) {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret").arg("-@all");
     for pattern in patterns {
         user.arg(format!("~{pattern}"));
     }
-    for command in commands() {
+    for command in commands {
         user.arg(command);
     }
     user.exec(&mut server.connection()).unwrap();
@@ -87,6 +92,49 @@ fn the_documented_commands_are_enough_in_a_cluster() {
     hot::history::check(&on, 600);
     session::history::check(&on, 600);
     run::history::check(&on, 600);
+}
+
+/// A doctor needs a few more, and is the same without those that it can miss.
+#[tokio::test]
+async fn the_documented_commands_are_enough_for_a_doctor() {
+    let server = RedisServer::start();
+    let more = quoted(between("commands beside those of a server:", "It does without"));
+    let more: Vec<_> = more.map(|it| format!("+{}", it.to_lowercase().replace(' ', "|"))).collect();
+    assert!(more.len() > 5, "{more:?}");
+    restrict_to(&server, &["*".to_owned()], &[commands(), more].concat());
+    let gate = Tidegate::open(&as_user(&server.url())).await.unwrap();
+    let key = Key::new("user:{42}").unwrap();
+    for limit in crate::keys::one_of_each(&gate) {
+        assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
+    }
+    let sessions = gate.sessions("rooms", SessionOptions::default()).unwrap();
+    let active = sessions.activate(key, "{}", Some(key)).await.unwrap().done().unwrap();
+    let hot = gate.hot("links", tidegate::hot::HotOptions::default()).unwrap();
+    for id in ["1", "2", "3"] {
+        hot.record(&tidegate::hot::Edit::new(key, id, "alice")).await.unwrap();
+    }
+    let runs = gate.runs("nightly", RunOptions::default()).unwrap();
+    runs.start(key).await.unwrap().done().unwrap();
+    runs.processed(key, None, &[key]).await.unwrap().done().unwrap();
+    gate.shutdown().await;
+    let url = as_user(&server.url());
+    let look = async |options: &DoctorOptions| {
+        let doctor = Doctor::open(&url, &StoreOptions::default()).await.unwrap();
+        doctor.check(options, |_| {}).await.unwrap()
+    };
+    let report = look(&DoctorOptions::default()).await;
+    assert!(report.is_well(), "{report:?}");
+    // It sees what there is, and mends it.
+    let pattern = format!("*{}", active.id);
+    let session: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut server.connection()).unwrap();
+    assert_eq!(session.len(), 1);
+    redis::cmd("PERSIST").arg(session).exec(&mut server.connection()).unwrap();
+    assert!(!look(&DoctorOptions::default()).await.is_well());
+    let mut fix = DoctorOptions::default();
+    fix.fix = true;
+    look(&fix).await;
+    assert!(look(&DoctorOptions::default()).await.is_well());
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
 
 /// Without a namespace: whatever has keys of its own, in each room.
