@@ -118,21 +118,22 @@ fn every_namespace_is_well(
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = runtime.block_on(async {
-        let mut all = 0;
+        let (mut all, mut partly) = (0, 0);
         for namespace in &namespaces {
             for &at in clocks {
                 let clock = ManualClock::at(Timestamp::from_millis(at));
                 let doctor = Doctor::open(url, &options(namespace, partitions, Some(&clock))).await.unwrap();
                 let report = doctor.check(&quick(), |_| {}).await.unwrap();
                 assert_well(&report, namespace);
-                // What ended before anybody could declare it is left alone.
-                let is_declared = report.parts > 0;
-                assert!(report.undeclared == 0 || !is_declared, "{namespace}: all keys are of a family");
+                partly += usize::from(report.undeclared > 0 && report.parts > 0);
                 let ours: u64 = report.families.iter().map(|it| it.keys).sum();
                 assert_eq!(ours + report.undeclared + report.others, report.scanned, "{namespace}");
                 all += ours;
             }
         }
+        // What ended before anybody could declare it, or all parts of it, is left alone. Keys that are of no
+        // family would be in most that a room has written, a third of all or more.
+        assert!(partly * 4 <= namespaces.len() * clocks.len(), "{partly}: keys are of a family");
         all
     });
     for server in servers {
