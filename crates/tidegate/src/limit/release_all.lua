@@ -27,6 +27,7 @@ return each(function(k, at)
         if rule.reaches and not rule.reaches(k_of, r.at, extra) then return { TRY_AGAIN, { ELSEWHERE, now_ms } } end
         -- Before anything is given back: it may be of another type.
         redis.call('ZCARD', index)
+        rule.judge(k_of, 0, rule.a, rule.b, extra)
         charges[#charges + 1] = { rule = rule, k = k_of, extra = extra, ids = ids, index = index, r = r }
       end
     end

@@ -20,7 +20,7 @@ use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::limit::{
-    Algorithm, AllCharge, HourChange, Hours, Limit, LimitOptions, Release, charge_by_the_hour, hours_of,
+    Algorithm, AllCharge, HourChange, Hourly, Limit, LimitOptions, Release, charge_by_the_hour, hours_of,
     release_all,
 };
 use crate::log;
@@ -53,7 +53,7 @@ pub struct Quota {
     options: Arc<QuotaOptions>,
     aligned: Option<Limit>,
     sliding: Option<Limit>,
-    hours: Arc<Hours>,
+    hourly: Arc<Hourly>,
 }
 
 impl Quota {
@@ -74,7 +74,7 @@ impl Quota {
     /// While the store is away it is an error: nothing is guessed. Whoever sends it again uses the same id.
     pub async fn charge(&self, cost: Cost, id: Option<&str>) -> Result<QuotaCharge> {
         let limits: Vec<_> = self.limits().map(|limit| (limit, cost)).collect();
-        let (charge, change) = charge_by_the_hour(Key::EVERYONE, &limits, id, &self.hours).await?;
+        let (charge, change) = charge_by_the_hour(Key::EVERYONE, &limits, id, &self.hourly).await?;
         if let Some(change) = change {
             self.say(&change);
         }
@@ -97,7 +97,7 @@ impl Quota {
     /// What is left, when there is more, and what was used at most in the hours of the last day.
     pub async fn status(&self) -> Result<QuotaStatus> {
         let limits: Vec<_> = self.limits().collect();
-        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits, &self.hours).await?;
+        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits, &self.hourly).await?;
         let QuotaOptions { kind, limit, safety_buffer, .. } = *self.options;
         let remaining = standing.iter().map(|quota| quota.remaining).min().unwrap_or(0);
         let mut standing = standing.iter();
@@ -158,7 +158,7 @@ impl Quotas {
         };
         let aligned = open(ALIGNED, options.aligned()?)?;
         let sliding = open(SLIDING, options.sliding()?)?;
-        let quota = Quota { options: Arc::new(options), aligned, sliding, hours: Arc::default() };
+        let quota = Quota { options: Arc::new(options), aligned, sliding, hourly: Arc::default() };
         quotas.insert(quota.options.prefix.clone(), quota.clone());
         Ok(quota)
     }

@@ -159,6 +159,78 @@ async fn what_is_corrupt_charges_nothing() {
     gate.charge_all(key(), &both, "after the reset").await.unwrap();
 }
 
+/// A counter that somebody else has written to, so that nothing can be added to it, is found before any other is
+/// charged: by charges, takes and releases of several limits, whichever comes first.
+#[tokio::test]
+async fn a_counter_that_is_no_number_charges_no_other_limit() {
+    let server = RedisServer::start();
+    let gate = On::url(server.url()).open(clock(), 1).await;
+    let [minute, hour] = limits(&gate);
+    let mut redis = server.connection();
+    let (mut in_order, mut other) = ([(&minute, Cost::ONE), (&hour, Cost::ONE)], 0);
+    gate.charge_all(key(), &in_order, "before").await.unwrap();
+    let counter: Vec<String> = redis::cmd("KEYS").arg("*:hour:20*").query(&mut redis).unwrap();
+    for text in ["text", "", "007", "1e1", "12.5", " 5", "5 ", "0x10", "-0", "nan", "-inf"] {
+        redis::cmd("SET").arg(&counter[0]).arg(text).arg("KEEPTTL").exec(&mut redis).unwrap();
+        for _ in 0..2 {
+            in_order.reverse();
+            other += 1;
+            let charged = gate.charge_all(key(), &in_order, &other.to_string()).await.unwrap_err();
+            let taken = gate.take_all(key(), &in_order).await.unwrap_err();
+            for error in [charged, taken] {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{text:?}: {error}");
+                assert!(error.to_string().contains(&counter[0]), "{text:?}: {error}");
+            }
+            assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 9_999, "{text:?}");
+            // Nothing is known of it either.
+            let ids = [&minute, &hour];
+            let released = gate.release_all(key(), &ids, &other.to_string()).await.unwrap();
+            assert_eq!(released, Release::Unknown, "{text:?}");
+        }
+    }
+    // What was charged before can be given back: to the one it still counts in, and nothing to the other.
+    redis::cmd("SET").arg(&counter[0]).arg("1e1").arg("KEEPTTL").exec(&mut redis).unwrap();
+    let released = gate.release_all(key(), &[&minute, &hour], "before").await.unwrap();
+    assert_eq!(released, Release::Released { is_new: true });
+    assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 10_000);
+    let left: String = redis::cmd("GET").arg(&counter[0]).query(&mut redis).unwrap();
+    assert_eq!(left, "1e1");
+    hour.reset(key()).await.unwrap();
+    gate.charge_all(key(), &in_order, "after the reset").await.unwrap();
+    // Of another type it gives nothing back by halves.
+    redis::cmd("DEL").arg(&counter[0]).exec(&mut redis).unwrap();
+    redis::cmd("RPUSH").arg(&counter[0]).arg("x").exec(&mut redis).unwrap();
+    for _ in 0..2 {
+        let error = gate.release_all(key(), &[&minute, &hour], "after the reset").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 9_999);
+    }
+}
+
+/// The same of a bucket of a sliding limit that is held for later: the charge that comes to it would add to it.
+#[tokio::test]
+async fn a_bucket_that_is_no_number_charges_no_other_limit() {
+    let (server, clock) = (RedisServer::start(), clock());
+    let gate = On::url(server.url()).open(clock.clone(), 1).await;
+    let [minute, hour] = limits(&gate);
+    let mut redis = server.connection();
+    let both = [(&hour, Cost::ONE), (&minute, Cost::ONE)];
+    minute.reserve(key(), "held", Cost::ONE, Duration::from_secs(30)).await.unwrap();
+    let stored: Vec<String> = redis::cmd("KEYS").arg("*:minute:absolute:h:*").query(&mut redis).unwrap();
+    let fields: Vec<String> = redis::cmd("HKEYS").arg(&stored[0]).query(&mut redis).unwrap();
+    let bucket = fields.iter().find(|field| field.parse::<u64>().is_ok()).expect("a bucket ahead");
+    redis::cmd("HSET").arg(&stored[0]).arg(bucket).arg("text").exec(&mut redis).unwrap();
+    // When that bucket begins.
+    clock.set(Timestamp::from_millis(bucket.parse::<u64>().unwrap() * 600));
+    for id in ["a", "b"] {
+        let error = gate.charge_all(key(), &both, id).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let error = gate.take_all(key(), &both).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(hour.peek(key()).await.unwrap().quota().remaining, 10_000);
+    }
+}
+
 /// One limit alone has the same, on any store and in this process.
 #[tokio::test]
 async fn one_limit_alone_charges_by_an_id_too() {
