@@ -14,9 +14,10 @@ local function first_to_go(ids, index, added, is_fresh, forget_ms, now_ms)
   -- Who remembers too many forgets one for each that comes.
   local leaving = math.min(added, count + added - max)
   if leaving <= 0 then return due end
-  local gone = redis.call('ZRANGE', index, #due, #due + leaving - 1)
+  local last = #due + leaving - 1
+  local gone = redis.call('ZRANGE', index, #due, last)
   -- What comes now is forgotten later than all of these.
-  if #gone < leaving or tonumber(redis.call('ZSCORE', index, gone[leaving])) >= forget_ms then return end
+  if #gone < leaving or tonumber(redis.call('ZRANGE', index, last, last, 'WITHSCORES')[2]) >= forget_ms then return end
   for _, id in ipairs(gone) do
     if is_fresh[id] then return end
   end
