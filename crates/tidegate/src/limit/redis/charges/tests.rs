@@ -115,7 +115,7 @@ impl Way {
                 word => word,
             });
             let mut planted = redis::cmd(words.next().unwrap());
-            words.for_each(|word| drop(planted.arg(word)));
+            planted.arg(words.collect::<Vec<_>>());
             // Of another type by now, or fine.
             let _ = planted.exec(redis);
         }
