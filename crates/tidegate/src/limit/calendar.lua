@@ -35,7 +35,7 @@ local function calendar(at, now_us, slack_ms)
 
   -- Whether a counter is as Redis writes it, and can be added to.
   local function is_whole(stored)
-    return string.find(stored, '^%-?%d+$') and int(tonumber(stored)) == stored
+    return stored == '0' or #stored < 18 and string.find(stored, '^%-?[1-9]%d*$')
   end
 
   local function add(counter, cost, later)
