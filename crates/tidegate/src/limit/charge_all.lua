@@ -8,7 +8,7 @@
 -- Own   id (empty: it is not remembered); per limit: cost
 -- Answers ALL_CHARGED and each limit's answer, and of noted hours what `note_hour` says
 --         ALL_KNOWN and where each limit stands: it was charged by this id before
---         ALL_RELEASED: it was, and has been given back
+--         ALL_RELEASED: it was, and has been given back; or it was released before it came
 --         ALL_REFUSED and each limit's answer
 --         ALL_OTHER, number of the limit, cost: the id was used for this cost, or (0) for something else
 --         ALL_NO_ROOM, number of the limit: no room for another id
@@ -48,7 +48,7 @@ local function find(parts, id)
     book_of(part)
     local r = load(part.ids, id)
     if r then
-      if r.cost ~= part.cost then return nil, { ALL_OTHER, i, r.cost } end
+      if r.cost ~= part.cost and r.cost ~= 0 then return nil, { ALL_OTHER, i, r.cost } end
       local is_charge = r.state == CHARGED or r.state == RELEASED
       if not is_charge or r.deadline ~= together then return nil, { ALL_OTHER, i, 0 } end
       state = r.state

@@ -93,6 +93,31 @@ async fn a_charge_whose_answer_is_lost_is_charged_once() {
     );
 }
 
+/// Who does not know whether a charge was made, and gives it back, is not charged by what was still on its way: the
+/// release took another way and was faster.
+#[tokio::test]
+async fn a_charge_that_comes_after_its_release_is_not_made() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let clock = clock();
+    let options = StoreOptions::new().clock(clock.clone().into()).deadline(Duration::from_secs(10));
+    let direct = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let slow = behind(&proxy, &clock).await;
+    let ([minute, hour], [other_minute, other_hour]) = (limits(&slow), limits(&direct));
+    let both = [(&minute, Cost::ONE), (&hour, Cost::ONE)];
+    proxy.set(Fault::Freeze);
+    assert!(slow.charge_all(key(), &both, "late").await.unwrap_err().is_transient());
+    let released = direct.release_all(key(), &[&other_minute, &other_hour], "late").await.unwrap();
+    assert_eq!(released, Release::Unknown);
+    proxy.set(Fault::None);
+    // What waited comes first, on the same connection or before the next one is there.
+    let answer = insistently(async || slow.charge_all(key(), &both, "late").await).await;
+    assert_eq!(answer, AllCharge::Released);
+    assert_eq!(other_minute.peek(key()).await.unwrap().quota().remaining, 10_000);
+    assert_eq!(other_hour.peek(key()).await.unwrap().quota().remaining, 10_000);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
 /// Nothing is guessed while the store is away, whatever the policies of the limits are: who does not know whether a
 /// charge was made sends it again.
 #[tokio::test]

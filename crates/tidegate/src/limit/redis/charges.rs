@@ -169,9 +169,10 @@ pub(in crate::limit) async fn release_all(
     let value = run_all(&limits, key, |prefix, with_override| {
         let args = describe_all(&limits, with_override, [identity.remembered_ms]);
         let mut call = Call::new(&RELEASE_ALL).shared_args(args).arg(id).arg(identity.together);
-        for ChargePart { limit, .. } in parts {
+        for ChargePart { limit, max, .. } in parts {
             let (keys, first) = limit.keys(prefix, key, with_override);
-            call = call.keys(keys).keys(RECORDS.map(|family| limit.beside(prefix, family, key))).arg(first);
+            let records = RECORDS.map(|family| limit.beside(prefix, family, key));
+            call = call.keys(keys).keys(records).arg(first).arg(*max);
         }
         call
     });
