@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub(crate) use self::options::DEFAULT_FAMILY;
 use self::options::{ALIGNED, SLIDING};
+pub(crate) use self::options::{DEFAULT_FAMILY, LIMITS};
 pub use self::options::{QuotaKind, QuotaOptions};
 pub use self::types::{QuotaCharge, QuotaHour, QuotaRefusal, QuotaStatus, QuotaUse};
 use crate::bounds::Cost;
@@ -24,6 +24,7 @@ use crate::limit::{
     release_all,
 };
 use crate::log;
+use crate::store::Part;
 
 /// The quota of a family of runs on a store. Clones share it.
 ///
@@ -133,12 +134,13 @@ impl Quota {
 pub(crate) struct Quotas(Mutex<BTreeMap<String, Quota>>);
 
 impl Quotas {
-    /// The quota of a family: the one that is open, or one on limits that `limit` opens. With other options than those it
-    /// was opened with it is an error.
+    /// The quota of a family: the one that is open, or one on limits that `limit` opens, which is declared. With other
+    /// options than those it was opened with it is an error.
     pub(crate) fn open(
         &self,
         options: QuotaOptions,
         limit: impl Fn(&str, Algorithm, LimitOptions) -> Result<Limit>,
+        declare: impl FnOnce(Part),
     ) -> Result<Quota> {
         options.check()?;
         // Held until it is open, so that nobody else opens it meanwhile.
@@ -158,6 +160,7 @@ impl Quotas {
         };
         let aligned = open(ALIGNED, options.aligned()?)?;
         let sliding = open(SLIDING, options.sliding()?)?;
+        declare(options.declared()?);
         let quota = Quota { options: Arc::new(options), aligned, sliding, hourly: Arc::default() };
         quotas.insert(quota.options.prefix.clone(), quota.clone());
         Ok(quota)

@@ -55,14 +55,12 @@ pub(in crate::limit) fn release_all(
     with_books(parts, key, now, &mut |books| {
         let mut release = Release::Unknown;
         for book in books.iter() {
-            match book.charge(now.as_millis(), id) {
-                Some(found) if found.together == Some(together) => {
-                    if found.cost != VOID {
-                        release = Release::Released { is_new: false };
-                    }
-                }
-                Some(_) => return Err(is_something_else(id)),
-                None => {}
+            let Some(found) = book.charge(now.as_millis(), id) else { continue };
+            if found.together != Some(together) {
+                return Err(is_something_else(id));
+            }
+            if found.cost != VOID {
+                release = Release::Released { is_new: false };
             }
         }
         for (book, part) in books.iter_mut().zip(parts) {
