@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate::bounds::MAX_COUNT;
 use tidegate::store::Declarations;
 use tidegate::{Key, Name};
 
@@ -76,6 +77,22 @@ impl Parse for NonZeroU32 {
 impl Parse for NonZeroUsize {
     fn parse(text: &str) -> Result<Self, String> {
         from_one(text)
+    }
+}
+
+/// Permits or calls, as many as there may be.
+impl Parse for u64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = text.parse().ok().filter(|number| *number <= MAX_COUNT && !text.starts_with('+'));
+        number.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
+    }
+}
+
+/// How many, or none at all.
+impl Parse for usize {
+    fn parse(text: &str) -> Result<Self, String> {
+        let count = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        count.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 on are"))
     }
 }
 
