@@ -26,7 +26,8 @@ pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Resu
         Some(name) if names.len() > 1 => format!(" (did you mean `{name}`?)"),
         _ => String::new(),
     };
-    Err(format!("{text:?} is not allowed: {} {}{hint}", and(&names), are(names.len())))
+    let are = if names.len() == 1 { "is" } else { "are" };
+    Err(format!("{text:?} is not allowed: {} {are}{hint}", and(&names)))
 }
 
 /// Values that each have a name.
@@ -54,10 +55,6 @@ pub(crate) fn and(names: &[&str]) -> String {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         names => names.concat(),
     }
-}
-
-fn are(count: usize) -> &'static str {
-    if count == 1 { "is" } else { "are" }
 }
 
 /// Up to what depends on the setting: that is said by whoever checks it.

@@ -12,7 +12,7 @@ use tidegate::key::MAX_KEY_BYTES;
 use tidegate::limit::{
     Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Page, Reservation as Held, Sliding,
 };
-use tidegate::{Cost, Key, Rate};
+use tidegate::{Cost, Key};
 
 use crate::api::{Invalid, borrowing, ms, one_length_of_time, pattern, response, subject, whole};
 
@@ -82,12 +82,6 @@ pub(crate) struct Take<'a> {
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::RATE))]
     pub(crate) rate: Option<Cow<'a, str>>,
-}
-
-impl Take<'_> {
-    pub(crate) fn rate(&self) -> Result<Option<Rate>, Invalid> {
-        Ok(self.rate.as_ref().map(|rate| rate.parse()).transpose()?)
-    }
 }
 
 /// The body of a take from several limits.

@@ -54,7 +54,7 @@ pub(super) async fn take(
 /// A take from one limit, however it was found and its body was read.
 async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
     let (key, cost) = (sent.key.key()?, WholeCost::or_one(&sent.cost));
-    let decision = match sent.rate()? {
+    let decision = match sent.rate.as_ref().map(|rate| rate.parse()).transpose()? {
         None => served.limit.take(key, cost).await?,
         Some(rate) => served.limit.take_with(key, rate, cost).await?,
     };

@@ -1,12 +1,10 @@
-//! What is said about sessions. A request that was read is checked by its methods: nothing
-//! behind them checks again.
+//! What is said about sessions.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{
@@ -14,8 +12,8 @@ use tidegate::session::{
     SessionOptions, State,
 };
 
-use crate::api::json::{from_text, to_text};
-use crate::api::{Invalid, RequestBody, borrowing, key, ms, response, whole};
+use crate::api::json::from_text;
+use crate::api::{Invalid, RequestBody, borrowing, ms, response, whole};
 
 /// The most that are listed, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;
@@ -38,20 +36,6 @@ pub(crate) struct Activate<'a> {
     pub(crate) holder: Option<Cow<'a, str>>,
 }
 
-impl Activate<'_> {
-    pub(crate) fn broadcaster(&self) -> Result<Key<'_>, Invalid> {
-        key("a broadcaster", &self.broadcaster)
-    }
-
-    pub(crate) fn config(&self) -> Result<Cow<'_, str>, Invalid> {
-        to_text(self.config)
-    }
-
-    pub(crate) fn holder(&self) -> Result<Option<Key<'_>>, Invalid> {
-        self.holder.as_deref().map(|holder| key("a holder", holder)).transpose()
-    }
-}
-
 /// The body of an update.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with value and generation")]
@@ -62,16 +46,6 @@ pub(crate) struct Update<'a> {
     #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) generation: Option<u64>,
-}
-
-impl Update<'_> {
-    pub(crate) fn value(&self) -> Result<Cow<'_, str>, Invalid> {
-        to_text(self.value)
-    }
-
-    pub(crate) fn generation(&self) -> Result<Option<Generation>, Invalid> {
-        self.generation.map(generation).transpose()
-    }
 }
 
 /// The body of a claim.

@@ -3,8 +3,9 @@
 use tidegate::session::{Found, Refusal};
 
 use super::path::{OfBroadcaster, OfSession};
+use crate::api::json::to_text;
 use crate::api::key;
-use crate::api::session::{Activate, Active, One, Update, Updated};
+use crate::api::session::{Activate, Active, One, Update, Updated, generation};
 use crate::http::{Call, Json, JsonBody, Made, NoContent, NoQuery, OfSpace, Problem, granted};
 
 pub(super) async fn activate(
@@ -12,7 +13,8 @@ pub(super) async fn activate(
 ) -> Result<Made<Active>, Problem> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let sent = call.body.parse()?;
-    let (broadcaster, config, holder) = (sent.broadcaster()?, sent.config()?, sent.holder()?);
+    let (broadcaster, config) = (key("a broadcaster", &sent.broadcaster)?, to_text(sent.config)?);
+    let holder = sent.holder.as_deref().map(|holder| key("a holder", holder)).transpose()?;
     let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
     let is_new = activated.found == Found::Nothing;
     Ok(Made { is_new, value: Active::new(sessions.space().as_str(), &activated) })
@@ -36,7 +38,8 @@ pub(super) async fn update(
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     let sent = call.body.parse()?;
-    let generation = granted(sessions.update(id, &sent.value()?, sent.generation()?).await)?;
+    let (value, meant) = (to_text(sent.value)?, sent.generation.map(generation).transpose()?);
+    let generation = granted(sessions.update(id, &value, meant).await)?;
     Ok(Json(Updated::new(sessions.space().as_str(), id, generation)))
 }
 
