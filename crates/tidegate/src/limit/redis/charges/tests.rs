@@ -64,6 +64,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => plant(&["DEL q:rate_limit:reservations: q:rate_limit:reservations_due:"]),
         1 => plant(&["HSET tidegate:marker o:q:rate_limit: 9999999999999999"]),
         1 => plant(&["HSET tidegate:marker o:q:rate_limit: 7"]),
+        1 => plant(&["HSET tidegate:marker lost_ms {now}"]),
+        6 => plant(&["HSET tidegate:marker lost_ms 0"]),
         6 => plant(&["HDEL tidegate:marker o:q:rate_limit:"]),
     ]
 }
@@ -105,13 +107,14 @@ impl Way {
     fn plant(&self, redis: &mut Connection, commands: &[&str], now_ms: u64) {
         let (keys, first) = self.limit.keys("", Key::EVERYONE, false);
         let at = (now_ms / HOUR_MS - first) as usize * 2;
-        let hour = (now_ms / HOUR_MS).to_string();
+        let (now, hour) = (now_ms.to_string(), (now_ms / HOUR_MS).to_string());
         for command in commands {
             let mut words = command.split(' ').map(|word| match word {
                 "{counter}" => keys[at].as_str(),
                 "{beside}" => keys[at + 1].as_str(),
                 "{hours}" => "q:rate_limit:hours",
                 "{hour}" => hour.as_str(),
+                "{now}" => now.as_str(),
                 word => word,
             });
             let mut planted = redis::cmd(words.next().unwrap());
@@ -190,6 +193,7 @@ fn compare(hold: Hold) {
             let keys: Vec<String> = redis::cmd("KEYS").arg("q:*").query(redis).unwrap();
             keys.iter().for_each(|key| redis::cmd("DEL").arg(key).exec(redis).unwrap());
             redis::cmd("HDEL").arg("tidegate:marker").arg("o:q:rate_limit:").exec(redis).unwrap();
+            redis::cmd("HSET").arg("tidegate:marker").arg("lost_ms").arg(0).exec(redis).unwrap();
         }
         for op in history {
             let now_ms = clock.now().as_millis();
