@@ -74,6 +74,11 @@ impl SettingsArgs {
         sources
     }
 
+    /// The settings, on this store.
+    pub(super) fn load_on(&self, store: &str) -> Result<Settings, String> {
+        Settings::load(&self.sources_on(store)).map_err(|error| error.to_string())
+    }
+
     fn sources(&self) -> Sources {
         let flags = self.set.iter().map(|(path, value)| flag("--set", path, value));
         Sources {

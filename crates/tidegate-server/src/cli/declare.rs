@@ -11,7 +11,6 @@ use tidegate::store::{Declaration, Declarations, DeclaredSettings, Differences, 
 
 use super::args::SettingsArgs;
 use super::render::print;
-use crate::settings::Settings;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -38,8 +37,7 @@ Examples:
   tidegate declare --store redis://127.0.0.1:6379 --set limits.api.rate=10/s --replace";
 
 pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
-    let mut settings =
-        Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
+    let mut settings = args.settings.load_on(&args.store)?;
     if settings.store.url.scheme() == "memory" {
         return Err("`--store`: memory: declares nothing: redis://, rediss:// and clusters do".to_owned());
     }

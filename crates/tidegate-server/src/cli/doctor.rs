@@ -12,7 +12,6 @@ use super::REFUSED;
 use super::args::SettingsArgs;
 use super::bar::Bar;
 use super::render::{plural, print, printable};
-use crate::settings::Settings;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,8 +46,7 @@ Examples:
 const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
-    let mut settings =
-        Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
+    let mut settings = args.settings.load_on(&args.store)?;
     settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
     let store = settings.store.whole_options().map_err(|error| error.to_string())?;
     let options =

@@ -124,6 +124,11 @@ fn a_wrong_value_is_refused_with_what_is_allowed() {
             "x",
             "\"x\" is not allowed: whole numbers from 0 to 9007199254740991 are",
         ),
+        (
+            "limits.api.safety_buffer",
+            "+25",
+            "\"+25\" is not allowed: whole numbers from 0 to 9007199254740991 are",
+        ),
         ("limits.api.period", "week", "\"week\" is not allowed: minute, hour and day are (did you mean"),
         ("limits.api.counter_ttl", "2", "\"2\" is not a length of time"),
         ("limits.api.on_lapse", "keep", "\"keep\" is not allowed: spend and give_back are"),

@@ -88,37 +88,31 @@ pub(crate) struct BadLine {
     pub(crate) detail: String,
 }
 
-/// What became of one edit.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EditRecorded")]
-pub(crate) struct Edited {
-    pub(crate) space: String,
-    pub(crate) page: String,
-    pub(crate) id: String,
-    pub(crate) outcome: String,
-    /// The page that had to leave, if one had to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replaced: Option<String>,
-    /// What may be wrong with one that was too late.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
-}
-
-impl Edited {
-    pub(crate) fn new(space: &str, edit: &hot::Edit<'_>, recorded: &Recorded) -> Self {
-        let replaced = match recorded {
-            Recorded::Promoted { replaced } => replaced.as_deref().map(str::to_owned),
-            _ => None,
-        };
-        let is_late = *recorded == Recorded::TooLate;
-        let hint = edit.at.filter(|_| is_late).and_then(moment::seconds_hint);
-        let hint = hint.map(|hint| format!("`at`: {hint}"));
-        let (page, id) = (edit.page.as_str().to_owned(), edit.id.to_owned());
-        Self { space: space.to_owned(), page, id, outcome: recorded.as_str().to_owned(), replaced, hint }
-    }
+/// What may be wrong with an edit that was too late.
+pub(crate) fn late_hint(edit: &hot::Edit<'_>, recorded: &Recorded) -> Option<String> {
+    let at = edit.at.filter(|_| *recorded == Recorded::TooLate);
+    at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"))
 }
 
 response! {
+    /// What became of one edit.
+    #[schemars(rename = "EditRecorded")]
+    struct Edited from(space: &str, edit: &hot::Edit<'_>, recorded: &Recorded) {
+        space: String = space.to_owned(),
+        page: String = edit.page.as_str().to_owned(),
+        id: String = edit.id.to_owned(),
+        outcome: String = recorded.as_str().to_owned(),
+        /// The page that had to leave, if one had to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaced: Option<String> = match recorded {
+            Recorded::Promoted { replaced } => replaced.as_deref().map(str::to_owned),
+            _ => None,
+        },
+        /// What may be wrong with one that was too late.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String> = late_hint(edit, recorded),
+    }
+
     /// What is known of a page.
     #[schemars(rename = "HotPageStats")]
     struct PageStats from(it: &hot::Stats) {

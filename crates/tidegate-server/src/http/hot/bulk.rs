@@ -14,13 +14,12 @@ use axum::response::Response;
 use http_body_util::BodyExt as _;
 use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
-use tidegate::hot::{Hot, Recorded};
+use tidegate::hot::Hot;
 
-use crate::api::hot::{BadLine, Bulk, Edit};
+use crate::api::hot::{BadLine, Bulk, Edit, late_hint};
 use crate::http::encoding::{broken, decoded};
 use crate::http::{Answer, AnswerShape, BodyShape, Call, FromBody, Kind, NoQuery, OfSpace, Problem, json};
 use crate::lines::{Line, Lines};
-use crate::moment;
 use crate::settings::HttpSettings;
 
 /// The longest edit, with every byte of its three texts escaped, is shorter.
@@ -184,10 +183,7 @@ impl Tally {
         let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&self.response))?;
         for (edit, recorded) in edits.iter().zip(&recorded) {
             self.response.outcomes.count(recorded);
-            if self.response.hint.is_none() && *recorded == Recorded::TooLate {
-                self.response.hint =
-                    edit.at.and_then(moment::seconds_hint).map(|hint| format!("`at`: {hint}"));
-            }
+            self.response.hint = self.response.hint.take().or_else(|| late_hint(edit, recorded));
         }
         drop(edits);
         self.batch.clear();

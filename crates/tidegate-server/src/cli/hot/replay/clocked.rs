@@ -14,7 +14,6 @@ use super::{Refused, Sink};
 use crate::api::hot::Ranked;
 use crate::cli::hot::args::ReplayArgs;
 use crate::parts::Named;
-use crate::settings::Settings;
 
 /// Nobody waits for a single edit: rather late than lost.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -44,8 +43,7 @@ pub(super) struct Clocked {
 impl Clocked {
     pub(super) async fn open(args: &ReplayArgs) -> Result<Self, String> {
         let url = args.store.as_deref().unwrap_or("memory:");
-        let mut settings =
-            Settings::load(&args.settings.sources_on(url)).map_err(|error| error.to_string())?;
+        let mut settings = args.settings.load_on(url)?;
         let namespace = match &args.namespace {
             Some(given) => given.clone(),
             None => format!("replay-{}-{}", Clock::system().now().as_millis(), std::process::id()),

@@ -18,7 +18,7 @@ pub(super) use self::migrate::migrate;
 use super::args::ReconcileArgs;
 use crate::cli::{Bar, print};
 use crate::parts::{Access, Named};
-use crate::settings::{Settings, StoreSettings};
+use crate::settings::StoreSettings;
 
 /// Nobody waits for a single step: rather late than never.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -53,8 +53,7 @@ impl<'a> Reconciler<'a> {
         access: Access,
         check: impl FnOnce(&StoreSettings) -> Result<(), String>,
     ) -> Result<Self, String> {
-        let message = |error: crate::settings::SettingsError| error.to_string();
-        let mut settings = Settings::load(&args.settings.sources_on(&args.store)).map_err(message)?;
+        let mut settings = args.settings.load_on(&args.store)?;
         if settings.store.url.scheme() == "memory" {
             let why = "`--store`: memory: has nothing to walk through: redis://, rediss:// and clusters have";
             return Err(why.to_owned());
@@ -69,7 +68,7 @@ impl<'a> Reconciler<'a> {
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
         space.options.reconcile_interval = 60 * LATER;
-        let sessions = space.open(&gate).map_err(message)?;
+        let sessions = space.open(&gate).map_err(|error| error.to_string())?;
         Ok(Self { args, gate, sessions })
     }
 
