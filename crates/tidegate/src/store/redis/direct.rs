@@ -10,16 +10,13 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::failure::Failure;
-use super::link::{Links, MAX_MOVES, Node, is_cluster};
+use super::link::{Links, MAX_ENDS, MAX_MOVES, Node, is_cluster};
 use super::script::Script;
 use crate::clock::{self, Clock};
 use crate::error::Result;
 use crate::outage::OutageReason;
 use crate::store::StoreOptions;
 use crate::store::keyspace::Keyspace;
-
-/// How often a connection may end before an answer is given up.
-const MAX_ENDS: usize = 3;
 
 /// How long a server that is moving a slot, or starting, is given between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -75,13 +72,7 @@ impl Direct {
 
     /// Sends a command that only reads to one server.
     pub(crate) async fn send(&self, node: &Node, command: &Cmd) -> Result<Value> {
-        let mut attempts = 0;
-        loop {
-            match self.within(node.send(&self.links, command)).await {
-                Err(failure) if is_cut(&failure) && attempts < MAX_ENDS => attempts += 1,
-                answer => return answer.map_err(|failure| self.error(failure)),
-            }
-        }
+        self.within(node.query(&self.links, command)).await.map_err(|failure| self.error(failure))
     }
 
     /// Runs a script on a partition. It must be one that can be run twice.
@@ -100,7 +91,7 @@ impl Direct {
                 script.run(&mut link, keys, args).await
             });
             match ran.await {
-                Err(failure) if is_cut(&failure) && ends < MAX_ENDS => ends += 1,
+                Err(failure) if failure.is_cut() && ends < MAX_ENDS => ends += 1,
                 Err(Failure::Moved) if moves < MAX_MOVES => moves += 1,
                 Err(failure) if is_for_now(&failure) && pauses < MAX_PAUSES => {
                     pauses += 1;
@@ -124,11 +115,6 @@ impl Direct {
     fn error(&self, failure: Failure) -> crate::Error {
         failure.into_error(self.links.is_cluster())
     }
-}
-
-/// Whether the connection ended: to look twice does no harm.
-fn is_cut(failure: &Failure) -> bool {
-    matches!(failure, Failure::Unsent | Failure::Away(OutageReason::Cut, _))
 }
 
 /// Whether the server can be expected to answer soon.
