@@ -149,6 +149,10 @@ mod tests {
             [("6.0.16", true), ("6.2.0", false), ("7.0.15", false), ("", false), ("5", false)]
         {
             assert_eq!(is_old(version), old, "{version}");
+            let mut report = Report::default();
+            judge(&ServerState { version: version.to_owned(), ..ServerState::default() }, &mut report);
+            let kinds: Vec<_> = report.defects.iter().map(|it| it.kind).collect();
+            assert_eq!(kinds.contains(&DefectKind::OldServer), old, "{version}");
         }
     }
 }
