@@ -18,6 +18,10 @@ use crate::outage::OutageReason;
 use crate::store::StoreOptions;
 use crate::store::keyspace::Keyspace;
 
+/// How long an answer is waited for, at least: nobody waits for a single step, and late is better
+/// than never.
+const LEAST_DEADLINE: Duration = Duration::from_secs(10);
+
 /// How long a server that is moving a slot, or starting, is given between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,7 +44,8 @@ impl Direct {
         let keyspace = Keyspace::new(namespace, Some(partitions), options.hash_key, is_cluster(url))?;
         let slots = (0..partitions).map(|partition| keyspace.slot(partition)).collect();
         let links = Arc::new(Links::new(url, options)?.with_slots(slots));
-        Ok(Self { links, keyspace, clock: options.clock.clone(), deadline: options.deadline })
+        let deadline = options.deadline.max(LEAST_DEADLINE);
+        Ok(Self { links, keyspace, clock: options.clock.clone(), deadline })
     }
 
     pub(crate) fn is_cluster(&self) -> bool {

@@ -77,6 +77,6 @@ fn random_histories_leave_nothing_to_find_in_a_cluster() {
     assert!(well(&[AFTER]) > 30);
     hot::history::check(&on, 300);
     session::history::check(&on, 300);
-    run::history::check(&on, 300);
+    run::history::check(&on, 900);
     assert!(well(&[BEFORE, AFTER]) > 50);
 }

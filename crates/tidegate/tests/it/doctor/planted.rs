@@ -82,7 +82,13 @@ const PLANTED: &[Planted] = &[
     planted(EntryWithoutData, "hot:activities", true, &["ZADD ~hot:activities 99999 ghost"]),
     // Where it would be the first to go.
     planted(EntryWithoutData, "hot:activities", true, &["ZADD ~hot:activities 1 ghost"]),
-    planted(EntryWithoutData, "hot:activities", true, &["ZADD ~hot:activities 3.5 ghost"]),
+    // Behind one that may have ended, with a number that is none of ours.
+    planted(
+        EntryWithoutData,
+        "hot:activities",
+        true,
+        &["DEL ~activity:quiet_0", "ZADD ~hot:activities 2.5 ghost"],
+    ),
     // The first may have ended; the third had to be there with the second.
     planted(EntryWithoutData, "hot:activities", true, &["DEL ~activity:quiet_0 ~activity:quiet_4"]),
     planted(EntryWithoutData, "active_sessions", true, &["DEL ~session:#"]),
@@ -238,6 +244,8 @@ async fn each_planted_defect_is_found_and_only_what_can_be_is_mended() {
             |it: &&tidegate::doctor::Defect| it.kind == planted.kind && it.subject.contains(planted.subject);
         assert!(found.defects.iter().any(|it| is_it(&it)), "{what}");
         assert!(!found.is_well() && found.mended == 0, "{what}");
+        // What is in the way of another key is no defect of that.
+        assert!(found.defects.iter().all(|it| it.kind == planted.kind), "{what}");
         // A look changes nothing.
         assert_eq!(dump(&mut connection), before, "{what}");
         let mended = world.fix().await;
