@@ -101,8 +101,9 @@ fn server_line(server: &ServerState) -> String {
         max => max.map_or_else(unknown, bytes),
     };
     format!(
-        "{} version {}, {}, {} of {max} in use, {}",
+        "{} {} {}, {}, {} of {max} in use, {}",
         server.address,
+        if server.program.is_empty() { "version" } else { &server.program },
         if server.version.is_empty() { "?" } else { &server.version },
         plural(server.keys, "key"),
         server.used_memory.map_or_else(unknown, bytes),
@@ -128,7 +129,7 @@ fn bytes(bytes: u64) -> String {
 fn for_machines(report: &Report) -> Value {
     let server = |it: &ServerState| {
         json!({
-            "address": it.address, "version": it.version, "role": it.role, "keys": it.keys,
+            "address": it.address, "program": it.program, "version": it.version, "role": it.role, "keys": it.keys,
             "used_memory": it.used_memory, "maxmemory": it.max_memory, "maxmemory_policy": it.eviction,
             "appendonly": it.append_only, "appendfsync": it.appendfsync, "replicas": it.replicas,
         })

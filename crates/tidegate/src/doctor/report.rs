@@ -139,7 +139,9 @@ impl FamilyCount {
 pub struct ServerState {
     /// Where it is.
     pub address: String,
-    /// Its version, as Redis has them.
+    /// What it says it is: `redis` or `valkey`.
+    pub program: String,
+    /// Its version.
     pub version: String,
     /// `master` or `slave`.
     pub role: String,

@@ -101,7 +101,12 @@ const PLANTED: &[Planted] = &[
             "EXPIRE ~disconnected_sessions 900",
         ],
     ),
-    planted(EntryWithoutData, "dead_sessions", true, &["ZADD ~dead_sessions 99999999999999 no-id"]),
+    planted(
+        EntryWithoutData,
+        "dead_sessions",
+        true,
+        &["ZADD ~dead_sessions 99999999999999 no-id", "EXPIRE ~dead_sessions 900"],
+    ),
     planted(
         EntryWithoutData,
         "courtlistener:runs",
@@ -168,7 +173,12 @@ const PLANTED: &[Planted] = &[
         false,
         &["HDEL ~courtlistener:tasks:manual_0T14:30:00+00:00 process:docket"],
     ),
-    planted(Misplaced, "dead_sessions", false, &["ZADD ~dead_sessions 99999999999999 #"]),
+    planted(
+        Misplaced,
+        "dead_sessions",
+        false,
+        &["ZADD ~dead_sessions 99999999999999 #", "EXPIRE ~dead_sessions 900"],
+    ),
     planted(
         Misplaced,
         "runs:paused",
