@@ -1025,6 +1025,7 @@ class EveryOperation(unittest.TestCase):
         self.of_hot(client)
         self.of_sessions(client)
         self.of_runs(client)
+        self.of_the_store(client)
         description = client._get("/openapi.json")
         missing = []
         for path, methods in description["paths"].items():
@@ -1035,6 +1036,16 @@ class EveryOperation(unittest.TestCase):
                 if is_of_a_part and not found:
                     missing.append(f"{method.upper()} {path} ({operation['operationId']})")
         self.assertEqual(missing, [])
+
+    def of_the_store(self, client):
+        health = client.store_health()
+        self.assertTrue(health.healthy)
+        self.assertEqual((health.consecutive_failures, health.unhealthy_after), (0, 3))
+        self.assertGreater(health.memory_bytes, 0)
+        # One in its process is never asked.
+        on_redis = health.connection_attempts > 0
+        self.assertEqual([each.part for each in health.parts], ["limit", "hot", "sessions", "runs"] if on_redis else [])
+        self.assertEqual(len(health.servers), 1 if on_redis else 0)
 
     def of_limits(self, client):
         self.assertIn("roomy", [each.limit for each in client.limits()])

@@ -706,6 +706,50 @@ class RunSpace:
     batch: int
 
 
+@dataclass(frozen=True)
+class PartHealth:
+    """How the operations of one part on the store fared: `limit`, `hot`, `sessions` or `runs`."""
+
+    part: str
+    operations: int
+    operation_failures: int
+    operation_success_rate: Optional[float]
+    average_response_ms: Optional[float]
+    p99_response_ms: Optional[float]
+
+
+@dataclass(frozen=True)
+class StoreServer:
+    """A server of the store; `max_memory_bytes` is None if its memory is not bounded."""
+
+    server: str
+    memory_bytes: int
+    max_memory_bytes: Optional[int]
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """How the store has been doing, as the server has seen it. `success_rate` is of connections; response times are of
+    the last minutes. Of what there was none, None is told."""
+
+    healthy: bool
+    consecutive_failures: int
+    unhealthy_after: int
+    connection_attempts: int
+    connection_failures: int
+    success_rate: Optional[float]
+    operations: int
+    operation_failures: int
+    operation_success_rate: Optional[float]
+    average_response_ms: Optional[float]
+    p99_response_ms: Optional[float]
+    parts: List[PartHealth]
+    memory_bytes: Optional[int]
+    servers: List[StoreServer]
+    peak_hour: Optional[str]
+    peak_hour_operations: Optional[int]
+
+
 def _record(kind: Type[Record], members: Any, /, **read: Any) -> Record:
     """`members` as a dataclass, with those in `read` as they are there. What it does not know is left out, so that a
     server may say more than this module knows; what is missing is an error."""
@@ -1109,6 +1153,12 @@ class Client:
         if answer.status not in (200, 503):
             raise answer.problem()
         return answer.status == 200
+
+    def store_health(self) -> StoreHealth:
+        """How the store has been doing; also while it is away."""
+        found = self._get("/v1/health/store")
+        parts, servers = _records(PartHealth, found, "parts"), _records(StoreServer, found, "servers")
+        return _record(StoreHealth, found, parts=parts, servers=servers)
 
     def take_all(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]]) -> AllDecision:
         """Charges a key under several limits, each by its name or with its cost, or under none of them.

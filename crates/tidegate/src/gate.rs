@@ -79,6 +79,7 @@ impl Tidegate {
                 limits.all().iter().for_each(|limit| limit::metrics::read(limit, reading));
                 let help = "Partitions whose server is away";
                 reading.gauge("tidegate_store_partitions_away", help, &[], store.away());
+                store::metrics::read(&store.health(), reading);
             }
         });
         let sweeping = ReaperMetrics::new(&metrics, "limit");

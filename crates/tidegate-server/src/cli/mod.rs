@@ -7,6 +7,7 @@ mod bar;
 mod client;
 mod declare;
 mod doctor;
+mod health;
 mod hot;
 mod limits;
 mod render;
@@ -26,6 +27,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use self::args::{SERVE_EXAMPLES, ServeArgs};
 use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
+use self::health::HealthArgs;
 use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
 use self::runs::args::RunArgs;
@@ -70,6 +72,8 @@ enum Command {
     Declare(DeclareArgs),
     /// See what is wrong with a store: its keys, its markers, its servers
     Doctor(DoctorArgs),
+    /// See how the store has been doing: connections, operations, response times, memory
+    Health(HealthArgs),
 }
 
 /// The answer is no.
@@ -96,6 +100,7 @@ pub fn main() -> ExitCode {
         Some(Command::Run(args)) => runs::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Health(args)) => health::run(&args),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

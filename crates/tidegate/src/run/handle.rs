@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hour::Hour;
 use super::in_process::InProcess;
 use super::metrics::RunMetrics;
 use super::options::{RunOptions, check_items};
@@ -16,6 +15,7 @@ use super::types::{
 };
 use crate::clock::Timestamp;
 use crate::error::Result;
+use crate::hour::Hour;
 use crate::key::{Key, Name};
 use crate::metrics::Metrics;
 use crate::page::{self, Cursor, Order, Page};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::hour::Hour;
 use super::memory::Partition;
 use super::metrics::RunMetrics;
 use super::options::{RunOptions, check_items};
@@ -16,6 +15,7 @@ use super::types::{
 };
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
+use crate::hour::Hour;
 use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::page::{self, Cursor, Order, Page};

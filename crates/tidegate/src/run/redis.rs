@@ -17,7 +17,6 @@ use self::scripts::{
     CLEANUP, DELETE, EXPIRE, FAILED, FAILURES, FAILURES_IN_HOUR, FINISH, GET, IS_PROCESSED, LIST, PROCESSED,
     PROGRESS, RETRY, START, TASK_FINISHED, TASK_STARTED, TASKS, UPDATE,
 };
-use super::hour::Hour;
 use super::options::{Bounds, RunOptions};
 use super::progress::{Measured, Progress};
 use super::types::{
@@ -26,6 +25,7 @@ use super::types::{
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hour::Hour;
 use crate::key::{Key, Name, escape};
 use crate::page::{Cursor, Part, member};
 use crate::store::PartKind;

@@ -14,6 +14,7 @@ mod differential;
 mod doctor;
 mod doctor_world;
 mod full_memory;
+mod health;
 mod hot;
 mod hot_audit;
 mod hot_bounds;

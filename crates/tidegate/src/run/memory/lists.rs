@@ -6,9 +6,9 @@ use compact_str::CompactString;
 
 use super::Partition;
 use super::entry::Entry;
+use crate::hour::Hour;
 use crate::key::Key;
 use crate::page::{Cursor, Order, Part, texts_of};
-use crate::run::hour::Hour;
 use crate::run::types::{Failure, Granted, Listed, RunFailure, RunState};
 
 impl Partition {

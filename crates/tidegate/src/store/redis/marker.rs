@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::super::ServerMemory;
 use super::super::secret::Secret;
 use super::Shared;
 use super::connection::Connection;
@@ -78,7 +79,7 @@ pub(super) struct Renewed {
 }
 
 /// What `mark.lua` answers.
-type Answer = (String, String, u8, String, i64, String, String, String);
+type Answer = (String, String, u8, String, i64, String, String, String, String, String);
 
 impl Shared {
     /// The connection for a partition. On a new one the marker is read first, so
@@ -111,6 +112,7 @@ impl Shared {
                 Ok(()) => return Ok(link),
                 Err(failure) => failure,
             };
+            self.links.count_useless(link.is_new, &failure);
             if matches!(failure, Failure::Away(OutageReason::Timeout, _)) {
                 self.links.discard(slot, number);
             }
@@ -163,6 +165,7 @@ impl Shared {
                 Ok(refusal) => return Ok(Renewed { connection: link.connection, refusal }),
                 Err(failure) => failure,
             };
+            self.links.count_useless(link.is_new, &failure);
             // By now the slot is known to be elsewhere, and that server is not in doubt.
             if !matches!(failure, Failure::Moved) {
                 self.links.discard(slot, number);
@@ -205,9 +208,15 @@ impl Shared {
         let args =
             [&*time, &partitions, &hash, run, known, &seen.run, &ttl, &secret, only_read, &new_id, &seen.id];
         let answer = MARK.run(link, &[&marker], &args).await?;
-        let (stored, stored_hash, lost, secret, since_loss_ms, run, id, refusal): Answer =
+        let (stored, stored_hash, lost, secret, since_loss_ms, run, id, refusal, used, most): Answer =
             redis::from_redis_value(answer)
                 .map_err(|error| Failure::Server(format!("ERR the marker cannot be read: {error}")))?;
+        if let Ok(used_bytes) = used.parse() {
+            let server = self.links.server_of(self.keyspace.slot(partition));
+            // Zero is no bound.
+            let max_bytes = most.parse().ok().filter(|most| *most > 0);
+            self.tally.measured(ServerMemory { server, used_bytes, max_bytes });
+        }
         if stored != partitions || stored_hash != hash {
             return Err(Failure::Config(format!(
                 "the data was written with {stored} partitions (hash {stored_hash}), this is set to {partitions} \
