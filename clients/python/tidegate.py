@@ -1755,12 +1755,18 @@ class Runs:
 
     def processed(self, run: str, items: Iterable[str], *, attempt: Optional[int] = None) -> Processed:
         """Notes items as processed, 10,000 at a time, each time within the deadline of a call. Sent again they are
-        noted once; of those whose answer was lost `new` does not tell, `processed` does."""
+        noted once; of those whose answer was lost `new` does not tell, `processed` does. A run that ends in between is
+        a `Conflict`, as is one that had ended; how many were noted before is in its `members["taken"]`."""
         new = processed = 0
         is_first = True
         for batch in self._batches(items):
             path = _query(f"{self._of(run)}/processed", attempt=attempt)
-            noted = _record(Processed, self._client._done("POST", path, {"items": batch}))
+            try:
+                noted = _record(Processed, self._client._done("POST", path, {"items": batch}))
+            except Problem as problem:
+                # Of this batch and those before it.
+                problem.members = {**problem.members, "taken": new + int(problem.members.get("taken") or 0)}
+                raise
             new, processed, is_first = new + noted.new, noted.processed, False
         if is_first:
             # There are none: how many there were is told all the same, and that there is such a run.
@@ -1805,6 +1811,8 @@ class Runs:
         return _record(RunProgress, self._client._get(f"{self._of(run)}/progress"))
 
     def task_started(self, run: str, task: str, *, attempt: Optional[int] = None) -> TaskStarted:
+        """Says that a task has begun. One that was started in this attempt is left alone, finished or not: what is done
+        several times has a name for each time."""
         path = f"{self._of(run)}/tasks/{_segment('a task', task)}"
         return _record(TaskStarted, self._client._done("PUT", _query(path, attempt=attempt)))
 

@@ -206,7 +206,8 @@ impl Tidegate {
     /// The quota of the family of runs whose keys start with [`prefix`](QuotaOptions::prefix). Asked again with the
     /// same options it is the same quota; with others it is an error.
     pub fn quota(&self, options: QuotaOptions) -> Result<Quota> {
-        self.inner.quotas.open(options, |name, algorithm, options| self.limit_of(name, algorithm, options))
+        let limit = |name: &str, algorithm, options| self.limit_of(name, algorithm, options);
+        self.inner.quotas.open(options, &self.inner.metrics, limit)
     }
 
     /// A limit of a family of runs. Limits are found by their names, so only those of the default family are open to

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod alerts;
 mod algorithms;
 mod all;
 mod api;
@@ -40,7 +41,6 @@ mod run;
 mod run_cli;
 mod serve;
 mod session;
-mod session_alerts;
 mod session_chaos;
 mod session_checked;
 mod session_cli;

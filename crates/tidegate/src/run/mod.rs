@@ -62,8 +62,8 @@ pub use self::quota::{
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::LOOK;
 pub use self::types::{
-    Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Refusal, Run, RunFailure, RunState,
-    Started, Task, TaskStarted, Update, Updated,
+    Answer, Attempt, Failure, FailureNoted, Finished, Interruption, Listed, Processed, Refusal, Run,
+    RunFailure, RunState, Started, Task, TaskStarted, Update, Updated,
 };
 pub use crate::hour::Hour;
 

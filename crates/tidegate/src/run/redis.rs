@@ -195,14 +195,16 @@ impl OnRedis {
     ) -> Result<Granted<Processed>> {
         let (mut new, mut count, mut is_full) = (0, 0, false);
         // With no items it is one call as well: it may be refused.
-        for some in items.chunks(MAX_ITEMS).chain(items.is_empty().then_some(items)) {
+        let steps = items.chunks(MAX_ITEMS).chain(items.is_empty().then_some(items));
+        for (step, some) in steps.enumerate() {
             let call = self.on(&PROCESSED, run).alone().arg(text(of)).args(some.iter().map(as_arg));
             match self.answered(call, |fields| Ok((fields.number()?, fields.number()?))).await? {
                 Ok((more, processed)) => (new, count) = (new + more, processed),
                 // What is left may be known already.
                 Err(Refusal::Full { taken }) => (new, is_full) = (new + taken, true),
+                Err(refusal) if step == 0 => return Ok(Err(refusal)),
                 // It came to its end between two scripts.
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return Ok(Err(refusal.after(new))),
             }
         }
         Ok(if is_full { Err(Refusal::Full { taken: new }) } else { Ok(Processed { new, processed: count }) })

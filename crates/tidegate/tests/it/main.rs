@@ -49,6 +49,7 @@ mod ranges;
 mod reservations;
 mod run;
 mod run_audit;
+mod run_bounds;
 mod run_corrupt;
 mod run_flaws;
 mod run_outage;

@@ -51,7 +51,7 @@ pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
 use super::secret::Secret;
 use super::tally::Tally;
-use super::{Away, Declarations, ServerMemory, StoreHealth, StoreOptions, StoreStatus};
+use super::{Away, Declarations, StoreHealth, StoreOptions, StoreStatus};
 use super::{Spread, partitions};
 use crate::PartKind;
 use crate::clock::{self, Clock};
