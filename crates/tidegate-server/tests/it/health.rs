@@ -17,6 +17,8 @@ use crate::support::{SOON, call, fixture, limit, limits_on};
 async fn app(url: &str) -> App {
     let mut options = StoreOptions::default();
     options.declarations = Declarations::ReadOnly;
+    // Tests share the machine: what is late here is not lost.
+    options.deadline = Duration::from_secs(1);
     options.check_interval = Duration::from_millis(50);
     options.connect_timeout = Duration::from_millis(200);
     let gate = Tidegate::open_with(url, options).await.unwrap();
@@ -59,7 +61,7 @@ async fn health_is_answered_while_the_store_is_away() {
     assert_eq!((&limits["part"], &limits["operations"]), (&json!("limit"), &json!(4)), "{seen}");
     let (average, p99) =
         (limits["average_response_ms"].as_f64().unwrap(), limits["p99_response_ms"].as_f64().unwrap());
-    assert!(average > 0.0 && p99 > 0.0 && average < 100.0, "{seen}");
+    assert!(average > 0.0 && p99 > 0.0 && average < 1000.0, "{seen}");
     assert_eq!(seen["servers"][0]["server"], format!("127.0.0.1:{}", redis.port()));
     assert_eq!(seen["memory_bytes"], seen["servers"][0]["memory_bytes"]);
     assert!(seen["memory_bytes"].as_u64().unwrap() > 100_000, "{seen}");
@@ -78,7 +80,7 @@ async fn health_is_answered_while_the_store_is_away() {
     redis.freeze();
     let began = monotonic();
     health(&app).await;
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
     until(&app, false).await;
     redis.thaw();
     until(&app, true).await;
