@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use clap::Args;
 use tidegate::Tidegate;
-use tidegate::clock::deadline;
 use tidegate::store::{Declarations, StoreOptions};
 
 use super::args::TargetArgs;
@@ -69,7 +68,6 @@ async fn app(sources: &Sources) -> Result<App, String> {
 /// Waits until it is known: all of it was reached, or it failed often enough.
 async fn settle(gate: &Tidegate, options: &StoreOptions) {
     let attempt = options.connect_timeout + options.deadline + LONGEST_PAUSE;
-    let until = deadline(attempt * options.unhealthy_after.get());
     let is_known = || gate.store().status().away.is_empty() || !gate.store().health().is_healthy();
     let known = async {
         while !is_known() {
@@ -77,7 +75,7 @@ async fn settle(gate: &Tidegate, options: &StoreOptions) {
         }
     };
     // Not known in all that time: then it is told as it is.
-    let _ = tokio::time::timeout_at(until, known).await;
+    let _ = tokio::time::timeout(attempt * options.unhealthy_after.get(), known).await;
 }
 
 fn render(health: &Health) -> Rendered {

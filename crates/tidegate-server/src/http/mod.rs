@@ -7,7 +7,7 @@ mod body;
 mod call;
 mod docs_page;
 mod encoding;
-mod health;
+pub(crate) mod health;
 mod hot;
 mod limits;
 mod metrics;

@@ -95,7 +95,7 @@ async fn ask(target: &Target, request: Request) -> Result<Result<Vec<u8>, Refuse
 pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCode, String> {
     let target = open(&run.of).await?;
     let mut source = Source::new(args);
-    let (mut sum, mut last) = (0, None);
+    let (mut sum, mut last) = (0, None::<Processed>);
     let mut is_refused = false;
     loop {
         let batch = source.next()?;
