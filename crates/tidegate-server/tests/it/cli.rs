@@ -265,7 +265,7 @@ fn a_store_can_be_used_directly() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 63] = [
+    let commands: [&[&str]; 65] = [
         &[],
         &["serve"],
         &["limit"],
