@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_bucket_is_at_most_an_eighth_too_long() {
         let mut last = 0;
-        for micros in (0..5000).chain((12..27).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]))
+        for micros in (0..4095).chain((12..27).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]))
         {
             let (bucket, upper) = (bucket(micros), upper(bucket(micros)));
             assert!(bucket < BUCKETS && bucket >= last, "{micros}: {bucket} after {last}");
