@@ -139,7 +139,7 @@ async fn a_run_that_ends_amid_many_items_says_how_many_were_added() {
         proxy.set(Fault::None);
         let answer = adding.await.unwrap();
         assert_eq!(answer, Answer::Refused(Refusal::Interrupted { taken: added, by }), "{case}");
-        assert!(added >= 990 && added < 9990, "{added}");
+        assert!((990..9990).contains(&added), "{added}");
         let Answer::Refused(refusal) = answer else { unreachable!() };
         assert_eq!(refusal.as_str(), case);
         assert!(
