@@ -9,7 +9,7 @@ use tidegate::Tidegate;
 use tidegate::store::{Declarations, StoreOptions};
 
 use super::args::TargetArgs;
-use super::render::{Rendered, bytes, plural, printable, read};
+use super::render::{Rendered, bytes, plural, printable};
 use super::request::Request;
 use super::send::send_to;
 use super::target::Target;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
         };
         let request = Request::get("/v1/health/store".to_owned());
         let no_refusal = |_: StatusCode, _: &[u8]| None;
-        send_to(target, &args.target, request, |answer| Ok(render(&read(answer)?)), no_refusal).await
+        send_to(target, &args.target, request, |health: Health| render(&health), no_refusal).await
     })
 }
 

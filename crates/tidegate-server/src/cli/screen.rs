@@ -1,12 +1,50 @@
 //! A terminal that is drawn anew, and the keys that are pressed meanwhile.
 
-use std::io::{Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::time::Duration;
 
+use console::{Term, truncate_str};
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use tokio::sync::mpsc;
 
+use super::render::printable;
+
+/// No server is asked more often.
+pub(super) const LEAST: Duration = Duration::from_millis(100);
+
+/// Whether somebody looks, who can press keys.
+pub(super) fn is_seen() -> bool {
+    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+/// What `lines` says for so many rows, drawn anew until it says nothing or somebody has seen enough.
+pub(super) async fn live(
+    interval: Duration,
+    mut lines: impl AsyncFnMut(u16) -> Option<Result<Vec<String>, String>>,
+) -> Result<(), String> {
+    let term = Term::stdout();
+    let _screen = Screen::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
+    let mut keys = keys();
+    let mut ticks = tokio::time::interval(interval.max(LEAST));
+    loop {
+        tokio::select! {
+            key = keys.recv() => if is_quit(key) { return Ok(()) } else { continue },
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            _ = ticks.tick() => {}
+        }
+        let (rows, columns) = term.size();
+        let Some(lines) = lines(rows).await else { return Ok(()) };
+        // What failed may be back with the next.
+        let lines = lines.unwrap_or_else(|error| vec![printable(&error)]);
+        let fits = lines.iter().take(usize::from(rows).saturating_sub(1));
+        let fits: Vec<_> =
+            fits.map(|line| truncate_str(line, usize::from(columns), "…").into_owned()).collect();
+        draw(&fits).map_err(|error| format!("cannot draw: {error}"))?;
+    }
+}
+
 /// Over what was there: no flicker.
-pub(super) fn draw(lines: &[String]) -> std::io::Result<()> {
+fn draw(lines: &[String]) -> std::io::Result<()> {
     let mut text = String::from("\x1b[H");
     for line in lines {
         text += line;
@@ -19,12 +57,12 @@ pub(super) fn draw(lines: &[String]) -> std::io::Result<()> {
 }
 
 /// Whether a key says that it is enough: `q`, Escape or Ctrl-C; no key can come any more at the end.
-pub(super) fn is_quit(key: Option<u8>) -> bool {
+fn is_quit(key: Option<u8>) -> bool {
     matches!(key, Some(b'q' | b'Q' | 3 | 27) | None)
 }
 
 /// Keys as they are pressed. The thread ends with the process.
-pub(super) fn keys() -> mpsc::Receiver<u8> {
+fn keys() -> mpsc::Receiver<u8> {
     let (pressed, keys) = mpsc::channel(16);
     std::thread::spawn(move || {
         for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
@@ -37,12 +75,12 @@ pub(super) fn keys() -> mpsc::Receiver<u8> {
 }
 
 /// A screen of our own, without echo. What was there before comes back with the end.
-pub(super) struct Screen {
+struct Screen {
     before: Termios,
 }
 
 impl Screen {
-    pub(super) fn enter() -> std::io::Result<Self> {
+    fn enter() -> std::io::Result<Self> {
         let before = termios::tcgetattr(std::io::stdin())?;
         let mut quiet = before.clone();
         quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;

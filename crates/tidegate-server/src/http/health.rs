@@ -5,10 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::store::{PartHealth, ResponseTimes, ServerMemory, StoreHealth, success_rate};
 
-use super::answer::Json;
-use super::call::Call;
-use super::problem::Problem;
-use super::process;
+use super::{Call, Json, Problem, process};
 
 /// What `/v1/health/store` says.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -16,6 +16,9 @@ use crate::hour::Hour;
 /// How far back the hour with the most operations is looked for.
 const HOURS: u64 = 24;
 
+/// Parts with operations of their own; a quota stands on limits.
+const PARTS: [PartKind; 4] = [PartKind::Limit, PartKind::Hot, PartKind::Sessions, PartKind::Runs];
+
 /// What no part has asked for is counted beside them.
 const ROWS: usize = PartKind::ALL.len() + 1;
 
@@ -83,7 +86,7 @@ impl Tally {
         let mut recent = self.recent.lock();
         let mut whole = Summed::default();
         recent.times.iter_mut().for_each(|times| times.add_to(&mut whole, now.0));
-        let parts = PartKind::ALL.map(|part| {
+        let parts = PARTS.map(|part| {
             let mut sum = Summed::default();
             recent.times[row(Some(part))].add_to(&mut sum, now.0);
             let failures = self.failures[row(Some(part))].load(Ordering::Relaxed);

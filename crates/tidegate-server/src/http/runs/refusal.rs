@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidegate::run::Refusal;
 
-use crate::http::problem::{Kind, Problem};
+use crate::http::{Kind, Problem};
 
 const UNKNOWN: Kind = Kind::new(404, "run-unknown", "No such run");
 const UNKNOWN_TASK: Kind = Kind::new(404, "run-unknown-task", "No such task");
@@ -26,36 +26,37 @@ pub(super) const OF_PROCESSED: &[Kind] = &[UNKNOWN, ENDED, STALE, FULL];
 pub(super) const OF_TASK_STARTED: &[Kind] = &[UNKNOWN, ENDED, STALE, TOO_MANY_TASKS];
 pub(super) const OF_TASK_FINISHED: &[Kind] = &[UNKNOWN, UNKNOWN_TASK, ENDED, STALE];
 
-/// What a call is refused with.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    // Of one that was done in part the same is said, and how much of it was done.
-    let (plain, taken) = match refusal {
-        Refusal::Interrupted { taken, by } => (Refusal::from(by), Some(taken)),
-        Refusal::Full { taken } => (refusal, Some(taken)),
-        refusal => (refusal, None),
-    };
-    let kind = match plain {
-        Refusal::Unknown => UNKNOWN,
-        Refusal::Ended { .. } => ENDED,
-        Refusal::Stale { .. } => STALE,
-        Refusal::Live { .. } => LIVE,
-        Refusal::Full { .. } => FULL,
-        Refusal::UnknownTask => UNKNOWN_TASK,
-        Refusal::TooManyFields => TOO_MANY_FIELDS,
-        Refusal::TooManyTasks => TOO_MANY_TASKS,
-        Refusal::TooManyRuns => TOO_MANY_RUNS,
-        // Whatever else there will be.
-        _ => REFUSED,
-    };
-    let mut members = match plain {
-        Refusal::Ended { state, attempt } | Refusal::Live { state, attempt } => {
-            json!({"state": state.as_str(), "attempt": attempt.get()})
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        // Of one that was done in part the same is said, and how much of it was done.
+        let (plain, taken) = match refusal {
+            Refusal::Interrupted { taken, by } => (Refusal::from(by), Some(taken)),
+            Refusal::Full { taken } => (refusal, Some(taken)),
+            refusal => (refusal, None),
+        };
+        let kind = match plain {
+            Refusal::Unknown => UNKNOWN,
+            Refusal::Ended { .. } => ENDED,
+            Refusal::Stale { .. } => STALE,
+            Refusal::Live { .. } => LIVE,
+            Refusal::Full { .. } => FULL,
+            Refusal::UnknownTask => UNKNOWN_TASK,
+            Refusal::TooManyFields => TOO_MANY_FIELDS,
+            Refusal::TooManyTasks => TOO_MANY_TASKS,
+            Refusal::TooManyRuns => TOO_MANY_RUNS,
+            // Whatever else there will be.
+            _ => REFUSED,
+        };
+        let mut members = match plain {
+            Refusal::Ended { state, attempt } | Refusal::Live { state, attempt } => {
+                json!({"state": state.as_str(), "attempt": attempt.get()})
+            }
+            Refusal::Stale { current } => json!({"attempt": current.get()}),
+            _ => json!({}),
+        };
+        if let Some(taken) = taken {
+            members["taken"] = taken.into();
         }
-        Refusal::Stale { current } => json!({"attempt": current.get()}),
-        _ => json!({}),
-    };
-    if let Some(taken) = taken {
-        members["taken"] = taken.into();
+        Self::refused(kind, refusal.as_str(), refusal.to_string()).with_members(members)
     }
-    Problem::refused(kind, refusal.as_str(), refusal.to_string()).with_members(members)
 }
