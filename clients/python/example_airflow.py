@@ -10,7 +10,8 @@ It does what hooks of such pipelines do straight on Redis, through a Tidegate se
 | caching the start time of a task              | `with run.task(...)`                                         |
 | incrementing the counter of the hour          | `run.charge(id=...)`, once however often it is sent          |
 | pushing onto the list of failed dockets       | `run.failed(docket, reason)`, one entry each                 |
-| `is_connection_healthy()`                     | `client.is_ready()`                                          |
+| `is_connection_healthy()`                     | `client.store_health().healthy`                              |
+| `get_connection_metrics()`                    | `client.store_health()`                                      |
 
 By hand, with an API of its own that always answers:
 

@@ -487,6 +487,35 @@ class RunsOfPipelines(unittest.TestCase):
             thread.join()
         self.assertEqual((sum(new), self.runs.progress(self.id).processed), (15_000, 15_000))
 
+    def test_a_run_that_ends_amid_many_items_says_how_many_were_noted(self):
+        client, run = patient(), unique()
+        self.addCleanup(client.close)
+        runs = client.runs()
+        runs.start(run)
+        runs.processed(run, ["0", "1", "2"])
+
+        def items():
+            for number in range(25_000):
+                if number == 15_000:
+                    runs.finish(run, "cancelled")
+                yield str(number)
+
+        with self.assertRaises(tidegate.Conflict) as refused:
+            runs.processed(run, items())
+        self.assertEqual((refused.exception.refusal, refused.exception.members["taken"]), ("ended", 9_997))
+        self.assertEqual(runs.progress(run).processed, 10_000)
+
+    def test_a_task_that_is_finished_is_not_started_again_by_a_late_call(self):
+        client, run = patient(), unique()
+        self.addCleanup(client.close)
+        runs = client.runs()
+        attempt = runs.start(run).attempt
+        first = runs.task_started(run, "t", attempt=attempt)
+        took = runs.task_finished(run, "t", attempt=attempt)
+        late = runs.task_started(run, "t", attempt=attempt)
+        self.assertEqual((first.is_new, late.is_new, late.started_at_ms), (True, False, first.started_at_ms))
+        self.assertEqual(runs.tasks(run)[0].duration_ms, took)
+
     def test_what_failed_is_to_be_tried_again_until_it_is_processed(self):
         with self.runs.run(self.id) as run:
             run.failed("007", "timeout")
@@ -1025,6 +1054,7 @@ class EveryOperation(unittest.TestCase):
         self.of_hot(client)
         self.of_sessions(client)
         self.of_runs(client)
+        self.of_the_store(client)
         description = client._get("/openapi.json")
         missing = []
         for path, methods in description["paths"].items():
@@ -1035,6 +1065,16 @@ class EveryOperation(unittest.TestCase):
                 if is_of_a_part and not found:
                     missing.append(f"{method.upper()} {path} ({operation['operationId']})")
         self.assertEqual(missing, [])
+
+    def of_the_store(self, client):
+        health = client.store_health()
+        self.assertTrue(health.healthy)
+        self.assertEqual((health.consecutive_failures, health.unhealthy_after), (0, 3))
+        self.assertGreater(health.memory_bytes, 0)
+        # One in its process is never asked.
+        on_redis = health.connection_attempts > 0
+        self.assertEqual([each.part for each in health.parts], ["limit", "hot", "sessions", "runs"] if on_redis else [])
+        self.assertEqual(len(health.servers), 1 if on_redis else 0)
 
     def of_limits(self, client):
         self.assertIn("roomy", [each.limit for each in client.limits()])

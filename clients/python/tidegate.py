@@ -706,6 +706,50 @@ class RunSpace:
     batch: int
 
 
+@dataclass(frozen=True)
+class PartHealth:
+    """How the operations of one part on the store fared: `limit`, `hot`, `sessions` or `runs`."""
+
+    part: str
+    operations: int
+    operation_failures: int
+    operation_success_rate: Optional[float]
+    average_response_ms: Optional[float]
+    p99_response_ms: Optional[float]
+
+
+@dataclass(frozen=True)
+class StoreServer:
+    """A server of the store; `max_memory_bytes` is None if its memory is not bounded."""
+
+    server: str
+    memory_bytes: int
+    max_memory_bytes: Optional[int]
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """How the store has been doing, as the server has seen it. `success_rate` is of connections; response times are of
+    the last minutes. Of what there was none, None is told."""
+
+    healthy: bool
+    consecutive_failures: int
+    unhealthy_after: int
+    connection_attempts: int
+    connection_failures: int
+    success_rate: Optional[float]
+    operations: int
+    operation_failures: int
+    operation_success_rate: Optional[float]
+    average_response_ms: Optional[float]
+    p99_response_ms: Optional[float]
+    parts: List[PartHealth]
+    memory_bytes: Optional[int]
+    servers: List[StoreServer]
+    peak_hour: Optional[str]
+    peak_hour_operations: Optional[int]
+
+
 def _record(kind: Type[Record], members: Any, /, **read: Any) -> Record:
     """`members` as a dataclass, with those in `read` as they are there. What it does not know is left out, so that a
     server may say more than this module knows; what is missing is an error."""
@@ -1109,6 +1153,12 @@ class Client:
         if answer.status not in (200, 503):
             raise answer.problem()
         return answer.status == 200
+
+    def store_health(self) -> StoreHealth:
+        """How the store has been doing; also while it is away."""
+        found = self._get("/v1/health/store")
+        parts, servers = _records(PartHealth, found, "parts"), _records(StoreServer, found, "servers")
+        return _record(StoreHealth, found, parts=parts, servers=servers)
 
     def take_all(self, key: Key, limits: Iterable[Union[str, Tuple[str, int]]]) -> AllDecision:
         """Charges a key under several limits, each by its name or with its cost, or under none of them.
@@ -1705,12 +1755,18 @@ class Runs:
 
     def processed(self, run: str, items: Iterable[str], *, attempt: Optional[int] = None) -> Processed:
         """Notes items as processed, 10,000 at a time, each time within the deadline of a call. Sent again they are
-        noted once; of those whose answer was lost `new` does not tell, `processed` does."""
+        noted once; of those whose answer was lost `new` does not tell, `processed` does. A run that ends in between is
+        a `Conflict`, as is one that had ended; how many were noted before is in its `members["taken"]`."""
         new = processed = 0
         is_first = True
         for batch in self._batches(items):
             path = _query(f"{self._of(run)}/processed", attempt=attempt)
-            noted = _record(Processed, self._client._done("POST", path, {"items": batch}))
+            try:
+                noted = _record(Processed, self._client._done("POST", path, {"items": batch}))
+            except Problem as problem:
+                # Of this batch and those before it.
+                problem.members = {**problem.members, "taken": new + int(problem.members.get("taken") or 0)}
+                raise
             new, processed, is_first = new + noted.new, noted.processed, False
         if is_first:
             # There are none: how many there were is told all the same, and that there is such a run.
@@ -1755,6 +1811,8 @@ class Runs:
         return _record(RunProgress, self._client._get(f"{self._of(run)}/progress"))
 
     def task_started(self, run: str, task: str, *, attempt: Optional[int] = None) -> TaskStarted:
+        """Says that a task has begun. One that was started in this attempt is left alone, finished or not: what is done
+        several times has a name for each time."""
         path = f"{self._of(run)}/tasks/{_segment('a task', task)}"
         return _record(TaskStarted, self._client._done("PUT", _query(path, attempt=attempt)))
 

@@ -37,6 +37,10 @@ ARGUMENTS = {
     "limit overrides": [["shared"], ["shared", "--limit", "2"], ["api", "--limit", "0"], ["leased"],
     ["shared", "--cursor", "x"]],
     "limit reservations": [["shared"], ["shared", "--limit", "2"], ["leased"], ["nope"]],
+    "limit charge": [["api=2,daily", "cli", "c1"], ["api=2,daily", "cli", "c1"], ["api=3,daily", "cli", "c1"],
+    ["api=99", "cli", "c2"], ["daily", "--everyone", "c3"], ["bucket", "cli", "c4"], ["nope", "cli", "c5"]],
+    "limit release-charge": [["api,daily", "cli", "c1"], ["api,daily", "cli", "c1"], ["api", "cli", "none"],
+    ["daily", "--everyone", "c3"]],
     "limit list": [[]],
     "hot record": [["cli page", "--id", "c1", "--editor", "alice", "--byte-change", "-12"], ["cli page", "--id", "c2",
     "--space", "swapped"], ["cli page", "--id", "c3", "--at", "2015-09-12T00:46:58Z"], ["cli page", "--id", "c4",
@@ -68,6 +72,33 @@ ARGUMENTS = {
     "sessions delete": [["{session}"], ["{left}"], [NOBODY], ["x"]],
     "sessions cleanup": [["--dry-run"], ["--no-wait", "--space", "work"], ["--space", "nope"]],
     "sessions spaces": [[]],
+    "run start": [["cli run", "--total", "4", "--field", "source=api"], ["cli run"], ["", "--total", "4"],
+    ["cli run", "--total", "x"], ["r", "--space", "nope"]],
+    "run status": [["cli run"], ["cli run", "--is", "running"], ["cli run", "--is", "paused"], ["never"]],
+    "run update": [["cli run", "--state", "processing", "--field", "stage=1"], ["cli run", "--remove", "stage"],
+    ["cli run", "--attempt", "99"], ["never"]],
+    "run processed": [["cli run", "1", "2"], ["cli run", "2", "3"], ["cli run"], ["never", "1"],
+    ["cli run", "1", "--attempt", "99"]],
+    "run skip-done": [["cli run"], ["cli run", "--null"], ["never"]],
+    "run failed": [["cli run", "4", "--reason", "timed out", "--call", "c1"],
+    ["cli run", "4", "--reason", "timed out", "--call", "c1"], ["cli run", "5"], ["never", "1"]],
+    "run failures": [["cli run"], ["cli run", "--limit", "1"], ["cli run", "--limit", "0"], ["never"]],
+    "run retry-list": [["cli run"], ["cli run", "--null"], ["never"]],
+    "run task-started": [["cli run", "download"], ["cli run", "download"], ["never", "t"]],
+    "run task-finished": [["cli run", "download"], ["cli run", "never"], ["never", "t"]],
+    "run show": [["cli run"], ["never"]],
+    "run list": [["--limit", "1"], ["--state", "failed", "--limit", "1"], ["--limit", "0"], ["--space", "nope"]],
+    "run finish": [["cli run", "failed"], ["cli run", "failed"], ["cli run"], ["never"]],
+    "run retry": [["cli run"], ["cli run", "--from-attempt", "99"], ["never"]],
+    "run watch": [["never"], ["cli run", "--interval", "x"]],
+    "run expire": [["cli run", "--after", "1h"], ["cli run", "--after", "x"], ["never", "--after", "1h"]],
+    "run charge": [["cli 1"], ["cli 1"], ["cli 1", "--cost", "2"], ["cli 2", "--cost", "100"], ["cli 3", "--cost", "0"]],
+    "run release": [["cli 1"], ["cli 1"], ["nobody"]],
+    "run quota": [[], ["--space", "small"], ["--space", "nope"]],
+    "run delete": [["cli run"], ["cli run"], ["never"]],
+    "run cleanup": [[], ["--space", "small"], ["--space", "nope"]],
+    "run spaces": [[]],
+    "health": [[]],
 }
 
 # Those that walk through a store, which they need.
@@ -75,6 +106,7 @@ WALKS = {
     "sessions migrate": [["--dry-run"], ["--dry-run", "--space", "work"], [], ["--verbose"]],
     "sessions reconcile": [[], ["--verbose", "--space", "work"]],
     "sessions compare": [[], ["--max-age", "1h"], ["--space", "work"], ["--max-age", "x"]],
+    "doctor": [["--keys-per-second", "0"], ["--keys-per-second", "0", "--fix"]],
     "declare": [[], ["--replace"], ["--replace", "--set", "limits.declared.rate=5/s"],
     ["--replace", "--set", "limits.declared.rate=6/s"], ["--set", "limits.declared.rate=x"]],
 }
@@ -179,6 +211,7 @@ class CommandLine:
             if is_left:
                 rec.quietly("DELETE", f"/v1/sessions/{space}/{sessions[name]}/holders/h")
         rec.quietly("POST", "/v1/sessions/work/claims", {"limit": 1000})
+        rec.quietly("DELETE", "/v1/runs/main/runs/cli%20run")
         return {"receipt": receipt, **sessions}
 
     def answers(self):
@@ -192,7 +225,8 @@ class CommandLine:
                         filled = [names.get(it[1:-1], it) if it.startswith("{") else it for it in arguments]
                         filled = in_a_space(command, filled)
                         leave_out = [*AGE, *CURSOR, *(AT_ONCE if arguments[:2] == ["--state", "claimed"] else ()),
-                            *(LEASED_TEXT if arguments[:1] == ["leased"] else ())]
+                            *(LEASED_TEXT if arguments[:1] == ["leased"] else ()),
+                            *(COUNTED if command == "health" else RUNS if command.startswith("run ") else ())]
                         self.run([*command.split(), *filled, *flags, *as_json], leave_out=leave_out, command=command)
 
                 # Of the space that is meant if none is named.
@@ -206,7 +240,7 @@ class CommandLine:
                 for as_json in [[], ["--json"]]:
                     words = [*command.split(), "--store", self.store_url, *in_a_space(command, arguments), *as_json]
                     words += PATIENT if self.rec.is_redis else []
-                    self.run(words, leave_out=[*WALKED], command=command)
+                    self.run(words, leave_out=COUNTED if command == "doctor" else WALKED, command=command)
 
     def replays(self):
         self.rec.section = "replays"
@@ -307,11 +341,11 @@ class CommandLine:
         """The store of this recording is not there."""
         self.rec.section = "command line, store away"
         for words in [["limit", "take", "api", "k"], ["limit", "peek", "closed", "k"], ["hot", "list"],
-                ["sessions", "counts"]]:
+                ["sessions", "counts"], ["run", "list"], ["run", "charge", "away"], ["health"]]:
             for _, flags in self.targets():
                 for as_json in [[], ["--json"]]:
-                    self.run([*words, *flags, *as_json])
-        for words in [["sessions", "compare"], ["declare"]]:
+                    self.run([*words, *flags, *as_json], leave_out=COUNTED if words == ["health"] else ())
+        for words in [["sessions", "compare"], ["declare"], ["doctor"]]:
             self.run([*words, "--store", self.store_url])
 
 
@@ -325,6 +359,15 @@ LEASED_TEXT = [
     (re.compile(r"\b\d+ of 1000 left"), "<n> of 1000 left"),
     (re.compile(r'"remaining":\d+'), '"remaining":<n>'),
     (re.compile(r'"source":"(?:store|lease)"'), '"source":"<store or lease>"'),
+]
+
+# Numbers that are counts of all that has happened so far, and bytes.
+COUNTED = [(re.compile(r"\d[\d.]*"), "<n>"), (re.compile(r"<n> [KMG]?i?B\b"), "<n> bytes"), (re.compile(r" +"), " ")]
+
+# How fast a run is, and when it may end.
+RUNS = [
+    (re.compile(r"\b\d+(?:\.\d+)?/s"), "<n>/s"),
+    (re.compile(r"<span>m?s\b|\b(?:\d+s )?\d+ms\b|\b\d+s\b"), "<span>"),
 ]
 
 # How long a walk took, and who declared something.

@@ -12,8 +12,9 @@ NOBODY = "67e55044-10b1-426f-9247-bb680e5fe0c8"
 def at(path, **names):
     """The route with names of this file's own in it."""
     is_session = path.startswith("/v1/sessions")
-    own = {"limit": "roomy", "key": "every", "id": NOBODY if is_session else "every",
-        "space": "sessions" if is_session else "pages", "page": "every"}
+    space = "sessions" if is_session else "main" if path.startswith("/v1/runs") else "pages"
+    own = {"limit": "roomy", "key": "every", "id": NOBODY if is_session else "every", "space": space, "page": "every",
+        "run": "every", "task": "every"}
     return filled(path, **{**own, **names})
 
 
@@ -67,7 +68,7 @@ def names(rec):
     """Names that nobody has, or that cannot be read, in each place of each path."""
     rec.section = "every name"
     for path, allowed in ROUTES.items():
-        for place in ["limit", "space", "key", "id", "page", "holder", "broadcaster"]:
+        for place in ["limit", "space", "key", "id", "page", "holder", "broadcaster", "run", "task", "hour"]:
             if "{" + place + "}" not in path:
                 continue
             for name in ["nope", "%FF", "%4", "%61%2F", "x" * 300, "%E4%BD%A0"]:

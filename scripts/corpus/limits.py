@@ -34,6 +34,7 @@ def record(rec):
     numbers_in_queries(rec)
     keys_in_paths(rec)
     several(rec)
+    charges(rec)
     receipts(rec)
     overrides(rec)
     reservations(rec)
@@ -137,6 +138,30 @@ def keys_in_paths(rec):
     for at in ["keys//override", "keys//reservations/a", "keys", "everyone/", "keys/a/", "keys/a/b",
             "keys/a/override/", "keys/a/reservations", "keys/a/reservations/"]:
         rec.request("GET", f"/v1/limits/api/{at}")
+
+
+def charges(rec):
+    """By an id: once, given back once, and never for something else."""
+    rec.section = "charges by an id"
+    route, release = "/v1/charges", "/v1/charges/release"
+    for key in ["charged", None]:
+        subject_of = {"key": key} if key else {}
+        for name, limits in [("a", [{"limit": "api", "cost": 2}, {"limit": "daily"}]),
+                ("a", [{"limit": "api", "cost": 2}, {"limit": "daily"}]), ("a", [{"limit": "api", "cost": 3}, {"limit": "daily"}]),
+                ("a", [{"limit": "api", "cost": 2}]), ("b", [{"limit": "api", "cost": 99}]),
+                ("c", [{"limit": "api"}, {"limit": "daily", "cost": 99}]), ("d", [{"limit": "bucket"}]),
+                ("e", [{"limit": "nope"}]), ("f", []), ("", [{"limit": "api"}]), ("x" * 256, [{"limit": "api"}]),
+                ("g", [{"limit": "api", "cost": 0}]), ("h", [{"limit": "api"}] * 2)]:
+            rec.request("POST", route, {"id": name, "limits": limits, **subject_of}, route=route)
+        for name, limits in [("a", ["api"]), ("a", ["api", "daily"]), ("a", ["daily", "api"]), ("nobody", ["api"]),
+                ("a", []), ("a", ["nope"]), ("", ["api"])]:
+            rec.request("POST", release, {"id": name, "limits": limits, **subject_of}, route=release)
+        rec.request("POST", route, {"id": "a", "limits": [{"limit": "api", "cost": 2}, {"limit": "daily"}], **subject_of},
+            route=route)
+    for target in [route, release]:
+        for body in [{}, {"id": "a"}, {"id": 1, "limits": ["api"]}, {"id": "a", "limits": "api"},
+                {"id": "a", "limits": [1]}, {"id": "a", "limits": ["api"], "key": ""}, [], "x"]:
+            rec.request("POST", target, body, route=target)
 
 
 def several(rec):

@@ -14,7 +14,9 @@ from collections import Counter
 # Members that say how long something takes, lasts or took, or when it was.
 TIMED = (
     "reset_after_ms retry_after_ms lasting_ms expires_in_ms lag_ms away_ms held_until_ms until_ms at_ms since_ms"
-    " last_disconnect_ms last_update_ms last_seen_ms first_seen_ms used_ms covered_ms"
+    " last_disconnect_ms last_update_ms last_seen_ms first_seen_ms used_ms covered_ms duration_ms resets_in_ms"
+    " rate_per_second connection_attempts connection_failures consecutive_failures success_rate operations"
+    " operation_failures operation_success_rate average_response_ms p99_response_ms memory_bytes peak_hour_operations"
 ).split()
 
 # Moments that are written in help and in requests, and mean themselves.
@@ -28,6 +30,7 @@ SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|h|m|s|ms|us|µs|ns)\b ?)
 UUID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])")
 POSITION = re.compile(r"\b\d+-\d+-\d{6,20}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+HOUR = re.compile(r"\b20\d\d-\d\d-\d\d_\d\d\b")
 MOMENT = re.compile(r"(?<![\d.])1\d{12}(?!\d)")
 MEMBER = re.compile(r'"(%s)":( ?)(\d+(?:\.\d+)?)' % "|".join(TIMED))
 RECEIPT = re.compile(r"\b\d+-\d+-\d+-[0-9a-f]{16}\b")
@@ -99,6 +102,13 @@ class Normal:
         at = datetime.datetime.fromisoformat(match[0].replace("Z", "+00:00")).timestamp() * 1000
         return "<time>" if self._is_about_now(at) and match[0] not in LITERAL_TIMES else match[0]
 
+    def _hour(self, match):
+        try:
+            hour = datetime.datetime.strptime(match[0] + "+0000", "%Y-%m-%d_%H%z")
+        except ValueError:
+            return match[0]
+        return "<hour>" if self._is_about_now(hour.timestamp() * 1000) else match[0]
+
     def _is_about_now(self, ms):
         return abs(ms - self.started_ms) < 100 * 86_400_000
 
@@ -107,7 +117,7 @@ class Normal:
         if float(value) > 1e12 and not self._is_about_now(float(value)):
             return match[0]
         # Nothing is nothing, except where it only says that it was quick.
-        if value == "0" and name not in ("lag_ms", "away_ms"):
+        if value == "0" and name not in ("lag_ms", "away_ms", "duration_ms"):
             return match[0]
         # An hour is covered whole, or as far as edits go back.
         if name == "covered_ms" and value == "3600000":
@@ -124,6 +134,7 @@ class Normal:
         text = UUID.sub(self._id, text)
         text = POSITION.sub("<position>", text)
         text = TIME.sub(self._time, text)
+        text = HOUR.sub(self._hour, text)
         text = MEMBER.sub(self._member, text)
         text = MOMENT.sub(self._moment, text)
         text = CHANCE.sub(lambda it: '"suppression_factor":' + (it[1] if it[1] in ("0.0", "1.0") else "<share>"),

@@ -25,6 +25,14 @@ def every_question(rec):
         "/v1/limits/{limit}/keys/{key}/reservations/{id}": {"lasting": "1h"},
         "/v1/limits/{limit}/everyone/reservations/{id}": {"lasting": "1h"},
         "/v1/hot/{space}/edits": {"page": "away", "id": "1"},
+        "/v1/charges": {"id": "away", "key": "away", "limits": [{"limit": "api"}]},
+        "/v1/charges/release": {"id": "away", "key": "away", "limits": ["api"]},
+        "/v1/runs/{space}/runs/{run}/finish": {"state": "failed"},
+        "/v1/runs/{space}/runs/{run}/retry": {"from_attempt": 1},
+        "/v1/runs/{space}/runs/{run}/expire": {"lasting": "1h"},
+        "/v1/runs/{space}/runs/{run}/processed": {"items": ["1"]},
+        "/v1/runs/{space}/runs/{run}/is_processed": {"items": ["1"]},
+        "/v1/runs/{space}/runs/{run}/failures": {"item": "1", "reason": "", "id": "1"},
         "/v1/sessions/{space}": {"broadcaster": "away", "config": {}},
         "/v1/sessions/{space}/{id}/value": {"value": 1},
         "/v1/sessions/{space}/acks": {"acks": [{"id": "67e55044-10b1-426f-9247-bb680e5fe0c8", "generation": 1}]},
@@ -91,6 +99,7 @@ def away(rec, redis, command_line):
     redis.stop()
     rec.wait_until("the store is known to be away",
         lambda: [it["reason"] for it in ready(rec)["store"]["away"]] == ["refused"])
+    rec.wait_until("it is known to be unhealthy", lambda: not rec.quietly("GET", "/v1/health/store").json()["healthy"])
     rec.request("GET", "/readyz", route="/readyz")
     every_question(rec)
     every_limit(rec)

@@ -12,6 +12,21 @@ _SUBJECT = {
     "/reservations/{id}/commit": ["POST"],
 }
 
+_RUN = {
+    "/update": ["POST"],
+    "/finish": ["POST"],
+    "/retry": ["POST"],
+    "/expire": ["POST"],
+    "/progress": ["GET"],
+    "/processed": ["POST"],
+    "/is_processed": ["POST"],
+    "/tasks": ["GET"],
+    "/tasks/{task}": ["PUT"],
+    "/tasks/{task}/finish": ["POST"],
+    "/failures": ["GET", "POST"],
+    "/retry_list": ["GET"],
+}
+
 # Every path with the methods that it has; `HEAD` comes with `GET`, `OPTIONS` with all.
 ROUTES = {
     "/": ["GET"],
@@ -20,6 +35,9 @@ ROUTES = {
     "/docs": ["GET"],
     "/openapi.json": ["GET"],
     "/metrics": ["GET"],
+    "/v1/health/store": ["GET"],
+    "/v1/charges": ["POST"],
+    "/v1/charges/release": ["POST"],
     "/v1/limits": ["GET"],
     "/v1/limits/take": ["POST"],
     "/v1/limits/{limit}": ["GET"],
@@ -50,6 +68,14 @@ ROUTES = {
     "/v1/sessions/{space}/{id}/value": ["PUT"],
     "/v1/sessions/{space}/{id}/holders/{holder}": ["PUT", "DELETE"],
     "/v1/sessions/{space}/{id}/holders/{holder}/heartbeat": ["POST"],
+    "/v1/runs": ["GET"],
+    "/v1/runs/{space}": ["GET"],
+    "/v1/runs/{space}/cleanup": ["POST"],
+    "/v1/runs/{space}/failures/{hour}": ["GET"],
+    "/v1/runs/{space}/quota": ["GET"],
+    "/v1/runs/{space}/quota/charges/{id}": ["PUT", "DELETE"],
+    "/v1/runs/{space}/runs/{run}": ["GET", "PUT", "DELETE"],
+    **{"/v1/runs/{space}/runs/{run}" + below: methods for below, methods in _RUN.items()},
 }
 
 # Paths that exist to say that a name is missing; they have no good answer.
@@ -59,6 +85,8 @@ EMPTY_NAMES = {
     "/v1/hot/{space}/pages//window": ["GET"],
     "/v1/sessions/{space}/broadcasters/": ["GET"],
     "/v1/sessions/{space}/{id}/holders/": ["PUT", "DELETE"],
+    "/v1/runs/{space}/runs/": ["GET", "PUT", "DELETE"],
+    "/v1/runs/{space}/runs/{run}/tasks/": ["PUT"],
 }
 
 # Paths with a body.
@@ -83,6 +111,13 @@ WITH_BODY = [
     ("POST", "/v1/sessions/{space}/acks"),
     ("POST", "/v1/sessions/{space}/cleanup"),
     ("POST", "/v1/sessions/{space}/dead/{id}/retry"),
+    ("POST", "/v1/charges"),
+    ("POST", "/v1/charges/release"),
+    ("POST", "/v1/runs/{space}/cleanup"),
+    ("PUT", "/v1/runs/{space}/quota/charges/{id}"),
+    ("PUT", "/v1/runs/{space}/runs/{run}"),
+    *[(method, "/v1/runs/{space}/runs/{run}" + below) for below, methods in _RUN.items()
+    for method in methods if method != "GET"],
 ]
 
 
@@ -95,7 +130,7 @@ def allowed(path):
 def filled(path, **names):
     """A path with these names in it; what is not named is what everything has."""
     names = {"limit": "api", "key": "k", "id": "r", "space": "pages", "page": "p", "holder": "h", "broadcaster": "b",
-        **names}
+        "run": "r", "task": "t", "hour": "2015-09-12_00", **names}
     return path.format(**names)
 
 

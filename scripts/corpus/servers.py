@@ -42,6 +42,10 @@ sessions:
   work: {grace: 0s, holder_lease: 1h, session_ttl: 24h, cleanup_interval: 24h, reap: claims, claim_lease: 1h, batch: 3}
   dying: {grace: 0s, holder_lease: 1h, session_ttl: 24h, cleanup_interval: 24h,
     reap: claims, claim_lease: 1s, max_attempts: 1}
+runs:
+  main: {state_ttl: 24h, cleanup_interval: 24h, quota: {kind: sliding, limit: 30, safety_buffer: 5}}
+  small: {prefix: small, state_ttl: 24h, cleanup_interval: 24h, max_runs: 3, max_fields: 2, max_processed: 5,
+    max_failures: 2, max_tasks: 2, max_reason_bytes: 10, quota: {kind: both, limit: 5, safety_buffer: 1}}
 log: {level: error}
 """
 

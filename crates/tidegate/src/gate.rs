@@ -101,6 +101,7 @@ impl Tidegate {
                 limits.all().iter().for_each(|(name, limit)| limit::metrics::read(name, limit, reading));
                 let help = "Partitions whose server is away";
                 reading.gauge("tidegate_store_partitions_away", help, &[], store.away());
+                store::metrics::read(&store.health(), reading);
             }
         });
         let sweeping = ReaperMetrics::new(&metrics, "limit");
@@ -228,7 +229,7 @@ impl Tidegate {
     /// same options it is the same quota; with others it is an error.
     pub fn quota(&self, options: QuotaOptions) -> Result<Quota> {
         let limit = |name: &str, algorithm, options| self.limit_of(name, algorithm, options);
-        self.inner.quotas.open(options, limit, |quota| {
+        self.inner.quotas.open(options, &self.inner.metrics, limit, |quota| {
             if let Some(declarer) = &self.inner.declarer {
                 // Nobody deletes anything that counts for others: an hour is an hour to all of them.
                 declarer.add(quota, HOUR, |_| ());

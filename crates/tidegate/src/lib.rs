@@ -46,6 +46,8 @@ pub mod error;
 mod gate;
 #[cfg(feature = "hot")]
 pub mod hot;
+#[cfg(feature = "run")]
+mod hour;
 pub mod key;
 pub mod limit;
 mod log;

@@ -10,7 +10,7 @@ use tidegate::doctor::{Defect, Doctor, DoctorOptions, Report, ServerState};
 use super::REFUSED;
 use super::args::SettingsArgs;
 use super::bar::Bar;
-use super::render::{plural, print, printable};
+use super::render::{bytes, plural, print, printable};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -114,14 +114,6 @@ fn defect_line(defect: &Defect) -> String {
     let (colon, mended) =
         (if detail.is_empty() { "" } else { ": " }, if *is_mended { " (mended)" } else { "" });
     format!("{} {}{colon}{}{mended}", kind.as_str(), printable(subject), printable(detail))
-}
-
-fn bytes(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    match units.into_iter().find(|(bits, _)| bytes >> bits > 0) {
-        Some((bits, unit)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << bits) as f64),
-        None => format!("{bytes} B"),
-    }
 }
 
 fn for_machines(report: &Report) -> Value {

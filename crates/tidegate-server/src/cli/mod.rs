@@ -7,6 +7,7 @@ mod bar;
 mod client;
 mod declare;
 mod doctor;
+mod health;
 mod hot;
 mod limits;
 mod render;
@@ -27,6 +28,7 @@ use self::args::{SERVE_EXAMPLES, ServeArgs, SettingsArgs, SpaceArgs, TargetArgs,
 use self::bar::Bar;
 use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
+use self::health::HealthArgs;
 use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
 use self::render::{Rendered, lines, moment, page, plural, print, printable, problem, read, time};
@@ -74,6 +76,8 @@ enum Command {
     Declare(DeclareArgs),
     /// See what is wrong with a store: its keys, its markers, its servers
     Doctor(DoctorArgs),
+    /// See how the store has been doing: connections, operations, response times, memory
+    Health(HealthArgs),
 }
 
 /// The answer is no.
@@ -100,6 +104,7 @@ pub fn main() -> ExitCode {
         Some(Command::Run(args)) => runs::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Health(args)) => health::run(&args),
     };
     ran.unwrap_or_else(|error| {
         // There is nobody left to tell if this fails.

@@ -79,3 +79,11 @@ pub(super) fn time(ms: u64) -> humantime::FormattedDuration {
 pub(super) fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
+
+pub(super) fn bytes(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(bits, _)| bytes >> bits > 0) {
+        Some((bits, unit)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << bits) as f64),
+        None => format!("{bytes} B"),
+    }
+}

@@ -7,6 +7,7 @@ mod body;
 mod call;
 mod docs_page;
 mod encoding;
+pub(crate) mod health;
 mod hot;
 mod limits;
 mod metrics;
@@ -57,6 +58,7 @@ const PARTS: [Routes; 4] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs:
 
 /// The bodies of all of them, as [`api`](crate::api) has them.
 pub(crate) mod bodies {
+    pub(crate) use super::health;
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
     pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};

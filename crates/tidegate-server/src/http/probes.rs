@@ -8,7 +8,7 @@ use schemars::SchemaGenerator;
 
 use super::answer::{Answer, Html, Json, Text};
 use super::{AnswerShape, Call, Kind, Operation, Problem, TimeClass, get, json};
-use super::{docs_page, metrics_text, openapi as description, table};
+use super::{docs_page, health, metrics_text, openapi as description, table};
 use crate::readiness::Report;
 
 /// The operations.
@@ -19,6 +19,8 @@ pub(super) fn operations() -> Vec<Operation> {
         get("/readyz", "readyz", readyz)
             .summary("Whether requests should be sent here, and what is away")
             .refuses(&[Kind::NOT_READY]),
+        get("/v1/health/store", "store_health", health::store)
+            .summary("How the store has been doing: connections, operations, response times, memory"),
         get("/", "index", index).summary("All operations, as text"),
         get("/openapi.json", "openapi", openapi).summary("All operations, as OpenAPI 3.1 describes them"),
         get("/docs", "docs", docs).summary("All operations, as a page for people"),

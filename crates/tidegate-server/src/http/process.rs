@@ -40,6 +40,11 @@ impl Collector for Process {
     }
 }
 
+/// Memory that is resident, if the system says it.
+pub(super) fn resident_bytes() -> Option<u64> {
+    Used::now().map(|used| used.resident_bytes as u64)
+}
+
 struct Used {
     cpu_seconds: f64,
     resident_bytes: f64,

@@ -204,6 +204,8 @@ group!(RawStore {
     keepalive: Leaf<Duration>,
     /// how often it is checked that the store is still there (5s)
     check_interval: Leaf<Duration>,
+    /// failures in a row to reach a server after which the store is unhealthy (3)
+    unhealthy_after: Leaf<NonZeroU32>,
     /// PEM file of the authority to trust for rediss:// (the system's)
     tls_ca: Leaf<PathBuf>,
 });

@@ -33,6 +33,7 @@ fn store(raw: RawStore, declarations: Leaf<Declarations>) -> Result<StoreSetting
     options.connect_timeout = raw.connect_timeout.or(options.connect_timeout);
     options.nodelay = raw.nodelay.or(options.nodelay);
     options.check_interval = raw.check_interval.or(options.check_interval);
+    options.unhealthy_after = raw.unhealthy_after.or(options.unhealthy_after);
     options.declarations = declarations.or(options.declarations);
     // Zero is a choice: nobody looks.
     let keepalive = raw.keepalive.0.or(options.keepalive).filter(|keepalive| !keepalive.is_zero());

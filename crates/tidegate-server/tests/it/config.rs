@@ -59,6 +59,7 @@ const SAMPLES: &[Sample] = &[
     ("store.nodelay", "false", None),
     ("store.keepalive", "10s", None),
     ("store.check_interval", "1s", None),
+    ("store.unhealthy_after", "5", None),
     ("store.tls_ca", "/etc/ca.pem", None),
     ("declarations", "strict", None),
     ("limits.api.algorithm", "token", None),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod alerts;
 mod algorithms;
 mod all;
 mod api;
@@ -16,6 +17,7 @@ mod corrupt;
 mod declarations;
 mod doctor;
 mod fast_path;
+mod health;
 mod hot;
 mod hot_bulk;
 mod hot_cli;
@@ -37,8 +39,8 @@ mod receipts;
 mod reservations;
 mod run;
 mod run_cli;
+mod serve;
 mod session;
-mod session_alerts;
 mod session_chaos;
 mod session_checked;
 mod session_cli;

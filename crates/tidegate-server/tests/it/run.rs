@@ -1,9 +1,16 @@
 //! Runs over HTTP: statuses, refusals, bodies of many items, and texts as they are.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use tidegate::Tidegate;
+use tidegate::store::StoreOptions;
+use tidegate::testkit::{Fault, FaultProxy, RedisServer};
+use tidegate_server::http::App;
+use tidegate_server::parts::Parts;
 
-use crate::support::{Answer, Fixture, START, settings};
+use crate::support::{Answer, Fixture, SOON, START, call, settings, soon};
 
 async fn serving(spaces: &[&str]) -> Fixture {
     Fixture::of("memory:", &settings("runs", spaces), START).await
@@ -220,4 +227,46 @@ async fn a_quota_is_charged_once_by_an_id() {
     refused(&f.delete("/v1/runs/main/quota/charges/3").await, 404, "run-unknown-charge", json!({}));
     refused(&charge("a%2F1", 5).await, 409, "run-charge-released", json!({"refusal": "released"}));
     assert_eq!(f.get("/v1/runs/main/quota").await.json()["remaining"], 8);
+}
+
+/// Ten scripts, and the run is ended after some of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_amid_many_items_says_how_many_were_added() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let mut options = StoreOptions::default();
+    options.deadline = SOON;
+    let settings = settings("runs", &["main.max_runs=10"]);
+    let open = async |url: &str| {
+        let gate = Tidegate::open_with(url, options.clone()).await.unwrap();
+        App::new(Parts::open(gate, &settings.parts).unwrap())
+    };
+    let (slow, direct) = (open(&proxy.url()).await, open(&server.url()).await);
+    let run = "/v1/runs/main/runs/nightly";
+    assert_eq!(call(&direct, "PUT", run, "").await.status, StatusCode::CREATED);
+    let items: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+    proxy.set(Fault::Delay(Duration::from_millis(50)));
+    let adding = tokio::spawn({
+        let (slow, body) = (slow.clone(), json!({"items": items}).to_string());
+        async move { call(&slow, "POST", &format!("{run}/processed"), &body).await }
+    });
+    let processed = async || {
+        let progress = call(&direct, "GET", &format!("{run}/progress"), "").await.json();
+        progress["processed"].as_u64().unwrap()
+    };
+    soon(async {
+        while processed().await == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    proxy.set(Fault::Freeze);
+    let finished = call(&direct, "POST", &format!("{run}/finish"), r#"{"state":"cancelled"}"#).await;
+    assert_eq!(finished.status, StatusCode::OK);
+    let taken = processed().await;
+    proxy.set(Fault::None);
+    let answer = adding.await.unwrap();
+    let members = json!({"refusal": "ended", "state": "cancelled", "attempt": 1, "taken": taken});
+    refused(&answer, 409, "run-ended", members);
+    assert!((1000..10_000).contains(&taken), "{taken}");
 }

@@ -1,5 +1,7 @@
 //! Without `prometheus-client`: the same calls, and nothing behind them.
 
+use std::time::Duration;
+
 use super::{Buckets, Labels};
 
 /// A counter that nobody sees.
@@ -60,6 +62,8 @@ impl Reading {
     pub(crate) fn counter(&mut self, _: &'static str, _: &'static str, _: Labels<'_>, _: u64) {}
 
     pub(crate) fn gauge(&mut self, _: &'static str, _: &'static str, _: Labels<'_>, _: u64) {}
+
+    pub(crate) fn seconds(&mut self, _: &'static str, _: &'static str, _: Labels<'_>, _: Duration) {}
 }
 
 /// What is declared, for nobody.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -55,6 +56,7 @@ enum Row {
     Histogram(Histogram),
     Counted(u64),
     Measured(i64),
+    Seconds(f64),
 }
 
 impl Row {
@@ -66,13 +68,14 @@ impl Row {
             Self::Histogram(row) => row.encode(encoder),
             Self::Counted(count) => ConstCounter::new(*count).encode(encoder),
             Self::Measured(value) => ConstGauge::new(*value).encode(encoder),
+            Self::Seconds(value) => ConstGauge::new(*value).encode(encoder),
         }
     }
 
     fn kind(&self) -> MetricType {
         match self {
             Self::Counter(_) | Self::Counted(_) => MetricType::Counter,
-            Self::Gauge(_) | Self::FloatGauge(_) | Self::Measured(_) => MetricType::Gauge,
+            Self::Gauge(_) | Self::FloatGauge(_) | Self::Measured(_) | Self::Seconds(_) => MetricType::Gauge,
             Self::Histogram(_) => MetricType::Histogram,
         }
     }
@@ -100,6 +103,17 @@ impl Reading {
     /// A row of a gauge.
     pub(crate) fn gauge(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, value: u64) {
         self.add(name, help, labels, Row::Measured(value as i64));
+    }
+
+    /// A row of a gauge of seconds.
+    pub(crate) fn seconds(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        value: Duration,
+    ) {
+        self.add(name, help, labels, Row::Seconds(value.as_secs_f64()));
     }
 }
 

@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hour::Hour;
 use super::in_process::InProcess;
 use super::metrics::RunMetrics;
 use super::options::{RunOptions, check_items};
@@ -16,6 +15,7 @@ use super::types::{
 };
 use crate::clock::Timestamp;
 use crate::error::Result;
+use crate::hour::Hour;
 use crate::key::{Key, Name};
 use crate::metrics::Metrics;
 use crate::page::{self, Cursor, Order, Page};
@@ -255,7 +255,8 @@ impl Runs {
     /// not been. Repeated it changes nothing, and finds none that are new.
     ///
     /// More than a thousand are added some at a time. If it fails in between, those before stay
-    /// added, and the call can be made again.
+    /// added, and the call can be made again; if the run ends in between, the refusal says how many
+    /// ([`Interrupted`](super::Refusal::Interrupted)).
     pub async fn processed(
         &self,
         run: Key<'_>,
@@ -292,7 +293,9 @@ impl Runs {
         }
     }
 
-    /// Notes that a task has begun. One that is under way in this attempt is left alone.
+    /// Notes that a task has begun. One that was started in this attempt is left alone, finished or not, so that a
+    /// call that comes twice, however late, starts nothing anew: what is done several times in an attempt has a name
+    /// for each time. In the next attempt it starts anew.
     pub async fn task_started(
         &self,
         run: Key<'_>,

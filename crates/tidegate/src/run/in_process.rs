@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::hour::Hour;
 use super::memory::Partition;
 use super::metrics::RunMetrics;
 use super::options::{RunOptions, check_items};
@@ -16,6 +15,7 @@ use super::types::{
 };
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
+use crate::hour::Hour;
 use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::page::{self, Cursor, Order, Page};
@@ -185,7 +185,9 @@ impl InProcess {
         self.on(run, |it, now_ms| it.progress(now_ms, run)).into()
     }
 
-    /// Notes that a task has begun. One that is under way in this attempt is left alone.
+    /// Notes that a task has begun. One that was started in this attempt is left alone, finished or not, so that a
+    /// call that comes twice, however late, starts nothing anew: what is done several times in an attempt has a name
+    /// for each time. In the next attempt it starts anew.
     pub fn task_started(&self, run: Key<'_>, attempt: Option<Attempt>, task: Key<'_>) -> Answer<TaskStarted> {
         let started = self.on(run, |it, now_ms| it.task_started(now_ms, run, attempt, task));
         self.shared.metrics.noted(&started);

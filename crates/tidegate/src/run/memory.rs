@@ -1,6 +1,7 @@
 //! Runs in this process: one table, with an index by time for all that is found otherwise.
 
 mod entry;
+mod failed_hours;
 mod items;
 mod lists;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use compact_str::CompactString;
 
 use self::entry::{Entry, Moment};
+use self::failed_hours::FailedHours;
 use super::options::Bounds;
 use super::types::{Attempt, Finished, Granted, Refusal, Run, RunState, Started, Update, Updated};
 use crate::clock::Timestamp;
@@ -27,8 +29,7 @@ pub(super) struct Partition {
     started: [BTreeSet<Cursor>; RunState::ALL.len()],
     /// By when they end, deleted ones among them.
     due: BTreeSet<(u64, CompactString)>,
-    /// Failed items of all runs by when they failed last.
-    failed: BTreeSet<Cursor>,
+    failed: FailedHours,
 }
 
 impl Partition {
@@ -39,7 +40,7 @@ impl Partition {
             runs: HashMap::new(),
             started: Default::default(),
             due: BTreeSet::new(),
-            failed: BTreeSet::new(),
+            failed: FailedHours::default(),
         }
     }
 

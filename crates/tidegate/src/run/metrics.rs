@@ -56,6 +56,13 @@ impl RunMetrics {
     }
 
     fn refused(&self, refusal: Refusal) {
+        let refusal = match refusal {
+            Refusal::Interrupted { taken, by } => {
+                self.processed.inc_by(taken);
+                by.into()
+            }
+            refusal => refusal,
+        };
         match refusal {
             Refusal::Stale { .. } => self.stale.inc(),
             Refusal::Full { taken } => {

@@ -35,7 +35,6 @@
 mod declared;
 #[cfg(feature = "redis")]
 mod handle;
-mod hour;
 mod in_process;
 mod memory;
 pub(crate) mod metrics;
@@ -51,7 +50,6 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 pub use self::handle::Runs;
-pub use self::hour::Hour;
 pub use self::in_process::InProcess;
 pub use self::options::{MAX_ITEMS, RunOptions};
 pub use self::progress::Progress;
@@ -64,9 +62,10 @@ pub use self::quota::{
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::LOOK;
 pub use self::types::{
-    Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Refusal, Run, RunFailure, RunState,
-    Started, Task, TaskStarted, Update, Updated,
+    Answer, Attempt, Failure, FailureNoted, Finished, Interruption, Listed, Processed, Refusal, Run,
+    RunFailure, RunState, Started, Task, TaskStarted, Update, Updated,
 };
+pub use crate::hour::Hour;
 
 /// A length of time in milliseconds; none is longer than a few decades.
 fn age_ms(age: Duration) -> u64 {

@@ -4,6 +4,7 @@
 //! of an hour of UTC is that of the calendar limit `rate_limit` without a subject, so whoever takes from that limit and
 //! whoever charges the quota share it. A charge belongs to no attempt of a run: a call that was made is made.
 
+mod metrics;
 mod options;
 mod types;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::metrics::QuotaMetrics;
 use self::options::{ALIGNED, SLIDING};
 pub(crate) use self::options::{DEFAULT_FAMILY, LIMITS};
 pub use self::options::{QuotaKind, QuotaOptions};
@@ -24,6 +26,7 @@ use crate::limit::{
     release_all,
 };
 use crate::log;
+use crate::metrics::Metrics;
 use crate::store::Part;
 
 /// The quota of a family of runs on a store. Clones share it.
@@ -55,6 +58,7 @@ pub struct Quota {
     aligned: Option<Limit>,
     sliding: Option<Limit>,
     hourly: Arc<Hourly>,
+    metrics: QuotaMetrics,
 }
 
 impl Quota {
@@ -79,14 +83,16 @@ impl Quota {
         if let Some(change) = change {
             self.say(&change);
         }
-        Ok(match charge {
+        let charge = match charge {
             AllCharge::Charged { is_new, quotas } => {
                 let remaining = quotas.iter().map(|(_, quota)| quota.remaining).min().unwrap_or(0);
                 QuotaCharge::Charged { is_new, remaining }
             }
             AllCharge::Released => QuotaCharge::Released,
             AllCharge::Refused(decision) => QuotaCharge::Refused(QuotaRefusal::new(&decision, ALIGNED)),
-        })
+        };
+        self.metrics.charged(&charge, cost);
+        Ok(charge)
     }
 
     /// Gives back what was charged by `id`, as far as it still counts. Sent twice it is given back once.
@@ -139,6 +145,7 @@ impl Quotas {
     pub(crate) fn open(
         &self,
         options: QuotaOptions,
+        metrics: &Metrics,
         limit: impl Fn(&str, Algorithm, LimitOptions) -> Result<Limit>,
         declare: impl FnOnce(Part),
     ) -> Result<Quota> {
@@ -161,7 +168,8 @@ impl Quotas {
         let aligned = open(ALIGNED, options.aligned()?)?;
         let sliding = open(SLIDING, options.sliding()?)?;
         declare(options.declared()?);
-        let quota = Quota { options: Arc::new(options), aligned, sliding, hourly: Arc::default() };
+        let metrics = QuotaMetrics::new(metrics, &options.prefix);
+        let quota = Quota { options: Arc::new(options), aligned, sliding, hourly: Arc::default(), metrics };
         quotas.insert(quota.options.prefix.clone(), quota.clone());
         Ok(quota)
     }

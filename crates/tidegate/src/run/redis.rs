@@ -17,7 +17,6 @@ use self::scripts::{
     CLEANUP, DELETE, EXPIRE, FAILED, FAILURES, FAILURES_IN_HOUR, FINISH, GET, IS_PROCESSED, LIST, PROCESSED,
     PROGRESS, RETRY, START, TASK_FINISHED, TASK_STARTED, TASKS, UPDATE,
 };
-use super::hour::Hour;
 use super::options::{Bounds, RunOptions};
 use super::progress::{Measured, Progress};
 use super::types::{
@@ -26,6 +25,7 @@ use super::types::{
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hour::Hour;
 use crate::key::{Key, Name, escape};
 use crate::page::{Cursor, Part, member};
 use crate::store::PartKind;
@@ -195,14 +195,16 @@ impl OnRedis {
     ) -> Result<Granted<Processed>> {
         let (mut new, mut count, mut is_full) = (0, 0, false);
         // With no items it is one call as well: it may be refused.
-        for some in items.chunks(MAX_ITEMS).chain(items.is_empty().then_some(items)) {
+        let steps = items.chunks(MAX_ITEMS).chain(items.is_empty().then_some(items));
+        for (step, some) in steps.enumerate() {
             let call = self.on(&PROCESSED, run).alone().arg(text(of)).args(some.iter().map(as_arg));
             match self.answered(call, |fields| Ok((fields.number()?, fields.number()?))).await? {
                 Ok((more, processed)) => (new, count) = (new + more, processed),
                 // What is left may be known already.
                 Err(Refusal::Full { taken }) => (new, is_full) = (new + taken, true),
+                Err(refusal) if step == 0 => return Ok(Err(refusal)),
                 // It came to its end between two scripts.
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return Ok(Err(refusal.after(new))),
             }
         }
         Ok(if is_full { Err(Refusal::Full { taken: new }) } else { Ok(Processed { new, processed: count }) })

@@ -1,4 +1,5 @@
--- task_started: notes that a task has begun. One that is under way in this attempt is left alone.
+-- task_started: notes that a task has begun. One that was started in this attempt is left alone, finished or not: a
+-- call may come twice, and late.
 --
 -- Keys  the run
 -- Own   its id, attempt (empty: any), the task
@@ -11,8 +12,8 @@ return named(each(function(_, at)
   local tasks = part('tasks', id)
   local known = call('HGET', tasks, task)
   if known then
-    local attempt, started, finished = task_of(known)
-    if attempt == run.attempt and finished == 0 then return { DONE, started, 0 } end
+    local attempt, started = task_of(known)
+    if attempt == run.attempt then return { DONE, started, 0 } end
   elseif call('HLEN', tasks) >= max_tasks then
     return { TOO_MANY_TASKS }
   end

@@ -139,6 +139,14 @@ pub enum Refusal {
         /// How many were added before, by this call.
         taken: u64,
     },
+    /// It ended, went on to another attempt or was deleted while many items were being added: some of them could not
+    /// be.
+    Interrupted {
+        /// How many were added before, by this call.
+        taken: u64,
+        /// What had happened to it.
+        by: Interruption,
+    },
     /// No such task of the run was started.
     UnknownTask,
     /// It would have more fields than it may.
@@ -149,10 +157,53 @@ pub enum Refusal {
     TooManyRuns,
 }
 
+/// What may happen to a run while a call is under way that takes several steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Interruption {
+    /// It was deleted, or its time was over.
+    Unknown,
+    /// It has come to an end.
+    Ended {
+        /// In which state.
+        state: RunState,
+        /// In which attempt.
+        attempt: Attempt,
+    },
+    /// It is in another attempt than the one that was meant.
+    Stale {
+        /// The one that it is in.
+        current: Attempt,
+    },
+}
+
+impl From<Interruption> for Refusal {
+    /// What a call is refused with that comes then.
+    fn from(by: Interruption) -> Self {
+        match by {
+            Interruption::Unknown => Self::Unknown,
+            Interruption::Ended { state, attempt } => Self::Ended { state, attempt },
+            Interruption::Stale { current } => Self::Stale { current },
+        }
+    }
+}
+
 impl Refusal {
+    /// The same of a call whose first steps were done, and added so many items.
+    pub(super) fn after(self, taken: u64) -> Self {
+        let by = match self {
+            Self::Unknown => Interruption::Unknown,
+            Self::Ended { state, attempt } => Interruption::Ended { state, attempt },
+            Self::Stale { current } => Interruption::Stale { current },
+            refusal => return refusal,
+        };
+        Self::Interrupted { taken, by }
+    }
+
     /// A word for it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Interrupted { by, .. } => Self::from(by).as_str(),
             Self::Unknown => "unknown",
             Self::Ended { .. } => "ended",
             Self::Stale { .. } => "stale",
@@ -179,6 +230,9 @@ impl fmt::Display for Refusal {
             }
             Self::Full { taken } => {
                 write!(f, "the run has as many processed items as it may: {taken} of these were added")
+            }
+            Self::Interrupted { taken, by } => {
+                write!(f, "{}; {taken} of these items were added before", Self::from(*by))
             }
             Self::UnknownTask => f.write_str("no such task of the run was started"),
             Self::TooManyFields => f.write_str("the run would have more fields than it may"),
@@ -373,7 +427,7 @@ pub(super) fn duration(from_ms: u64, to_ms: u64) -> Duration {
 pub struct TaskStarted {
     /// When.
     pub started_at: Timestamp,
-    /// Whether this call did it; if not it was under way already in this attempt.
+    /// Whether this call did it; if not it was started before in this attempt, and may be finished.
     pub is_new: bool,
 }
 

@@ -9,6 +9,8 @@ mod default_space;
 #[cfg(feature = "redis")]
 mod families;
 #[cfg(feature = "redis")]
+mod health;
+#[cfg(feature = "redis")]
 pub(crate) mod keyspace;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -19,10 +21,14 @@ mod open;
 pub(crate) mod partitions;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "redis")]
+mod response_times;
 mod secret;
 mod spread;
 #[cfg(feature = "redis")]
 mod status;
+#[cfg(feature = "redis")]
+mod tally;
 mod time_index;
 
 #[cfg(feature = "redis")]
@@ -33,6 +39,8 @@ pub(crate) use self::declaration::{duration_of, duration_text};
 pub use self::default_space::DEFAULT_SPACE;
 #[cfg(feature = "redis")]
 pub use self::families::{FAMILIES, Family};
+#[cfg(feature = "redis")]
+pub use self::health::{PartHealth, PeakHour, ResponseTimes, ServerMemory, StoreHealth, success_rate};
 #[cfg(feature = "redis")]
 pub(crate) use self::open::{Backend, MemoryStore};
 #[cfg(feature = "redis")]

@@ -1,8 +1,10 @@
 //! Opening a store.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::declaration::Declarations;
+use super::health::StoreHealth;
 use super::metrics::StoreMetrics;
 use super::redis::{MARKER_TTL, RedisStore};
 use super::spread::Spread;
@@ -33,6 +35,7 @@ pub(crate) struct MemoryStore {
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) spread: Spread,
+    unhealthy_after: NonZeroU32,
 }
 
 /// How to open a store.
@@ -73,6 +76,9 @@ pub struct StoreOptions {
     /// How often each partition's server is asked whether it is still there, whether or
     /// not anybody else does.
     pub check_interval: Duration,
+    /// How often in a row a server must have been of no use for the store to count as unhealthy: a
+    /// connection that cannot be made, a batch or a check without an answer.
+    pub unhealthy_after: NonZeroU32,
     /// The certificate authority to trust for `rediss://`, in PEM form; the
     /// system's unless set.
     pub tls_ca: Option<Vec<u8>>,
@@ -96,6 +102,8 @@ impl Default for StoreOptions {
             marker_ttl: MARKER_TTL,
             keepalive: Some(Duration::from_secs(30)),
             check_interval: Duration::from_secs(5),
+            // Three in a row are no accident.
+            unhealthy_after: const { NonZeroU32::new(3).unwrap() },
             tls_ca: None,
             declarations: Declarations::default(),
         }
@@ -113,6 +121,7 @@ setters!(StoreOptions {
     marker_ttl: Duration,
     keepalive: Option<Duration>,
     check_interval: Duration,
+    unhealthy_after: NonZeroU32,
     declarations: Declarations,
     ; some
     namespace: Name,
@@ -138,7 +147,8 @@ impl Store {
             "memory" => {
                 let spread = Spread::new(options.partitions.unwrap_or(1), options.hash_key)?;
                 let (clock, random) = (options.clock.clone(), options.random.clone());
-                Ok(Self(Backend::Memory(MemoryStore { clock, random, spread })))
+                let unhealthy_after = options.unhealthy_after;
+                Ok(Self(Backend::Memory(MemoryStore { clock, random, spread, unhealthy_after })))
             }
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => {
                 let store = RedisStore::open(url, options, StoreMetrics::default()).await?;
@@ -165,6 +175,11 @@ impl Store {
         }
     }
 
+    /// Whether it is in this process.
+    pub fn is_in_process(&self) -> bool {
+        matches!(self.0, Backend::Memory(_))
+    }
+
     /// Whether it was opened to look only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.on_redis().is_some_and(RedisStore::is_read_only)
@@ -183,6 +198,15 @@ impl Store {
     /// What of it is away right now, since when and why.
     pub fn status(&self) -> StoreStatus {
         self.on_redis().map_or_else(StoreStatus::of_memory, RedisStore::status)
+    }
+
+    /// How it has been doing: connections, operations, response times, memory. Known here, so it
+    /// is answered at once, whether the store is there or not.
+    pub fn health(&self) -> StoreHealth {
+        match &self.0 {
+            Backend::Memory(store) => StoreHealth::new(store.unhealthy_after),
+            Backend::Redis(store) => store.health(),
+        }
     }
 
     /// Whether all of it can be used right now.

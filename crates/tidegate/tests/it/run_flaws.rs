@@ -12,7 +12,7 @@ use tidegate::testkit::RedisServer;
 use tidegate::testkit::run::ODD_TEXTS;
 use tidegate::{Key, Tidegate};
 
-use crate::kit::CLUSTER;
+use crate::kit::{CLUSTER, REDIS};
 use crate::run::{HOUR_MS, Space, key, keys, open, options};
 use crate::session_flaws::{does, raw};
 
@@ -249,6 +249,13 @@ async fn r10_failures_are_bounded_have_one_entry_per_item_and_live_as_long_as_th
                 .unwrap()
                 .into_result()
                 .unwrap();
+        }
+        if space.on == "redis" {
+            for part in ["failures", "failed_at", "to_retry"] {
+                let name = format!("{}:courtlistener:{part}:r", space.namespace);
+                let life_ms: u64 = REDIS.connection().pttl(&name).unwrap();
+                assert!(life_ms >= 25 * HOUR_MS, "{name} lives for {life_ms}");
+            }
         }
         // Those of the first round had left before their second failure.
         space.clock.advance_ms(24 * HOUR_MS);

@@ -66,17 +66,23 @@ impl<'a> Source<'a> {
     }
 }
 
+/// A batch that was refused: how many of its items were noted all the same.
+struct Refused {
+    taken: u64,
+}
+
 /// What a batch was answered, or that it was refused; what else there is is an error.
-async fn ask(target: &Target, request: Request) -> Result<Option<Vec<u8>>, String> {
+async fn ask(target: &Target, request: Request) -> Result<Result<Vec<u8>, Refused>, String> {
     let (status, answer) = target.send(request).await?;
     if status.is_success() {
-        return Ok(Some(answer.to_vec()));
+        return Ok(Ok(answer.to_vec()));
     }
     match problem(&answer).filter(|problem| problem.refusal.is_some()) {
         Some(problem) => {
             // Standard output has nothing but items or one answer.
             let _ = writeln!(std::io::stderr(), "tidegate: {}", problem.detail);
-            Ok(None)
+            let members: serde_json::Value = read(&answer)?;
+            Ok(Err(Refused { taken: members["taken"].as_u64().unwrap_or_default() }))
         }
         None => Err(target.failure(status, &answer)),
     }
@@ -85,7 +91,7 @@ async fn ask(target: &Target, request: Request) -> Result<Option<Vec<u8>>, Strin
 pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCode, String> {
     let target = open(&run.of).await?;
     let mut source = Source::new(args);
-    let (mut sum, mut last) = (0, None);
+    let (mut sum, mut last) = (0, None::<Processed>);
     let mut is_refused = false;
     loop {
         let batch = source.next()?;
@@ -96,9 +102,16 @@ pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCo
         let is_end = batch.is_empty();
         let body = Items { items: batch.into_iter().map(Into::into).collect() };
         let request = Request::post(change(run, "/processed")).json(&body);
-        let Some(answer) = ask(&target, request).await? else {
-            is_refused = true;
-            break;
+        let answer = match ask(&target, request).await? {
+            Ok(answer) => answer,
+            Err(Refused { taken }) => {
+                is_refused = true;
+                sum += taken;
+                if let Some(noted) = &mut last {
+                    noted.processed += taken;
+                }
+                break;
+            }
         };
         let noted: Processed = read(&answer)?;
         sum += noted.new;
@@ -133,7 +146,7 @@ pub(super) async fn skip_done(run: &OfRun, null: bool) -> Result<ExitCode, Strin
         is_first = false;
         let body = Items { items: batch.iter().map(Into::into).collect() };
         let path = format!("{}/is_processed", path_of(&run.of, &run.id));
-        let Some(answer) = ask(&target, Request::post(path).json(&body)).await? else {
+        let Ok(answer) = ask(&target, Request::post(path).json(&body)).await? else {
             break ExitCode::from(REFUSED);
         };
         let IsProcessed { processed, .. } = read(&answer)?;
@@ -157,7 +170,7 @@ pub(super) async fn retry_list(run: &OfRun, null: bool) -> Result<ExitCode, Stri
     let mut cursor = String::new();
     let ended = loop {
         let path = format!("{}/retry_list?limit=1000{cursor}", path_of(&run.of, &run.id));
-        let Some(answer) = ask(&target, Request::get(path)).await? else {
+        let Ok(answer) = ask(&target, Request::get(path)).await? else {
             break ExitCode::from(REFUSED);
         };
         let page: Failures = read(&answer)?;
@@ -194,7 +207,7 @@ pub(super) async fn failed(
             let id = call.map_or_else(|| format!("{calls}-{noted}"), str::to_owned);
             let body = ItemFailed { item: item.into(), reason: reason.into(), id: id.into() };
             let request = Request::post(change(run, "/failures")).json(&body);
-            let Some(answer) = ask(&target, request).await? else {
+            let Ok(answer) = ask(&target, request).await? else {
                 is_refused = true;
                 break 'all;
             };

@@ -28,7 +28,13 @@ pub(super) const OF_TASK_FINISHED: &[Kind] = &[UNKNOWN, UNKNOWN_TASK, ENDED, STA
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let kind = match refusal {
+        // Of one that was done in part the same is said, and how much of it was done.
+        let (plain, taken) = match refusal {
+            Refusal::Interrupted { taken, by } => (Refusal::from(by), Some(taken)),
+            Refusal::Full { taken } => (refusal, Some(taken)),
+            refusal => (refusal, None),
+        };
+        let kind = match plain {
             Refusal::Unknown => UNKNOWN,
             Refusal::Ended { .. } => ENDED,
             Refusal::Stale { .. } => STALE,
@@ -41,14 +47,16 @@ impl From<Refusal> for Problem {
             // Whatever else there will be.
             _ => REFUSED,
         };
-        let members = match refusal {
+        let mut members = match plain {
             Refusal::Ended { state, attempt } | Refusal::Live { state, attempt } => {
                 json!({"state": state.as_str(), "attempt": attempt.get()})
             }
             Refusal::Stale { current } => json!({"attempt": current.get()}),
-            Refusal::Full { taken } => json!({"taken": taken}),
             _ => json!({}),
         };
+        if let Some(taken) = taken {
+            members["taken"] = taken.into();
+        }
         Self::refused(kind, refusal.as_str(), refusal.to_string()).with_members(members)
     }
 }

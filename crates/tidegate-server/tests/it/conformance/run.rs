@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::run::{
-    Attempt, Failure, FailureNoted, Finished, Hour, Listed, Processed, Progress, Refusal, Run, RunFailure,
-    RunOptions, RunState, Started, Task, TaskStarted, Update, Updated,
+    Attempt, Failure, FailureNoted, Finished, Hour, Interruption, Listed, Processed, Progress, Refusal, Run,
+    RunFailure, RunOptions, RunState, Started, Task, TaskStarted, Update, Updated,
 };
 use tidegate::testkit::run::{Face, Granted, Kit, START_MS, history};
 use tidegate::testkit::unique;
@@ -134,6 +134,16 @@ fn refusal(answer: &support::Answer) -> Option<Refusal> {
         "too_many_tasks" => Refusal::TooManyTasks,
         "too_many_runs" => Refusal::TooManyRuns,
         _ => panic!("{body}"),
+    };
+    let interruption = match refusal {
+        Refusal::Unknown => Some(Interruption::Unknown),
+        Refusal::Ended { state, attempt } => Some(Interruption::Ended { state, attempt }),
+        Refusal::Stale { current } => Some(Interruption::Stale { current }),
+        _ => None,
+    };
+    let refusal = match (interruption, body["taken"].as_u64()) {
+        (Some(by), Some(taken)) => Refusal::Interrupted { taken, by },
+        _ => refusal,
     };
     assert_eq!(body["detail"], refusal.to_string());
     Some(refusal)

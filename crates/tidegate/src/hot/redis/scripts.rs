@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 
 use super::super::options::{ACTIVITY_MS, Bounds};
+use crate::PartKind;
 use crate::clock::absurd_ms;
 use crate::doctor;
 use crate::store::redis::Script;
@@ -18,11 +19,13 @@ const CHECKED: &str = if cfg!(debug_assertions) { "local CHECKED = true" } else 
 const CODES: &str = include_str!("../codes.lua");
 const HOT: &str = include_str!("../hot.lua");
 
-pub(super) static PIN: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("../pin.lua")]));
+pub(super) static PIN: LazyLock<Script> =
+    LazyLock::new(|| Script::of(PartKind::Hot, &[include_str!("../pin.lua")]));
 
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")]));
+pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+    Script::of(PartKind::Hot, &["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")])
+});
 
 /// The operations of one kind of space: its numbers are part of each script.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub(super) fn scripts(numbers: String) -> &'static Scripts {
     // Codes come last, next to who uses them: for each variable that a function keeps, Lua looks
     // through those that were declared behind it and are kept by others, in every call of a script.
     let with = |kind: &str, more: &str, operation: &str| {
-        Script::new(&[CHECKED, kind, &numbers, HOT, more, CODES, operation])
+        Script::of(PartKind::Hot, &[CHECKED, kind, &numbers, HOT, more, CODES, operation])
     };
     let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
     let reading = |operation: &str| with(reads, include_str!("../read.lua"), operation);

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::super::algorithm::Algorithm;
+use crate::PartKind;
 use crate::doctor;
 use crate::store::redis::Script;
 
@@ -20,8 +21,9 @@ const TOKEN_LUA: &str = include_str!("../token.lua");
 const CALENDAR_LUA: &str = include_str!("../calendar.lua");
 
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")]));
+pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+    Script::of(PartKind::Limit, &["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")])
+});
 
 /// The scripts of one algorithm.
 pub(super) struct Scripts {
@@ -36,8 +38,9 @@ pub(super) struct Scripts {
 impl Scripts {
     fn new(name: &str, algorithm: &str) -> Self {
         let alias = format!("local algorithm = {name}");
-        let with =
-            |shared, operation| Script::new(&[CODES, RATE, algorithm, RULES, shared, &alias, operation]);
+        let with = |shared, operation| {
+            Script::of(PartKind::Limit, &[CODES, RATE, algorithm, RULES, shared, &alias, operation])
+        };
         let script = |operation| with("", operation);
         Self {
             take: script(include_str!("../take.lua")),
@@ -66,14 +69,16 @@ static CALENDAR: LazyLock<Scripts> = LazyLock::new(|| Scripts::new("calendar", C
 
 pub(super) static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
     let algorithms = [SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA];
-    Script::new(
+    Script::of(
+        PartKind::Limit,
         &[&[CODES, RATE], &algorithms[..], &[RULES, SEVERAL, include_str!("../take_all.lua")]].concat(),
     )
 });
 
 /// One of several limits that hold; `fast_path` stands in front of it.
 fn several(fast_path: &str, pieces: &[&str]) -> Script {
-    Script::new(&[&[CODES, fast_path, RATE, SLIDING_LUA, CALENDAR_LUA, RULES, SEVERAL], pieces].concat())
+    let all = [&[CODES, fast_path, RATE, SLIDING_LUA, CALENDAR_LUA, RULES, SEVERAL], pieces].concat();
+    Script::of(PartKind::Limit, &all)
 }
 
 fn charge_all(fast_path: &str) -> Script {
@@ -90,8 +95,8 @@ pub(super) static RELEASE_ALL: LazyLock<Script> =
 pub(super) static HOURS_OF: LazyLock<Script> =
     LazyLock::new(|| several("", &[STANDING, HOURS, include_str!("../hours_of.lua")]));
 pub(super) static OVERRIDE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[RATE, include_str!("../override.lua")]));
+    LazyLock::new(|| Script::of(PartKind::Limit, &[RATE, include_str!("../override.lua")]));
 pub(super) static OVERRIDES: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[RATE, LISTING, include_str!("../overrides.lua")]));
+    LazyLock::new(|| Script::of(PartKind::Limit, &[RATE, LISTING, include_str!("../overrides.lua")]));
 pub(super) static RESERVATIONS: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[CODES, LISTING, include_str!("../reservations.lua")]));
+    LazyLock::new(|| Script::of(PartKind::Limit, &[CODES, LISTING, include_str!("../reservations.lua")]));

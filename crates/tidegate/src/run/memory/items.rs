@@ -72,7 +72,8 @@ impl Partition {
     ) -> Granted<TaskStarted> {
         self.change(clock_ms, run, attempt, |entry, at, bounds| {
             match entry.tasks.get(task.as_str()) {
-                Some(known) if known.attempt == entry.attempt && known.finished_ms.is_none() => {
+                // Finished or not: a call may come twice, and late.
+                Some(known) if known.attempt == entry.attempt => {
                     let started_at = Timestamp::from_millis(known.started_ms);
                     return Ok((TaskStarted { started_at, is_new: false }, false));
                 }

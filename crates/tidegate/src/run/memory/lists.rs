@@ -6,9 +6,9 @@ use compact_str::CompactString;
 
 use super::Partition;
 use super::entry::Entry;
+use crate::hour::Hour;
 use crate::key::Key;
 use crate::page::{Cursor, Order, Part, texts_of};
-use crate::run::hour::Hour;
 use crate::run::types::{Failure, Granted, Listed, RunFailure, RunState};
 
 impl Partition {
@@ -73,13 +73,9 @@ impl Partition {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Part<RunFailure> {
-        let place = |at_ms| Cursor { at_ms, member: CompactString::default() };
-        let (start, mut end) = (place(hour.starts_at().as_millis()), place(hour.ends_ms()));
-        if let Some(after) = after.filter(|after| **after < end) {
-            end = after.max(&start).clone();
-        }
-        let places = self.failed.range::<Cursor, _>((Bound::Included(&start), Bound::Excluded(&end)));
-        let found = places.rev().filter_map(|place| {
+        let end = Cursor { at_ms: hour.ends_ms(), member: CompactString::default() };
+        let end = after.filter(|after| **after < end).unwrap_or(&end);
+        let found = self.failed.of(hour, end).rev().filter_map(|place| {
             let (run, item) = texts_of(&place.member)?;
             let (entry, at) = self.read(clock_ms, Key::raw(run)).ok()?;
             let failure = entry.failure(item).filter(|_| place.at_ms + self.bounds.ttl_ms > at.now_ms)?;

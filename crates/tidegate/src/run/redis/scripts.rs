@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::PartKind;
 use crate::doctor;
 use crate::store::redis::Script;
 
@@ -33,9 +34,9 @@ pub(super) static CLEANUP: LazyLock<Script> = LazyLock::new(|| script(include_st
 
 /// What a doctor looks by.
 pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&[CODES, RUN, "local TAIL = 10", doctor::LOOK, include_str!("../look.lua")])
+    Script::of(PartKind::Runs, &[CODES, RUN, "local TAIL = 10", doctor::LOOK, include_str!("../look.lua")])
 });
 
 fn script(operation: &str) -> Script {
-    Script::new(&[CODES, RUN, operation])
+    Script::of(PartKind::Runs, &[CODES, RUN, operation])
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::PartKind;
 use crate::doctor;
 use crate::store::redis::Script;
 
@@ -41,13 +42,13 @@ const RECONCILING: &str = "local is_reconciling = true";
 const NOT_RECONCILING: &str = "local is_reconciling = false";
 
 fn script(operation: &str) -> Script {
-    Script::new(&[NOT_RECONCILING, CODES, SPACE, SESSION, operation])
+    Script::of(PartKind::Sessions, &[NOT_RECONCILING, CODES, SPACE, SESSION, operation])
 }
 
 fn comparing(operation: &[&str]) -> Script {
-    Script::new(&[&[RECONCILING, CODES, SPACE, SESSION, PLACE], operation].concat())
+    Script::of(PartKind::Sessions, &[&[RECONCILING, CODES, SPACE, SESSION, PLACE], operation].concat())
 }
 
 fn reaping(operation: &str) -> Script {
-    Script::new(&[NOT_RECONCILING, CODES, SPACE, SESSION, REAP, operation])
+    Script::of(PartKind::Sessions, &[NOT_RECONCILING, CODES, SPACE, SESSION, REAP, operation])
 }

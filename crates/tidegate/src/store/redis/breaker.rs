@@ -26,6 +26,8 @@ pub(super) struct Breaker {
     is_open: AtomicBool,
     was_closed: AtomicBool,
     silent: AtomicU32,
+    /// How often in a row the server was asked, by a batch or a check, and was of no use.
+    failures: AtomicU32,
     /// Calls refused since it opened.
     refused: AtomicU64,
     /// There while it is open, or writes are refused; behind a lock that only those take
@@ -79,6 +81,7 @@ impl Breaker {
             is_open: AtomicBool::new(true),
             was_closed: AtomicBool::new(false),
             silent: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
             refused: AtomicU64::new(0),
             outage: Mutex::new(Some(outage)),
             over: Mutex::default(),
@@ -130,8 +133,28 @@ impl Breaker {
         self.silent.store(0, Ordering::Relaxed);
     }
 
+    /// The server was asked and answered. Who answers reads only is of no use until it takes
+    /// writes: then it is closed.
+    pub(super) fn was_reached(&self) {
+        // Mostly there is nothing to forget.
+        if self.failures.load(Ordering::Relaxed) > 0 && self.outage.lock().is_none() {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The server was asked, and was of no use.
+    pub(super) fn was_missed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often in a row that was so.
+    pub(super) fn consecutive_failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
     pub(super) fn close(&self) {
         self.succeeded();
+        self.failures.store(0, Ordering::Relaxed);
         self.was_closed.store(true, Ordering::Relaxed);
         let mut current = self.outage.lock();
         self.is_open.store(false, Ordering::Release);

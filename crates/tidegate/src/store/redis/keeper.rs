@@ -58,6 +58,7 @@ impl Worker {
                     return connection;
                 }
                 Ok(Renewed { refusal: Some(refusal), .. }) => {
+                    self.breaker.was_missed();
                     self.breaker.open(&refusal, || self.server());
                     tell(Ok(()));
                     // Calls are not kept waiting for it, and a memory that is full now and
@@ -65,6 +66,7 @@ impl Worker {
                     *pause = LONGEST_PAUSE;
                 }
                 Err(error) => {
+                    self.breaker.was_missed();
                     self.breaker.open(&error, || self.server());
                     tell(Err(error));
                 }
@@ -111,6 +113,10 @@ impl Worker {
                 Some(_) if !is_used => self.shared.reconnect(self.partition).await,
                 _ => self.shared.renew(self.partition).await,
             };
+            match &renewed {
+                Ok(Renewed { refusal: None, .. }) => self.breaker.was_reached(),
+                _ => self.breaker.was_missed(),
+            }
             connection = match renewed {
                 Ok(Renewed { connection, refusal: None }) => connection,
                 // Cut once more: that says nothing of the next one, for a while.

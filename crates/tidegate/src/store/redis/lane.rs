@@ -160,10 +160,10 @@ impl Worker {
             return answer_all(batch, &refusal);
         }
         self.was_used.store(true, Ordering::Relaxed);
-        let metrics = &self.shared.metrics;
+        let part = batch.first().and_then(|job| job.call.script.part);
         let started = clock::monotonic();
         let outcome = tokio::time::timeout_at(deadline, self.attempt(&mut batch, deadline)).await;
-        metrics.batch(batch.len(), started.elapsed());
+        self.shared.count_batch(part, batch.len(), started);
         match outcome {
             Ok(Ok(replies)) => {
                 self.breaker.succeeded();
@@ -174,8 +174,11 @@ impl Worker {
                 // A server that answers, but as a replica or with its memory full, is
                 // away too: it takes a connection to its successor, or time.
                 let failure = answers.iter().filter_map(|it| it.as_ref().err()).rfind(|it| it.is_transient());
-                if let Some(failure) = failure {
-                    self.is_away(failure);
+                match failure {
+                    Some(failure) => self.is_away(failure),
+                    // Nobody may have been left to ask for.
+                    None if !answers.is_empty() => self.breaker.was_reached(),
+                    None => {}
                 }
                 for (job, answer) in batch.into_iter().zip(answers) {
                     // The caller may have given up.
@@ -189,11 +192,17 @@ impl Worker {
                 };
                 if is_away {
                     self.is_away(&error);
+                } else if error.is_transient() {
+                    self.breaker.was_missed();
+                } else {
+                    // It has said no.
+                    self.breaker.was_reached();
                 }
                 answer_all(batch, &error);
             }
             Err(_) => {
                 let error = late();
+                self.breaker.was_missed();
                 if self.breaker.was_silent(&error, || self.server()) {
                     self.shared.drop_link(self.partition);
                 }
@@ -203,6 +212,7 @@ impl Worker {
     }
 
     fn is_away(&self, error: &Error) {
+        self.breaker.was_missed();
         if self.breaker.open(error, || self.server()) {
             self.shared.drop_link(self.partition);
         }

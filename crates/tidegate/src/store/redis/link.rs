@@ -45,6 +45,9 @@ pub(super) struct Links {
     dial: Dial,
     /// Connections made so far; the next one's number is one more.
     made: AtomicU64,
+    /// Attempts to make one, and those that made none of any use.
+    attempts: AtomicU64,
+    failures: AtomicU64,
     servers: Servers,
 }
 
@@ -157,10 +160,9 @@ fn host(named: &str, queried: &str) -> String {
 impl Links {
     /// For the server or the cluster at `url`.
     pub(super) fn new(url: &str, options: &StoreOptions) -> Result<Self> {
-        let made = AtomicU64::new(0);
         if !is_cluster(url) {
             let (dial, address) = Dial::new(url, options)?;
-            return Ok(Self { dial, made, servers: Servers::Single(Arc::new(Server::at(address))) });
+            return Ok(Self::by(dial, Servers::Single(Arc::new(Server::at(address)))));
         }
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
         let scheme = scheme.trim_end_matches("-cluster");
@@ -173,9 +175,47 @@ impl Links {
             first.get_or_insert(dial);
         }
         match first {
-            Some(dial) => Ok(Self { dial, made, servers: Servers::Cluster(cluster) }),
+            Some(dial) => Ok(Self::by(dial, Servers::Cluster(cluster))),
             None => Err(crate::Error::config("the store's URL cannot be used: it has no host")),
         }
+    }
+
+    fn by(dial: Dial, servers: Servers) -> Self {
+        let [made, attempts, failures] = [0; 3].map(AtomicU64::new);
+        Self { dial, made, attempts, failures, servers }
+    }
+
+    /// Attempts to connect so far, and how many of them failed.
+    pub(super) fn attempts(&self) -> (u64, u64) {
+        // A failure is counted after its attempt: read in this order there are never more of them.
+        let failures = self.failures.load(Ordering::Acquire);
+        (self.attempts.load(Ordering::Relaxed), failures)
+    }
+
+    /// Whoever accepts a connection and says nothing on it was not reached: a server that hangs
+    /// has a system that accepts for it.
+    pub(super) fn count_useless(&self, is_new: bool, failure: &Failure) {
+        if is_new && matches!(failure, Failure::Away(..) | Failure::Unsent) {
+            self.failures.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Connects, and counts it.
+    async fn connect(&self, to: &Address) -> Result<Connection, Failure> {
+        /// Whoever has no time to wait for its end has not connected.
+        struct Attempt<'a>(Option<&'a AtomicU64>);
+        impl Drop for Attempt<'_> {
+            fn drop(&mut self) {
+                if let Some(failures) = self.0 {
+                    failures.fetch_add(1, Ordering::Release);
+                }
+            }
+        }
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let mut attempt = Attempt(Some(&self.failures));
+        let connection = self.dial.connect(to).await?;
+        attempt.0 = None;
+        Ok(connection)
     }
 
     /// Tells which slots will be asked for.
@@ -291,7 +331,7 @@ impl Server {
         if let Some(connected) = there() {
             return Ok(connected);
         }
-        let connection = links.dial.connect(&self.address).await?;
+        let connection = links.connect(&self.address).await?;
         let number = links.made.fetch_add(1, Ordering::Relaxed) + 1;
         *self.current.lock() = Some((number, connection.clone()));
         Ok(Connected { number, is_new: true, connection })

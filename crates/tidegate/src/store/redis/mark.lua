@@ -13,7 +13,8 @@
 -- Returns partitions and hash as stored, 1 if this call found a loss (a marker that
 --       was there is gone or has been made anew, or the server is not the one that was; each
 --       is found only once, whoever comes first), the secret, how long ago writes were last
---       lost in ms, -1 for never; run, id, and why the server takes no writes, '' if it does
+--       lost in ms, -1 for never; run, id, why the server takes no writes, '' if it does, and the
+--       bytes of memory that it uses and may use, '' if it does not say
 local stored = redis.call('HMGET', KEYS[1], 'partitions', 'hash', 'run', 'lost_ms', 'lost_run', 'secret', 'id', 'lost_id')
 local partitions, hash, id = stored[1] or ARGV[2], stored[2] or ARGV[3], stored[7] or ARGV[10]
 -- Asked here, it takes no way of its own.
@@ -22,8 +23,12 @@ if run == '' then
   local info = redis.pcall('INFO', 'server')
   run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or '-'
 end
-if partitions ~= ARGV[2] or hash ~= ARGV[3] then return { partitions, hash, 0, '', -1, run, '', '' } end
-if ARGV[9] == '1' then return { partitions, hash, 0, stored[6] or ARGV[8], -1, run, '', '' } end
+-- Who may not be asked who it is may not be asked this.
+local memory = run ~= '-' and redis.pcall('INFO', 'memory')
+local function bytes(name) return type(memory) == 'string' and string.match(memory, '\n' .. name .. ':(%d+)') or '' end
+local used, most = bytes('used_memory'), bytes('maxmemory')
+if partitions ~= ARGV[2] or hash ~= ARGV[3] then return { partitions, hash, 0, '', -1, run, '', '', used, most } end
+if ARGV[9] == '1' then return { partitions, hash, 0, stored[6] or ARGV[8], -1, run, '', '', used, most } end
 
 local function another(seen) return seen and seen ~= '' and seen ~= '-' and run ~= '-' and seen ~= run end
 -- Gone while nobody looked: others may have made it anew meanwhile, or a call has, who
@@ -60,4 +65,6 @@ else
 end
 redis.pcall('PEXPIRE', KEYS[1], ARGV[7])
 local since_loss_ms = lost_ms > 0 and math.max(0, now() - lost_ms) or -1
-return { partitions, hash, lost and 1 or 0, secret, since_loss_ms, run, id, written and written.err or '' }
+return {
+  partitions, hash, lost and 1 or 0, secret, since_loss_ms, run, id, written and written.err or '', used, most,
+}

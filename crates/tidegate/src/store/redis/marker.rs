@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::super::ServerMemory;
 use super::super::secret::Secret;
 use super::Shared;
 use super::connection::Connection;
@@ -75,7 +76,7 @@ pub(super) struct Renewed {
 }
 
 /// What `mark.lua` answers.
-type Answer = (String, String, u8, String, i64, String, String, String);
+type Answer = (String, String, u8, String, i64, String, String, String, String, String);
 
 impl Shared {
     /// The connection for a partition. On a new one the marker is read first, so
@@ -112,11 +113,16 @@ impl Shared {
             }
             self.mark(partition, &mut link).await.map(drop)
         });
-        let marked = marked.await;
-        if matches!(marked, Err(Failure::Away(OutageReason::Timeout, _))) {
-            self.links.discard(slot, number);
+        match marked.await {
+            Ok(()) => Ok(link),
+            Err(failure) => {
+                self.links.count_useless(link.is_new, &failure);
+                if matches!(failure, Failure::Away(OutageReason::Timeout, _)) {
+                    self.links.discard(slot, number);
+                }
+                Err(failure)
+            }
         }
-        marked.map(|()| link)
     }
 
     /// `mark`, by one at a time, and not for ever: a connection may be silent from its very
@@ -164,12 +170,12 @@ impl Shared {
     async fn try_renew(&self, partition: u32) -> Result<Renewed, Failure> {
         let slot = self.keyspace.slot(partition);
         let mut link = self.links.get(slot).await?;
-        let marked = self.in_turn(partition, self.mark(partition, &mut link)).await;
-        match marked {
+        match self.in_turn(partition, self.mark(partition, &mut link)).await {
             Ok(refusal) => Ok(Renewed { connection: link.connection, refusal }),
             // By now the slot is known to be elsewhere, and that server is not in doubt.
             Err(Failure::Moved) => Err(Failure::Moved),
             Err(failure) => {
+                self.links.count_useless(link.is_new, &failure);
                 self.links.discard(slot, link.number);
                 Err(failure)
             }
@@ -208,9 +214,15 @@ impl Shared {
         let args =
             [&*time, &partitions, &hash, run, known, &seen.run, &ttl, &secret, only_read, &new_id, &seen.id];
         let answer = MARK.run(link, &[&marker], &args).await?;
-        let (stored, stored_hash, lost, secret, since_loss_ms, run, id, refusal): Answer =
+        let (stored, stored_hash, lost, secret, since_loss_ms, run, id, refusal, used, most): Answer =
             redis::from_redis_value(answer)
                 .map_err(|error| Failure::Server(format!("ERR the marker cannot be read: {error}")))?;
+        if let Ok(used_bytes) = used.parse() {
+            let server = self.links.server_of(self.keyspace.slot(partition));
+            // Zero is no bound.
+            let max_bytes = most.parse().ok().filter(|most| *most > 0);
+            self.tally.measured(ServerMemory { server, used_bytes, max_bytes });
+        }
         if stored != partitions || stored_hash != hash {
             return Err(Failure::Config(format!(
                 "the data was written with {stored} partitions (hash {stored_hash}), this is set to {partitions} \

@@ -22,9 +22,11 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
@@ -48,8 +50,10 @@ pub(crate) use self::reply::{Fields, Replies};
 pub(crate) use self::script::Script;
 use super::keyspace::Keyspace;
 use super::secret::Secret;
-use super::{Away, Declarations, StoreOptions, StoreStatus};
+use super::tally::Tally;
+use super::{Away, Declarations, StoreHealth, StoreOptions, StoreStatus};
 use super::{Spread, partitions};
+use crate::PartKind;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::random::Random;
@@ -96,6 +100,8 @@ struct Shared {
     secret: RwLock<Option<Secret>>,
     random: RandomState,
     metrics: StoreMetrics,
+    tally: Tally,
+    unhealthy_after: NonZeroU32,
     /// What is answered while the store is away, by part.
     policies: Mutex<Vec<PartPolicy>>,
     /// Wakes the log.
@@ -133,6 +139,8 @@ impl RedisStore {
             check_interval: options.check_interval,
             random: RandomState::new(),
             metrics,
+            tally: Tally::default(),
+            unhealthy_after: options.unhealthy_after,
             policies: Mutex::default(),
             changed: Arc::default(),
         });
@@ -216,15 +224,16 @@ impl RedisStore {
 
     /// Makes a call to a partition.
     pub(crate) async fn call(&self, partition: u32, call: Call) -> Result<Value> {
-        let deadline = clock::deadline(self.shared.deadline);
-        self.counted(partition, self.lanes[partition as usize].call(self.timed(call), deadline)).await
+        let (deadline, part) = (clock::deadline(self.shared.deadline), call.script.part);
+        self.counted(partition, part, self.lanes[partition as usize].call(self.timed(call), deadline)).await
     }
 
     /// The same with a deadline of its own, for work that can wait: for its turn, however
     /// many others do, and for a server that is only busy.
     pub(crate) async fn call_within(&self, partition: u32, call: Call, within: Duration) -> Result<Value> {
-        let deadline = clock::deadline(within.max(self.shared.deadline));
-        self.counted(partition, self.lanes[partition as usize].call_queued(&self.timed(call), deadline)).await
+        let (deadline, part) = (clock::deadline(within.max(self.shared.deadline)), call.script.part);
+        let lane = &self.lanes[partition as usize];
+        self.counted(partition, part, lane.call_queued(&self.timed(call), deadline)).await
     }
 
     /// The same for what nobody asked for: it is in no count of calls, and of no use to an
@@ -239,12 +248,17 @@ impl RedisStore {
         Call { now_ms: self.set_time_ms(), ..call }
     }
 
-    async fn counted(&self, partition: u32, call: impl Future<Output = Result<Value>>) -> Result<Value> {
-        let metrics = &self.shared.metrics;
-        metrics.calls.inc();
+    async fn counted(
+        &self,
+        partition: u32,
+        part: Option<PartKind>,
+        call: impl Future<Output = Result<Value>>,
+    ) -> Result<Value> {
+        self.shared.tally.operation(part);
         let answer = call.await;
         if let Err(error) = &answer {
-            metrics.failed(error.reason());
+            self.shared.tally.failure(part);
+            self.shared.metrics.failed(error.reason());
             self.lanes[partition as usize].breaker.count_refused();
         }
         answer
@@ -330,6 +344,21 @@ impl RedisStore {
         StoreStatus { partitions: self.partitions(), was_reached, away }
     }
 
+    /// How the servers have been doing, as this process has seen it.
+    pub(crate) fn health(&self) -> StoreHealth {
+        let Shared { links, keyspace, tally, .. } = &*self.shared;
+        let (attempts, failures) = links.attempts();
+        let consecutive = self.lanes.iter().map(|lane| lane.breaker.consecutive_failures());
+        let servers: BTreeSet<_> =
+            (0..self.partitions()).map(|partition| links.server_of(keyspace.slot(partition))).collect();
+        let mut health = StoreHealth::new(self.shared.unhealthy_after);
+        health.connection_attempts = attempts;
+        health.connection_failures = failures;
+        health.consecutive_failures = consecutive.max().unwrap_or_default();
+        tally.tell(&mut health, (clock::monotonic(), self.client_clock().now()), &servers);
+        health
+    }
+
     /// Partitions whose server is away, or takes no writes.
     pub(crate) fn away(&self) -> usize {
         self.lanes.iter().filter(|lane| lane.breaker.outage().is_some()).count()
@@ -346,6 +375,14 @@ impl Shared {
     /// What a failed round trip means.
     fn failure(&self, failure: Failure) -> Error {
         failure.into_error(self.links.is_cluster())
+    }
+
+    /// Counts a round trip of `calls`, which has just ended.
+    fn count_batch(&self, part: Option<PartKind>, calls: usize, started: Instant) {
+        let now = clock::monotonic();
+        let took = now.saturating_duration_since(started);
+        self.metrics.batch(calls, took);
+        self.tally.round_trip(part, calls as u64, took, (now, self.client_clock.now()));
     }
 
     /// Half of `pause` to all of it, so that many nodes do not come back at once.

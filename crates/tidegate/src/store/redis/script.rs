@@ -4,20 +4,28 @@ use redis::Value;
 
 use super::failure::Failure;
 use super::link::Link;
+use crate::PartKind;
 
 /// A script with everything that stands in front of it.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: String,
     sha: String,
+    /// The part that runs it; none if it is the store's own.
+    pub(super) part: Option<PartKind>,
 }
 
 impl Script {
-    /// The prelude, then `parts` in order.
-    pub(crate) fn new(parts: &[&str]) -> Self {
-        let source = [&[include_str!("../prelude.lua")], parts].concat().join("\n");
+    /// A script of a part.
+    pub(crate) fn of(part: PartKind, pieces: &[&str]) -> Self {
+        Self { part: Some(part), ..Self::new(pieces) }
+    }
+
+    /// The prelude, then `pieces` in order.
+    pub(crate) fn new(pieces: &[&str]) -> Self {
+        let source = [&[include_str!("../prelude.lua")], pieces].concat().join("\n");
         let sha = redis::Script::new(&source).get_hash().to_owned();
-        Self { source, sha }
+        Self { source, sha, part: None }
     }
 
     /// Runs the script, whether or not the server knows it yet: this is the one

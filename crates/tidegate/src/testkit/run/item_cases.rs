@@ -260,9 +260,19 @@ pub async fn tasks_tell_how_long_they_took(kit: &impl Kit) {
     let tasks = face.tasks("r").await.unwrap().unwrap();
     assert_eq!(tasks, [task("t", 0, Some(1234)), task("a", 500, None)]);
     assert_eq!((tasks[0].duration(), tasks[1].duration()), (Some(took), None));
-    // A task can run more than once.
+    // A call that comes twice, and late, starts nothing anew.
+    for attempt in [first(), None] {
+        assert_eq!(face.task_started("r", attempt, "t").await.unwrap(), started_at(0, false));
+        assert_eq!(face.task_finished("r", attempt, "t").await.unwrap(), Ok(took));
+    }
+    assert_eq!(face.tasks("r").await.unwrap(), Ok(tasks));
+    // The next attempt does it again, and a late worker of this one does not.
+    face.finish("r", None, RunState::Failed).await.unwrap().unwrap();
+    face.retry("r", Attempt::new(1)).await.unwrap().unwrap();
+    let stale = Err(Refusal::Stale { current: Attempt::new(2) });
+    assert_eq!(face.task_started("r", first(), "t").await.unwrap(), stale);
     assert_eq!(face.task_started("r", None, "t").await.unwrap(), started_at(2000, true));
-    assert_eq!(face.tasks("r").await.unwrap(), Ok(vec![task("a", 500, None), task("t", 2000, None)]));
+    assert_eq!(face.task_started("r", None, "t").await.unwrap(), started_at(2000, false));
 }
 
 /// Of the attempt that it is in.

@@ -365,7 +365,7 @@ impl RunModel {
         let run = &self.runs[place];
         let attempt = Attempt::new(run.attempt);
         match run.tasks.iter().find(|task| task.name == name) {
-            Some(task) if task.attempt == attempt && task.finished_at.is_none() => {
+            Some(task) if task.attempt == attempt => {
                 return Ok(TaskStarted { started_at: task.started_at, is_new: false });
             }
             None if run.tasks.len() >= self.options.max_tasks => return Err(Refusal::TooManyTasks),

@@ -33,8 +33,18 @@ impl Hour {
     }
 
     /// The first millisecond of the next.
-    pub(super) fn ends_ms(self) -> u64 {
+    pub(crate) fn ends_ms(self) -> u64 {
         (self.0 + 1) * HOUR_MS
+    }
+
+    /// Which of its day it is, 0 to 23.
+    pub(crate) fn of_day(self) -> u64 {
+        self.0 % 24
+    }
+
+    /// Hours from `earlier` on to this.
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 
     fn read(text: &str) -> Option<Self> {
