@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use super::REFUSED;
 use super::args::SettingsArgs;
 use super::bar::Bar;
 use super::render::{plural, print, printable};
+use super::target::STORE_DEADLINE;
 use crate::settings::Settings;
 
 #[derive(Debug, Args)]
@@ -43,13 +43,10 @@ Examples:
   tidegate doctor --store redis://127.0.0.1:6379 --set store.namespace=blue --json
   tidegate doctor --store redis-cluster://10.0.0.1:6379,10.0.0.2:6379 --fix";
 
-/// Nobody waits for a single step: rather late than never.
-const DEADLINE: Duration = Duration::from_secs(10);
-
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
     let mut settings =
         Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
-    settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
+    settings.store.options.deadline = settings.store.options.deadline.max(STORE_DEADLINE);
     let store = settings.store.whole_options().map_err(|error| error.to_string())?;
     let options =
         DoctorOptions::default().fix(args.fix).keys_per_second(NonZeroU32::new(args.keys_per_second));

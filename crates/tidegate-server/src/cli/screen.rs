@@ -1,6 +1,7 @@
 //! A terminal that is drawn anew, and the keys that are pressed meanwhile.
 
 use std::io::{Read as _, Write as _};
+use std::pin::pin;
 
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use tokio::sync::mpsc;
@@ -19,8 +20,23 @@ pub(super) fn draw(lines: &[String]) -> std::io::Result<()> {
 }
 
 /// Whether a key says that it is enough: `q`, Escape or Ctrl-C; no key can come any more at the end.
-pub(super) fn is_quit(key: Option<u8>) -> bool {
+fn is_quit(key: Option<u8>) -> bool {
     matches!(key, Some(b'q' | b'Q' | 3 | 27) | None)
+}
+
+/// What is waited for; none if a key says before that it is enough.
+pub(super) async fn unless_quit<T>(
+    keys: &mut mpsc::Receiver<u8>,
+    awaited: impl Future<Output = T>,
+) -> Option<T> {
+    let mut awaited = pin!(awaited);
+    loop {
+        tokio::select! {
+            done = &mut awaited => return Some(done),
+            key = keys.recv() => if is_quit(key) { return None },
+            _ = tokio::signal::ctrl_c() => return None,
+        }
+    }
 }
 
 /// Keys as they are pressed. The thread ends with the process.

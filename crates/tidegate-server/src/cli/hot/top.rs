@@ -14,7 +14,7 @@ use crate::api::hot::{Pages, Ranked, Space};
 use crate::cli::args::SpaceArgs;
 use crate::cli::render::{detail, print, printable, read};
 use crate::cli::request::Request;
-use crate::cli::screen::{Screen, draw, is_quit, keys};
+use crate::cli::screen::{Screen, draw, keys, unless_quit};
 use crate::cli::target::Target;
 use crate::parts::Access;
 
@@ -70,14 +70,11 @@ impl Top {
         let mut keys = keys();
         let mut ticks = tokio::time::interval(interval);
         loop {
-            tokio::select! {
-                key = keys.recv() => if is_quit(key) { return Ok(()) } else { continue },
-                _ = tokio::signal::ctrl_c() => return Ok(()),
-                _ = ticks.tick() => {}
-            }
+            let Some(_) = unless_quit(&mut keys, ticks.tick()).await else { return Ok(()) };
             let (rows, columns) = term.size();
             let fits = u32::from(rows).saturating_sub(4).clamp(1, 100).min(self.limit);
-            let lines = match self.hottest(fits).await.and_then(|answer| read::<Pages>(&answer)) {
+            let Some(answer) = unless_quit(&mut keys, self.hottest(fits)).await else { return Ok(()) };
+            let lines = match answer.and_then(|answer| read::<Pages>(&answer)) {
                 Ok(response) => {
                     let most =
                         spaces.spaces.iter().find(|it| it.space == response.space).map(|it| it.max_tracked);

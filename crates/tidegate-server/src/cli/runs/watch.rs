@@ -11,7 +11,7 @@ use super::card::{Card, Found};
 use super::open;
 use crate::cli::REFUSED;
 use crate::cli::render::{print, printable};
-use crate::cli::screen::{Screen, draw, is_quit, keys};
+use crate::cli::screen::{Screen, draw, keys, unless_quit};
 use crate::cli::target::Target;
 
 /// No server is asked more often.
@@ -69,13 +69,10 @@ async fn live(target: &Target, run: &OfRun, interval: Duration) -> Result<ExitCo
         let mut keys = keys();
         let mut ticks = tokio::time::interval(interval);
         while !last.as_ref().is_some_and(|card| card.has_ended()) {
-            tokio::select! {
-                key = keys.recv() => if is_quit(key) { break } else { continue },
-                _ = tokio::signal::ctrl_c() => break,
-                _ = ticks.tick() => {}
-            }
+            let Some(_) = unless_quit(&mut keys, ticks.tick()).await else { break };
             let (rows, columns) = term.size();
-            let shown = match Card::read(target, run).await {
+            let Some(card) = unless_quit(&mut keys, Card::read(target, run)).await else { break };
+            let shown = match card {
                 Ok(Found::Card(card)) => {
                     let lines = card.lines();
                     last = Some(card);

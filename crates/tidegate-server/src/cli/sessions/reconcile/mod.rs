@@ -17,11 +17,9 @@ pub(super) use self::migrate::migrate;
 pub(super) use self::run::reconcile;
 use super::args::ReconcileArgs;
 use crate::cli::bar::Bar;
+use crate::cli::target::STORE_DEADLINE;
 use crate::parts::{Access, Named};
 use crate::settings::{Settings, StoreSettings};
-
-/// Nobody waits for a single step: rather late than never.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the loops in the background wait: longer than any of these commands.
 const LATER: Duration = Duration::from_secs(24 * 3600);
@@ -47,7 +45,7 @@ impl<'a> Reconciler<'a> {
             return Err(why.to_owned());
         }
         check(&settings.store)?;
-        settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
+        settings.store.options.deadline = settings.store.options.deadline.max(STORE_DEADLINE);
         // Defaults would be a guess: at what is an orphan, and at when whose keys end.
         let gate = settings.open_for(&[(PartKind::Sessions, &args.space)], access).await?;
         let space = Named::find(&settings.parts.sessions, &args.space);
