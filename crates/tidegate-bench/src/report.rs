@@ -51,6 +51,11 @@ pub(crate) struct Figure {
     ok: Option<bool>,
 }
 
+/// Whether a group of figures is asked for: by its own name, by a shorter or by a longer one.
+pub(crate) fn is_wanted(group: &str, only: &str) -> bool {
+    group.starts_with(only) || only.starts_with(group)
+}
+
 impl Figure {
     /// Our value alone.
     pub(crate) fn ours(figure: &str, unit: &'static str, ours: f64) -> Self {

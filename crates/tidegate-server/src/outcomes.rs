@@ -51,36 +51,32 @@ impl Outcomes {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        self.remembered += other.remembered;
-        self.promoted += other.promoted;
-        self.added += other.added;
-        self.rejected += other.rejected;
-        self.duplicate += other.duplicate;
-        self.too_late += other.too_late;
-        self.dropped += other.dropped;
-        self.unknown += other.unknown;
-        self.corrupt += other.corrupt;
+        for ((mine, _), (others, _)) in self.each().into_iter().zip(other.clone().each()) {
+            *mine += *others;
+        }
+    }
+
+    /// All of them, by name.
+    fn each(&mut self) -> [(&mut u64, &'static str); 9] {
+        [
+            (&mut self.remembered, "remembered"),
+            (&mut self.promoted, "promoted"),
+            (&mut self.added, "added"),
+            (&mut self.rejected, "rejected"),
+            (&mut self.duplicate, "duplicate"),
+            (&mut self.too_late, "too late"),
+            (&mut self.dropped, "dropped"),
+            (&mut self.unknown, "unknown"),
+            (&mut self.corrupt, "corrupt"),
+        ]
     }
 }
 
 impl fmt::Display for Outcomes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [
-            (self.remembered, "remembered"),
-            (self.promoted, "promoted"),
-            (self.added, "added"),
-            (self.rejected, "rejected"),
-            (self.duplicate, "duplicate"),
-            (self.too_late, "too late"),
-            (self.dropped, "dropped"),
-            (self.unknown, "unknown"),
-            (self.corrupt, "corrupt"),
-        ];
-        let said: Vec<_> = all
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
+        let mut all = self.clone();
+        let said = all.each().into_iter().filter(|(count, _)| **count > 0);
+        let said: Vec<_> = said.map(|(count, what)| format!("{count} {what}")).collect();
         f.write_str(if said.is_empty() { "nothing" } else { "" })?;
         f.write_str(&said.join(", "))
     }

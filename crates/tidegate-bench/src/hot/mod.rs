@@ -16,9 +16,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::report::Figure;
+use crate::report::{Figure, is_wanted};
 use crate::rounds::Effort;
-use crate::until::until_interrupted;
+use crate::until::measured;
 
 const SEED: &str = "the seed's commands";
 const POOLED: &str = "the seed's commands, pooled";
@@ -27,8 +27,7 @@ const HEAVYKEEPER: &str = "heavykeeper";
 /// The figures of the area, or those of the groups that `only` names; edits are those
 /// of `trace`, if there is one.
 pub(crate) fn figures(effort: Effort, only: &str, trace: Option<&Path>) -> Result<Vec<Figure>> {
-    // A group is asked for by its own name, by a shorter or by a longer one.
-    let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
+    let wants = |group: &str| is_wanted(group, only);
     let mut figures = Vec::new();
     if wants("hot.memory") {
         figures.extend(memory::figures(effort, trace)?);
@@ -36,8 +35,7 @@ pub(crate) fn figures(effort: Effort, only: &str, trace: Option<&Path>) -> Resul
     if wants("hot.bytes_per_page") {
         figures.extend(full::in_memory(effort)?);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    figures.extend(runtime.block_on(until_interrupted(with_servers(effort, wants, trace)))?);
+    figures.extend(measured(only, with_servers(effort, wants, trace))?);
     figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }

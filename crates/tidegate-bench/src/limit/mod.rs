@@ -22,9 +22,9 @@ use tidegate::{Cost, Rate};
 
 use crate::progress;
 use crate::redis_server::RedisServer;
-use crate::report::Figure;
+use crate::report::{Figure, is_wanted};
 use crate::rounds::Effort;
-use crate::until::until_interrupted;
+use crate::until::measured;
 
 const GOVERNOR: &str = "governor";
 const TRYPEMA: &str = "trypema";
@@ -35,8 +35,7 @@ const HARD_LIMIT_FACTOR: f64 = 100.0;
 
 /// The figures of the area, or those of the groups that `only` names.
 pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
-    // A group is asked for by its own name, by a shorter or by a longer one.
-    let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
+    let wants = |group: &str| is_wanted(group, only);
     let mut figures = Vec::new();
     if wants("limit.memory") || wants("limit.token") {
         figures.extend(memory::figures(effort)?);
@@ -44,8 +43,7 @@ pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
     if wants("limit.memory") {
         figures.extend(size::figures(effort)?);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    figures.extend(runtime.block_on(until_interrupted(with_servers(effort, wants)))?);
+    figures.extend(measured(only, with_servers(effort, wants))?);
     figures.retain(|figure| figure.is_called(only));
     Ok(figures)
 }

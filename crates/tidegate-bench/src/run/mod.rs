@@ -9,22 +9,18 @@ mod seed;
 
 use anyhow::Result;
 
-use crate::report::Figure;
+use crate::report::{Figure, is_wanted};
 use crate::rounds::Effort;
-use crate::until::until_interrupted;
+use crate::until::measured;
 
 /// The figures of the area, or those of the groups that `only` names.
 pub(crate) fn figures(effort: Effort, only: &str) -> Result<Vec<Figure>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut figures = runtime.block_on(until_interrupted(with_servers(effort, only)))?;
-    figures.retain(|figure| figure.is_called(only));
-    Ok(figures)
+    measured(only, with_servers(effort, only))
 }
 
 /// Servers stop with this future.
 async fn with_servers(effort: Effort, only: &str) -> Result<Vec<Figure>> {
-    // A group is asked for by its own name, by a shorter or by a longer one.
-    let wants = |group: &str| group.starts_with(only) || only.starts_with(group);
+    let wants = |group: &str| is_wanted(group, only);
     let mut figures = Vec::new();
     if wants("run.append_growth") {
         figures.extend(append::growth(effort).await?);

@@ -9,6 +9,8 @@ mod lasting;
 pub(crate) mod pattern;
 pub(crate) mod whole;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::Key;
@@ -19,6 +21,12 @@ pub(crate) use crate::http::bodies::*;
 /// The body of a request. It may borrow from the bytes that it was read from.
 pub(crate) trait RequestBody: JsonSchema + 'static {
     type Read<'a>: Deserialize<'a>;
+
+    /// Which types are allowed, for who sends another.
+    const TYPES: &'static str = "application/json is";
+
+    /// So many bytes are allowed whatever the settings say.
+    const LEAST_BYTES: usize = 0;
 }
 
 /// Request bodies that borrow.
@@ -30,6 +38,30 @@ macro_rules! borrowing {
     )*};
 }
 pub(crate) use borrowing;
+
+/// Types of answers, each member once: its name, its type and what it is made of.
+macro_rules! response {
+    ($(
+        $(#[$about:meta])*
+        struct $name:ident from($($given:ident: $from:ty),*) {
+            $($(#[$member_about:meta])* $member:ident: $type:ty = $value:expr,)+
+        }
+    )+) => {$(
+        #[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        $(#[$about])*
+        pub(crate) struct $name {
+            $($(#[$member_about])* pub(crate) $member: $type,)+
+        }
+
+        #[allow(clippy::redundant_field_names, reason = "a member may be what was given")]
+        impl $name {
+            pub(crate) fn new($($given: $from),*) -> Self {
+                Self { $($member: $value),+ }
+            }
+        }
+    )+};
+}
+pub(crate) use response;
 
 impl RequestBody for Empty {
     type Read<'a> = Self;
@@ -55,6 +87,11 @@ impl From<tidegate::Error> for Invalid {
     fn from(error: tidegate::Error) -> Self {
         Self(error.to_string())
     }
+}
+
+/// A length of time that is set: months at most.
+pub(crate) fn ms(lasting: Duration) -> u64 {
+    lasting.as_millis() as u64
 }
 
 /// How a key is written: `null` is no subject at all.

@@ -75,11 +75,7 @@ impl SettingsArgs {
     }
 
     fn sources(&self) -> Sources {
-        let flags = self.set.iter().map(|(path, value)| Flag {
-            given_as: "--set",
-            path: path.clone(),
-            value: value.clone(),
-        });
+        let flags = self.set.iter().map(|(path, value)| flag("--set", path, value));
         Sources {
             file: self.config.clone(),
             environment: std::env::vars_os()

@@ -7,15 +7,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::render::printable;
 
+/// A template of ours is never wrong; a plain bar would do.
+pub(in crate::cli) fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 /// It draws on standard error, and nothing unless that is a terminal. It is cleared at the end.
 pub(in crate::cli) struct Bar(ProgressBar);
 
 impl Bar {
     pub(in crate::cli) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new(0).with_message(what);
-        // A template of ours is never wrong; a plain bar would do.
-        let style = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len}, {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(style("{msg} {bar:40} {pos} of {len}, {eta} left"));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
     }

@@ -23,13 +23,17 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::args::{SERVE_EXAMPLES, ServeArgs};
+use self::args::{SERVE_EXAMPLES, ServeArgs, SettingsArgs, SpaceArgs, TargetArgs, help};
+use self::bar::Bar;
 use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
 use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
+use self::render::{Rendered, lines, moment, page, plural, print, printable, problem, read, time};
+use self::request::{NDJSON, Request, encoded};
 use self::runs::args::RunArgs;
 use self::sessions::args::SessionsArgs;
+use self::target::{Stream, Target};
 
 /// Rate limits that never admit too much, pages that are hot right now, sessions that are never
 /// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster.

@@ -15,10 +15,24 @@ pub(super) struct Rendered {
     pub(super) is_refusal: bool,
 }
 
-impl Rendered {
-    pub(super) fn yes(text: String) -> Self {
+impl From<String> for Rendered {
+    fn from(text: String) -> Self {
         Self { text, is_refusal: false }
     }
+}
+
+/// A line for each.
+pub(super) fn lines(rows: impl Iterator<Item = String>) -> String {
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// The lines of a page, or that there are none, and where it goes on.
+pub(super) fn page(mut lines: Vec<String>, none: &str, next: Option<String>) -> String {
+    if lines.is_empty() && next.is_none() {
+        lines.push(none.to_owned());
+    }
+    lines.extend(next.map(|next| format!("more: --cursor {next}")));
+    lines.join("\n")
 }
 
 pub(super) fn print(text: &str) -> Result<(), String> {
@@ -31,11 +45,6 @@ pub(super) fn print(text: &str) -> Result<(), String> {
 /// A problem of ours.
 pub(super) fn problem(answer: &[u8]) -> Option<ProblemBody> {
     serde_json::from_slice(answer).ok()
-}
-
-/// What is wrong, if it is a problem of ours.
-pub(super) fn detail(answer: &[u8]) -> Option<String> {
-    problem(answer).map(|problem| problem.detail)
 }
 
 pub(super) fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, String> {

@@ -13,24 +13,33 @@ pub(super) struct Request {
     pub(super) media_type: &'static str,
 }
 
-pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
 impl Request {
-    /// Without a body.
-    pub(super) fn new(method: Method, path: String) -> Self {
-        Self { method, path, body: None, media_type: JSON }
-    }
-
-    /// With a body of JSON.
-    pub(super) fn with(method: Method, path: String, body: &impl Serialize) -> Self {
-        // Strings and numbers: there is nothing that JSON cannot write.
-        let body = Some(serde_json::to_vec(body).unwrap_or_default());
-        Self { method, path, body, media_type: JSON }
+    fn new(method: Method, path: String) -> Self {
+        Self { method, path, body: None, media_type: "application/json" }
     }
 
     pub(super) fn get(path: String) -> Self {
         Self::new(Method::GET, path)
+    }
+
+    pub(super) fn post(path: String) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    pub(super) fn put(path: String) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
+    pub(super) fn delete(path: String) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// With a body.
+    pub(super) fn json(self, body: &impl Serialize) -> Self {
+        // Strings and numbers: there is nothing that JSON cannot write.
+        Self { body: Some(serde_json::to_vec(body).unwrap_or_default()), ..self }
     }
 }
 

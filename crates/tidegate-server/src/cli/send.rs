@@ -3,41 +3,42 @@
 use std::process::ExitCode;
 
 use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
 use tidegate::store::PartKind;
 
 use super::REFUSED;
 use super::args::{SpaceArgs, TargetArgs};
-use super::render::{Rendered, detail, print, problem};
+use super::render::{Rendered, print, problem, read};
 use super::request::Request;
 use super::target::Target;
 use crate::parts::Access;
 
 /// Sends `request`, which is about `parts`, and prints the answer. A refusal is an answer.
-pub(super) async fn send(
+pub(super) async fn send<T: DeserializeOwned, R: Into<Rendered>>(
     args: &TargetArgs,
     parts: &[(PartKind, &str)],
     request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
     send_to(Target::open(args, parts, Access::Write).await?, args, request, render, refusal).await
 }
 
 /// The same about a space.
-pub(super) async fn in_space(
+pub(super) async fn in_space<T: DeserializeOwned, R: Into<Rendered>>(
     kind: PartKind,
     of: &SpaceArgs,
     request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
     send(&of.target, &[(kind, &of.space)], request, render).await
 }
 
 /// The same to a target that is open; `refusal` is the text of an answer that is a no.
-pub(super) async fn send_to(
+pub(super) async fn send_to<T: DeserializeOwned, R: Into<Rendered>>(
     target: Target,
     args: &TargetArgs,
     request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
     refusal: impl FnOnce(StatusCode, &[u8]) -> Option<String>,
 ) -> Result<ExitCode, String> {
     let answered = target.send(request).await;
@@ -47,19 +48,20 @@ pub(super) async fn send_to(
 }
 
 /// Prints an answer that has come.
-pub(super) fn finish(
+pub(super) fn finish<T: DeserializeOwned, R: Into<Rendered>>(
     target: &Target,
     args: &TargetArgs,
     status: StatusCode,
     answer: &[u8],
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
     refusal: impl FnOnce(StatusCode, &[u8]) -> Option<String>,
 ) -> Result<ExitCode, String> {
     let rendered = match status.is_success() {
-        true => render(answer)?,
+        // What has no body says nothing.
+        true => render(read(if answer.is_empty() { b"null" } else { answer })?).into(),
         false => match refusal(status, answer) {
             Some(text) => Rendered { text, is_refusal: true },
-            None => return Err(target.failure(status, detail(answer))),
+            None => return Err(target.failure(status, answer)),
         },
     };
     print(&match (args.json, status) {

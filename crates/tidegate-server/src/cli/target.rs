@@ -9,8 +9,9 @@ use http_body_util::BodyExt as _;
 use tidegate::store::{Differences, PartKind};
 use tower_service::Service as _;
 
-use super::args::TargetArgs;
+use super::args::{SpaceArgs, TargetArgs};
 use super::client::{Begun, Server};
+use super::render::problem;
 use super::request::Request;
 use crate::http::{App, Reason, router};
 use crate::parts::{Access, Parts};
@@ -44,6 +45,11 @@ impl Target {
             Some(sources) => Self::store(&sources, parts, access).await,
             None => Self::server(&args.server),
         }
+    }
+
+    /// For requests about a space, which may change it.
+    pub(super) async fn of_space(kind: PartKind, of: &SpaceArgs) -> Result<Self, String> {
+        Self::open(&of.target, &[(kind, &of.space)], Access::Write).await
     }
 
     pub(super) fn server(url: &str) -> Result<Self, String> {
@@ -87,6 +93,12 @@ impl Target {
         }
     }
 
+    /// The same, unless it is a problem.
+    pub(super) async fn fetch(&self, request: Request) -> Result<Bytes, String> {
+        let (status, answer) = self.send(request).await?;
+        if status.is_success() { Ok(answer) } else { Err(self.failure(status, &answer)) }
+    }
+
     /// An answer that has no end.
     pub(super) async fn begin(&self, request: Request) -> Result<Stream, String> {
         match self {
@@ -96,8 +108,8 @@ impl Target {
     }
 
     /// What to say of an answer that is none.
-    pub(super) fn failure(&self, status: StatusCode, detail: Option<String>) -> String {
-        match (self, detail) {
+    pub(super) fn failure(&self, status: StatusCode, answer: &[u8]) -> String {
+        match (self, problem(answer).map(|problem| problem.detail)) {
             (Self::Server(_), Some(detail)) => format!("{detail} ({status})"),
             (Self::Server(server), None) => {
                 format!("{} answered {status}: is that a tidegate server?", server.as_str())

@@ -3,10 +3,10 @@
 
 use std::mem::MaybeUninit;
 
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{Method, Uri, header};
 use httparse::Status;
 
-use crate::http::Problem;
+use crate::http::{Kind, Problem};
 
 /// The most a connection may have us keep of a request's head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -42,7 +42,7 @@ impl Head {
             Ok(Status::Partial) if bytes.len() < MAX_HEAD_BYTES => crlf(bytes).map(|()| Self::Begun),
             Ok(_) | Err(httparse::Error::TooManyHeaders) => Err(too_large()),
             Err(httparse::Error::Version) => Err(Problem::refused_head(
-                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                Kind::HTTP_VERSION,
                 "the version of HTTP is not known: 1.1 and 1.0 are".to_owned(),
             )),
             Err(error) => Err(malformed(format!("the request's head is malformed: {}", reason(error)))),
@@ -105,7 +105,7 @@ fn check(request: &httparse::Request<'_, '_>) -> Result<BodyLength, Problem> {
             codings += 1;
             if codings > 1 || !field.value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Problem::refused_head(
-                    StatusCode::NOT_IMPLEMENTED,
+                    Kind::TRANSFER_CODING,
                     format!("the transfer coding {:?} is not known: chunked is", shown(field.value)),
                 ));
             }
@@ -114,7 +114,7 @@ fn check(request: &httparse::Request<'_, '_>) -> Result<BodyLength, Problem> {
             && !field.value.eq_ignore_ascii_case(b"100-continue")
         {
             return Err(Problem::refused_head(
-                StatusCode::EXPECTATION_FAILED,
+                Kind::EXPECTATION,
                 format!("{:?} is not an expectation that can be met: 100-continue is", shown(field.value)),
             ));
         }
@@ -143,12 +143,12 @@ fn content_length(value: &[u8]) -> Result<u64, Problem> {
 }
 
 fn malformed(detail: String) -> Problem {
-    Problem::refused_head(StatusCode::BAD_REQUEST, detail)
+    Problem::refused_head(Kind::MALFORMED, detail)
 }
 
 fn too_large() -> Problem {
     Problem::refused_head(
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        Kind::HEAD_TOO_LARGE,
         format!(
             "the request's head is too large: at most {MAX_HEAD_BYTES} bytes and {MAX_FIELDS} fields are allowed"
         ),

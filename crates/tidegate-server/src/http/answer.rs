@@ -5,8 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::response::json;
-use super::shape::AnswerShape;
+use super::{AnswerShape, json};
 
 /// A response, and all that it can be.
 pub(crate) trait Answer {

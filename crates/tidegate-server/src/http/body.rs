@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use serde::de::Deserialize;
 
 use super::encoding::{broken, decoded};
-use super::problem::Problem;
+use super::{Kind, Problem};
 
 /// Refuses a body that is not JSON by its type, of no type or of curl's; `allowed` says
 /// what is.
@@ -14,7 +14,11 @@ pub(crate) fn check_type(headers: &HeaderMap, allowed: &str) -> Result<(), Probl
     let given = headers.get(header::CONTENT_TYPE).map(|given| given.to_str().unwrap_or("?"));
     match is_type_allowed(given, headers.contains_key(header::ORIGIN)) {
         true => Ok(()),
-        false => Err(Problem::content_type(given.unwrap_or_default(), allowed)),
+        false => {
+            let given: String = given.unwrap_or_default().chars().take(100).collect();
+            let detail = format!("a body of type {given:?} is not allowed: {allowed}");
+            Err(Problem::new(Kind::MEDIA_TYPE, detail))
+        }
     }
 }
 
@@ -36,8 +40,13 @@ pub(crate) fn is_ndjson(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the body: JSON, and at most `max_bytes`, when decoded too.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
-    check_type(headers, "application/json is")?;
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    max_bytes: usize,
+    types: &str,
+) -> Result<Bytes, Problem> {
+    check_type(headers, types)?;
     let mut body = decoded(headers, body)?;
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());

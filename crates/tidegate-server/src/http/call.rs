@@ -11,10 +11,8 @@ use axum::http::HeaderMap;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
-use super::parameter::{FromQuery, NoQuery, Query};
-use super::problem::Problem;
-use super::shape::BodyShape;
 use super::{App, body};
+use super::{BodyShape, FromQuery, NoQuery, Problem, Query};
 use crate::api::{RequestBody, pattern};
 
 /// A request: what stands in its path, behind its `?`, and in its body.
@@ -120,7 +118,8 @@ impl<T: RequestBody> JsonBody<T> {
 
 impl<T: RequestBody> FromBody for JsonBody<T> {
     async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self, Problem> {
-        Ok(Self { bytes: body::read(headers, sent, max_bytes).await?, of: PhantomData })
+        let max_bytes = max_bytes.max(T::LEAST_BYTES);
+        Ok(Self { bytes: body::read(headers, sent, max_bytes, T::TYPES).await?, of: PhantomData })
     }
 
     fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape> {

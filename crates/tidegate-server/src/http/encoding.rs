@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use flate2::write::MultiGzDecoder;
 
-use super::problem::Problem;
+use super::{Kind, Problem};
 
 /// As much of it is decoded at once: at most a thousand times as much comes out.
 const PIECE_BYTES: usize = 256;
@@ -23,7 +23,12 @@ pub(super) fn decoded(headers: &HeaderMap, body: Body) -> Result<Body, Problem> 
             match coding {
                 _ if coding.is_empty() || is("identity") => {}
                 _ if (is("gzip") || is("x-gzip")) && !is_gzip => is_gzip = true,
-                _ => return Err(Problem::content_encoding(coding)),
+                _ => {
+                    let given: String = coding.chars().take(40).collect();
+                    let why =
+                        format!("a body encoded as {given:?} is not allowed: gzip is, once, and identity");
+                    return Err(Problem::new(Kind::ENCODING, why));
+                }
             }
         }
     }

@@ -5,10 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use schemars::SchemaGenerator;
 
-use super::answer::Answer;
-use super::call::Call;
-use super::problem::Problem;
-use super::shape::AnswerShape;
+use super::{Answer, AnswerShape, Call, Problem};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: HeaderValue =

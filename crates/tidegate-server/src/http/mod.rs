@@ -37,11 +37,16 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use tidegate::Tidegate;
 use tokio::sync::watch;
 
+use self::answer::{Answer, Json, Made, NoContent};
+use self::call::{Call, EmptyBody, FromBody, JsonBody, NoPath, OfSpace, OptionalBody};
 pub(crate) use self::metrics::HttpMetrics;
-use self::operation::Routes;
-pub(crate) use self::problem::{Problem, ProblemBody, Reason};
-use self::response::Served;
+use self::operation::{Operation, Routes, TimeClass, delete, get, post, put};
+use self::parameter::{CURSOR, FromQuery, LIMIT, NoQuery, PageQuery, Parameter, Query, place};
+pub(crate) use self::problem::{Kind, Problem, ProblemBody, Reason};
+use self::problem::{PROBLEM_JSON, granted};
+use self::response::{Fields, JSON, Served, json, respond, status};
 pub(crate) use self::service::HttpService;
+use self::shape::{AnswerShape, BodyShape};
 pub(crate) use self::sse::Endless;
 use crate::parts::Parts;
 use crate::readiness::Report;
@@ -185,12 +190,21 @@ pub fn router(app: App) -> Router {
             Ok(()) if uri.path() == "*" && method == Method::OPTIONS => {
                 Ok((StatusCode::NO_CONTENT, [(header::ALLOW, ALL_METHODS)]))
             }
-            Ok(()) => Err(limits::explain(uri.path()).unwrap_or_else(|| Problem::unknown_path(uri.path()))),
+            Ok(()) => Err(limits::explain(uri.path()).unwrap_or_else(|| {
+                let path: String = uri.path().chars().take(200).collect();
+                let why = "/ lists what there is; a slash inside a key is written %2F";
+                Problem::new(Kind::UNKNOWN_PATH, format!("there is nothing at {path:?}: {why}"))
+            })),
         })
         // What is allowed is among the fields of both.
         .method_not_allowed_fallback(async |method: Method, uri: Uri| match method {
             Method::OPTIONS => Ok(StatusCode::NO_CONTENT),
-            method => Err(Problem::method_not_allowed(method.as_str(), uri.path())),
+            method => {
+                let method: String = method.as_str().chars().take(20).collect();
+                let path: String = uri.path().chars().take(200).collect();
+                let detail = format!("{method} is not allowed on {path:?}: the Allow header lists what is");
+                Err(Problem::new(Kind::METHOD, detail))
+            }
         })
         .with_state(app)
 }

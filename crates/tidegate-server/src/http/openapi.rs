@@ -7,11 +7,9 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value, json};
 use tidegate::limit::headers::PROBLEM_JSON;
 
-use super::PARTS;
 use super::operation::{Operation, SERVER, TimeClass};
 use super::parameter::{Parameter, ParameterKind};
-use super::problem::{Kind, ProblemBody};
-use super::shape::{AnswerShape, BodyShape};
+use super::{AnswerShape, BodyShape, Kind, PARTS, ProblemBody};
 
 /// What any operation may be refused with.
 const ANY: [Kind; 2] = [Kind::INVALID, Kind::TIMEOUT];

@@ -17,13 +17,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use tidegate::clock::monotonic;
 
-use super::App;
-use super::answer::Answer;
-use super::call::{Call, FromBody};
 use super::metrics::Timed;
-use super::parameter::FromQuery;
-use super::problem::{Kind, Problem};
 use super::shape::Shape;
+use super::{Answer, App, Call, FromBody, FromQuery, Kind, Problem};
 
 /// The routes of a part.
 pub(super) struct Routes {

@@ -2,8 +2,12 @@
 //! never just has no effect.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use tidegate::{Cursor, MAX_PAGE};
 
 use super::problem::Problem;
+use crate::api::pattern;
 
 /// The parameters of an operation.
 pub(crate) trait FromQuery: Sized {
@@ -153,6 +157,11 @@ impl Query {
         Ok(given.or(*default))
     }
 
+    /// The parameter as the library reads it.
+    pub(super) fn parsed<T: FromStr<Err = tidegate::Error>>(&self, name: &str) -> Result<Option<T>, Problem> {
+        self.read(name, |text| text.parse().map_err(|error: tidegate::Error| error.to_string()))
+    }
+
     /// What `read` makes of the parameter; its error names the parameter.
     pub(super) fn read<T>(
         &self,
@@ -161,6 +170,30 @@ impl Query {
     ) -> Result<Option<T>, Problem> {
         let read = self.get(name).map(read).transpose();
         read.map_err(|refused| Problem::invalid(format!("`{name}`: {refused}")))
+    }
+}
+
+/// How many a page may have.
+pub(super) const LIMIT: Parameter =
+    Parameter::integer("limit", 1..=MAX_PAGE as u64, Some(100), "how many at most");
+
+/// Where a page begins.
+pub(super) const CURSOR: Parameter =
+    Parameter::text("cursor", pattern::CURSOR, "", "where to go on: `next` of the page before");
+
+/// Where a page begins, and how many it may have.
+#[derive(Debug)]
+pub(crate) struct PageQuery {
+    pub(super) after: Option<Cursor>,
+    pub(super) limit: usize,
+}
+
+impl FromQuery for PageQuery {
+    const PARAMETERS: &'static [Parameter] = &[LIMIT, CURSOR];
+
+    fn from_query(query: &Query) -> Result<Self, Problem> {
+        let limit = query.integer("limit")?.unwrap_or_default() as usize;
+        Ok(Self { after: query.parsed("cursor")?, limit })
     }
 }
 

@@ -7,11 +7,7 @@ use axum::response::Response;
 use schemars::SchemaGenerator;
 
 use super::answer::{Answer, Html, Json, Text};
-use super::call::Call;
-use super::operation::{Operation, TimeClass, get};
-use super::problem::{Kind, Problem};
-use super::response::json;
-use super::shape::AnswerShape;
+use super::{AnswerShape, Call, Kind, Operation, Problem, TimeClass, get, json};
 use super::{docs_page, metrics_text, openapi as description, table};
 use crate::readiness::Report;
 

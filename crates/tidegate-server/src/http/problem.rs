@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidegate::store::PartKind;
-use tidegate::{Error, ErrorKind, Key};
+use tidegate::{Answer, Error, ErrorKind, Key};
 
 use super::response::{status, whole};
 use crate::api;
@@ -128,14 +128,7 @@ impl Problem {
 
     /// What a head is refused with, before anybody has acted on it: whatever comes behind it is
     /// not read, since nobody knows where it begins.
-    pub(crate) fn refused_head(status: StatusCode, detail: String) -> Self {
-        let kind = match status {
-            StatusCode::EXPECTATION_FAILED => Kind::EXPECTATION,
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Kind::HEAD_TOO_LARGE,
-            StatusCode::NOT_IMPLEMENTED => Kind::TRANSFER_CODING,
-            StatusCode::HTTP_VERSION_NOT_SUPPORTED => Kind::HTTP_VERSION,
-            _ => Kind::MALFORMED,
-        };
+    pub(crate) fn refused_head(kind: Kind, detail: String) -> Self {
         Self { is_last: true, ..Self::new(kind, detail) }
     }
 
@@ -165,21 +158,6 @@ impl Problem {
         self
     }
 
-    pub(crate) fn unknown_path(path: &str) -> Self {
-        let path: String = path.chars().take(200).collect();
-        let detail = format!(
-            "there is nothing at {path:?}: / lists what there is; a slash inside a key is written %2F"
-        );
-        Self::new(Kind::UNKNOWN_PATH, detail)
-    }
-
-    pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
-        let (method, path): (String, String) =
-            (method.chars().take(20).collect(), path.chars().take(200).collect());
-        let detail = format!("{method} is not allowed on {path:?}: the Allow header lists what is");
-        Self::new(Kind::METHOD, detail)
-    }
-
     pub(crate) fn conflict(detail: String) -> Self {
         Self::new(Kind::CONFLICT, detail)
     }
@@ -189,25 +167,9 @@ impl Problem {
         Self::new(Kind::BODY_TOO_LARGE, detail)
     }
 
-    pub(crate) fn content_type(given: &str, allowed: &str) -> Self {
-        let given: String = given.chars().take(100).collect();
-        let detail = format!("a body of type {given:?} is not allowed: {allowed}");
-        Self::new(Kind::MEDIA_TYPE, detail)
-    }
-
-    pub(crate) fn content_encoding(given: &str) -> Self {
-        let given: String = given.chars().take(40).collect();
-        let detail = format!("a body encoded as {given:?} is not allowed: gzip is, once, and identity");
-        Self::new(Kind::ENCODING, detail)
-    }
-
     pub(crate) fn timeout(after: std::time::Duration) -> Self {
         let after = humantime::format_duration(after);
-        Self::late(format!("the request was not complete after {after}"))
-    }
-
-    pub(crate) fn late(detail: String) -> Self {
-        Self::new(Kind::TIMEOUT, detail)
+        Self::new(Kind::TIMEOUT, format!("the request was not complete after {after}"))
     }
 
     /// The server is stopping, and does not wait for the rest.
@@ -224,6 +186,11 @@ impl Problem {
     pub(crate) fn not_ready(report: &Report) -> Self {
         Self::new(Kind::NOT_READY, report.detail())
     }
+}
+
+/// What was requested, or a problem, be it a refusal or that there is no answer.
+pub(super) fn granted<T, R: Into<Problem>>(answer: tidegate::Result<Answer<T, R>>) -> Result<T, Problem> {
+    answer?.into_result().map_err(Into::into)
 }
 
 impl From<api::Invalid> for Problem {

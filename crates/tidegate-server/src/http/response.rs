@@ -8,7 +8,7 @@ use tidegate::limit::{Decision, Limit, Quota, headers as text};
 use tidegate::{Cost, Key};
 
 use super::problem::PROBLEM_JSON;
-use crate::api::decision::Decision as DecisionBody;
+use crate::api::decision::{Decision as DecisionBody, Refusal};
 use crate::parts::LimitSettings;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -33,7 +33,7 @@ impl<'a> Served<'a> {
     pub(super) fn to_take(self, key: Key<'_>, cost: Cost, decision: &Decision) -> Response<Bytes> {
         let answer = DecisionBody::to_take(self.limit, key, cost, decision);
         let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
-        whole(status(answer.status()), media_type, answer.to_json(), |headers| {
+        whole(status(Refusal::status(answer.problem.as_ref())), media_type, answer.to_json(), |headers| {
             self.fields(headers, decision);
             if let Some(seconds) = text::retry_after(decision) {
                 headers.insert(header::RETRY_AFTER, seconds.into());

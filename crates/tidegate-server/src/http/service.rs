@@ -9,9 +9,8 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::body::is_type_allowed;
-use super::problem::Problem;
-use super::response::Served;
 use super::{App, router};
+use super::{Problem, Served};
 use crate::connection::{AccessRequest, Admitted, ConnectionMetrics, PlainHead, Service};
 
 /// An app with its router.

@@ -48,11 +48,6 @@ impl Message {
     pub(crate) fn new(id: String, event: &'static str, data: String) -> Self {
         Self { id, event, data }
     }
-
-    /// That the source no longer has some of what happened before `id`.
-    pub(crate) fn missed(id: String, data: String) -> Self {
-        Self::new(id, "missed", data)
-    }
 }
 
 /// The position that a client wants to go on from, and what it is called: what a browser
@@ -147,7 +142,7 @@ mod tests {
             }
             self.last.store(last + 1, Ordering::Relaxed);
             let (id, data) = ((last + 1).to_string(), "{}".to_owned());
-            Ok(if last == 1 { Message::missed(id, data) } else { Message::new(id, "counted", data) })
+            Ok(Message::new(id, if last == 1 { "missed" } else { "counted" }, data))
         }
     }
 

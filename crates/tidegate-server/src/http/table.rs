@@ -8,8 +8,8 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::body::is_ndjson;
-use super::operation::{Operation, Routes, TimeClass};
 use super::{App, PARTS, probes};
+use super::{Operation, Routes, TimeClass};
 
 /// All rows, in the order in which they are shown.
 pub(crate) fn operations() -> Vec<Operation> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::SettingsError;
-use super::names::{did_you_mean, group, known_like};
+use super::names::{did_you_mean, known_like, refused};
 use super::raw::{Node as _, Refused};
 use crate::parts::{About, RawSettings, Variable};
 
@@ -31,17 +31,11 @@ pub(super) fn apply(
         if let Some(name) = &name {
             path[1] = name;
         }
-        raw.set(&path, value).map_err(|refused| match refused {
-            Refused::Value(reason) => SettingsError(format!("`{variable}`: {reason}")),
-            Refused::Group => SettingsError(format!("`{variable}`: {}", group(&path.join(".")))),
-            Refused::Unknown => {
-                let known = known_like(&path).iter().map(|path| variable_of(path)).collect();
-                SettingsError(format!(
-                    "unknown setting `{variable}` in the environment{}",
-                    did_you_mean(variable, known)
-                ))
-            }
-        })?;
+        let unknown = || {
+            let known = known_like(&path).iter().map(|path| variable_of(path)).collect();
+            format!("unknown setting `{variable}` in the environment{}", did_you_mean(variable, known))
+        };
+        raw.set(&path, value).map_err(|it| refused(it, variable, &path.join("."), unknown))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Settings from the command line.
 
-use super::names::{did_you_mean, group, known_like};
-use super::raw::{Node as _, Refused};
+use super::names::{did_you_mean, known_like, refused};
+use super::raw::Node as _;
 use super::{Flag, SettingsError};
 use crate::parts::RawSettings;
 
@@ -13,12 +13,6 @@ fn set(raw: &mut RawSettings, flag: &Flag) -> Result<(), SettingsError> {
     let Flag { given_as, path, value } = flag;
     let segments: Vec<_> = path.split('.').collect();
     let written = if *given_as == "--set" { format!("--set {path}") } else { (*given_as).to_owned() };
-    raw.set(&segments, value).map_err(|refused| match refused {
-        Refused::Value(reason) => SettingsError(format!("`{written}`: {reason}")),
-        Refused::Group => SettingsError(format!("`{written}`: {}", group(path))),
-        Refused::Unknown => {
-            let hint = did_you_mean(path, known_like(&segments));
-            SettingsError(format!("unknown setting `{path}`{hint}"))
-        }
-    })
+    let unknown = || format!("unknown setting `{path}`{}", did_you_mean(path, known_like(&segments)));
+    raw.set(&segments, value).map_err(|it| refused(it, &written, path, unknown))
 }

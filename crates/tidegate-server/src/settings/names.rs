@@ -1,10 +1,11 @@
 //! The names of settings, and what may have been meant by a wrong one.
 
-use super::raw;
+use super::SettingsError;
+use super::raw::{self, Refused};
 use crate::parts::About;
 
 /// What to say where a group was set and not a setting in it.
-pub(super) fn group(path: &str) -> String {
+fn group(path: &str) -> String {
     let below = match path {
         "limits" => "limits.api.rate".to_owned(),
         path => {
@@ -14,6 +15,20 @@ pub(super) fn group(path: &str) -> String {
         }
     };
     format!("that is a group of settings: name one of them, like `{below}`")
+}
+
+/// What to say of a setting, given as `written`, that could not be set at `path`; `unknown` if there is none.
+pub(super) fn refused(
+    refused: Refused,
+    written: &str,
+    path: &str,
+    unknown: impl Fn() -> String,
+) -> SettingsError {
+    SettingsError(match refused {
+        Refused::Value(reason) => format!("`{written}`: {reason}"),
+        Refused::Group => format!("`{written}`: {}", group(path)),
+        Refused::Unknown => unknown(),
+    })
 }
 
 /// All paths, with the limit or the space that `segments` name where one is named.

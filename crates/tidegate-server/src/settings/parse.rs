@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate::bounds::MAX_COUNT;
 use tidegate::store::Declarations;
 use tidegate::{Key, Name};
 
@@ -25,7 +26,8 @@ pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&'static str, T)]) -> Resu
         Some(name) if names.len() > 1 => format!(" (did you mean `{name}`?)"),
         _ => String::new(),
     };
-    Err(format!("{text:?} is not allowed: {} {}{hint}", and(&names), are(names.len())))
+    let are = if names.len() == 1 { "is" } else { "are" };
+    Err(format!("{text:?} is not allowed: {} {are}{hint}", and(&names)))
 }
 
 /// Values that each have a name.
@@ -55,10 +57,6 @@ pub(crate) fn and(names: &[&str]) -> String {
     }
 }
 
-fn are(count: usize) -> &'static str {
-    if count == 1 { "is" } else { "are" }
-}
-
 /// Up to what depends on the setting: that is said by whoever checks it.
 fn from_one<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| match !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()) {
@@ -76,6 +74,22 @@ impl Parse for NonZeroU32 {
 impl Parse for NonZeroUsize {
     fn parse(text: &str) -> Result<Self, String> {
         from_one(text)
+    }
+}
+
+/// Permits or calls, as many as there may be.
+impl Parse for u64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = text.parse().ok().filter(|number| *number <= MAX_COUNT && !text.starts_with('+'));
+        number.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
+    }
+}
+
+/// How many, or none at all.
+impl Parse for usize {
+    fn parse(text: &str) -> Result<Self, String> {
+        let count = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        count.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 on are"))
     }
 }
 

@@ -6,11 +6,59 @@ mod limit;
 mod run;
 mod session;
 
+use std::sync::LazyLock;
+
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
-use tidegate::{ErrorKind, Result, testkit};
+use tidegate::testkit::{self, RedisCluster, RedisServer};
+use tidegate::{ErrorKind, Result};
 
 use crate::support::Answer;
+
+static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
+/// A server on the store of this URL.
+struct OverHttp(String);
+
+impl OverHttp {
+    fn in_memory() -> Self {
+        Self("memory:".to_owned())
+    }
+
+    fn on_redis() -> Self {
+        Self(REDIS.url())
+    }
+
+    fn on_a_cluster() -> Self {
+        Self(CLUSTER.url())
+    }
+}
+
+/// Random histories of a room beside its model, on every kind of store.
+macro_rules! agrees_with_the_model {
+    ($check:path) => {
+        use tidegate::testkit::history::operations;
+
+        #[test]
+        fn the_http_api_agrees_with_the_model_in_memory() {
+            $check(&OverHttp::in_memory(), operations() / 20);
+        }
+
+        #[test]
+        fn the_http_api_agrees_with_the_model_on_redis() {
+            $check(&OverHttp::on_redis(), operations() / 80);
+            assert_eq!(super::REDIS.keys_without_ttl(), Vec::<String>::new());
+        }
+
+        #[test]
+        fn the_http_api_agrees_with_the_model_on_a_cluster() {
+            $check(&OverHttp::on_a_cluster(), operations() / 400);
+            assert_eq!(super::CLUSTER.keys_without_ttl(), Vec::<String>::new());
+        }
+    };
+}
+use agrees_with_the_model;
 
 /// The body of an answer that is not an error.
 fn checked(answer: &Answer) -> Result<Value> {

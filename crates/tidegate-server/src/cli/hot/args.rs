@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
-use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs, help};
+use crate::cli::{SettingsArgs, SpaceArgs, TargetArgs, help};
 
 #[derive(Debug, Args)]
 #[command(after_help = help(
@@ -49,20 +49,10 @@ pub(in crate::cli) enum HotCommand {
     },
     /// See what is known of a page
     #[command(after_help = help("0 it is hot, 1 it is not", &["hot stats 'en:Tide gate' --json"]))]
-    Stats {
-        /// The page
-        page: String,
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Stats(PageArgs),
     /// Forget a page, hot or not
     #[command(after_help = help("0 it is forgotten, 1 nothing was known of it", &["hot rm 'en:Tide gate'"]))]
-    Rm {
-        /// The page
-        page: String,
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Rm(PageArgs),
     /// See the hottest pages
     #[command(after_help = help("", &["hot list --limit 10"]))]
     List {
@@ -103,16 +93,10 @@ pub(in crate::cli) enum HotCommand {
     },
     /// Drop pages whose window is empty, now
     #[command(after_help = help("", &["hot cleanup --store redis://127.0.0.1:6379"]))]
-    Cleanup {
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Cleanup(SpaceArgs),
     /// See the spaces and what they are bounded by
     #[command(after_help = help("", &["hot spaces --json"]))]
-    Spaces {
-        #[command(flatten)]
-        target: TargetArgs,
-    },
+    Spaces(TargetArgs),
     /// Feed a file of edits, by its own times or live, and show the hottest
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -134,27 +118,19 @@ pub(in crate::cli) enum HotCommand {
 }
 
 #[derive(Debug, Args)]
+pub(in crate::cli) struct PageArgs {
+    /// The page
+    pub(in crate::cli) page: String,
+    #[command(flatten)]
+    pub(in crate::cli) of: SpaceArgs,
+}
+
+#[derive(Debug, Args)]
 pub(in crate::cli) struct ReplayArgs {
     /// A JSON object per line, gzip or not; - is standard input
     pub(in crate::cli) file: PathBuf,
-    /// The field with the page; several are joined. A field inside another is a.b
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', default_value = "page")]
-    pub(in crate::cli) page_field: Vec<String>,
-    /// What several fields are joined with
-    #[arg(long, value_name = "TEXT", default_value = ":")]
-    pub(in crate::cli) join: String,
-    /// The field with the time: milliseconds since 1970 or RFC 3339
-    #[arg(long, value_name = "FIELD", default_value = "time")]
-    pub(in crate::cli) time_field: String,
-    /// The field with the editor
-    #[arg(long, value_name = "FIELD", default_value = "user")]
-    pub(in crate::cli) editor_field: String,
-    /// The field with the bytes that the page grew by
-    #[arg(long, value_name = "FIELD", default_value = "delta")]
-    pub(in crate::cli) delta_field: String,
-    /// The field with the edit's id [default: the number of the line]
-    #[arg(long, value_name = "FIELD")]
-    pub(in crate::cli) id_field: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) fields: FieldArgs,
     /// The space whose settings apply
     #[arg(long, default_value = DEFAULT_SPACE)]
     pub(in crate::cli) space: String,
@@ -181,6 +157,29 @@ pub(in crate::cli) struct ReplayArgs {
     pub(in crate::cli) json: bool,
     #[command(flatten)]
     pub(in crate::cli) settings: SettingsArgs,
+}
+
+/// Which fields of a line make an edit.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct FieldArgs {
+    /// The field with the page; several are joined. A field inside another is a.b
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', default_value = "page")]
+    pub(in crate::cli) page_field: Vec<String>,
+    /// What several fields are joined with
+    #[arg(long, value_name = "TEXT", default_value = ":")]
+    pub(in crate::cli) join: String,
+    /// The field with the time: milliseconds since 1970 or RFC 3339
+    #[arg(long, value_name = "FIELD", default_value = "time")]
+    pub(in crate::cli) time_field: String,
+    /// The field with the editor
+    #[arg(long, value_name = "FIELD", default_value = "user")]
+    pub(in crate::cli) editor_field: String,
+    /// The field with the bytes that the page grew by
+    #[arg(long, value_name = "FIELD", default_value = "delta")]
+    pub(in crate::cli) delta_field: String,
+    /// The field with the edit's id [default: the number of the line]
+    #[arg(long, value_name = "FIELD")]
+    pub(in crate::cli) id_field: Option<String>,
 }
 
 const REPLAY_EXAMPLES: &str = "\

@@ -8,13 +8,11 @@ mod watch;
 
 use std::process::ExitCode;
 
-use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::HotCommand;
-use super::args::SpaceArgs;
-use super::request::{Request, encoded};
-use super::send::{self, in_space};
+use self::args::{HotCommand, PageArgs};
+use super::send::{in_space, send};
+use super::{Request, SpaceArgs, encoded};
 use crate::api::hot::Edit;
 use crate::moment::{self, Moment};
 
@@ -34,37 +32,33 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     byte_change: Some(*byte_change),
                     at,
                 };
-                let request = Request::with(Method::POST, format!("{}/edits", path_of(of)), &body);
+                let request = Request::post(format!("{}/edits", path_of(of))).json(&body);
                 in_space(PartKind::Hot, of, request, render::edited).await
             }
-            HotCommand::Stats { page, of } => {
+            HotCommand::Stats(PageArgs { page, of }) => {
                 in_space(PartKind::Hot, of, Request::get(page_of(of, page)), render::stats).await
             }
-            HotCommand::Rm { page, of } => {
-                let request = Request::new(Method::DELETE, page_of(of, page));
-                in_space(PartKind::Hot, of, request, render::removed).await
+            HotCommand::Rm(PageArgs { page, of }) => {
+                in_space(PartKind::Hot, of, Request::delete(page_of(of, page)), render::removed).await
             }
             HotCommand::List { limit, after, of } => {
                 let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
-                let request =
-                    Request::get(format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default()));
-                in_space(PartKind::Hot, of, request, render::hottest).await
+                let path = format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default());
+                in_space(PartKind::Hot, of, Request::get(path), render::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {
-                let given = [("from", from), ("to", to)];
-                let given: Vec<_> = given
-                    .iter()
-                    .filter_map(|(name, at)| Some(format!("{name}={}", encoded(at.as_ref()?))))
-                    .collect();
-                let request = Request::get(format!("{}/window?{}", page_of(of, page), given.join("&")));
-                in_space(PartKind::Hot, of, request, render::window).await
+                let given =
+                    |name: &str, at: &Option<String>| Some(format!("{name}={}", encoded(at.as_ref()?)));
+                let given: Vec<_> = [given("from", from), given("to", to)].into_iter().flatten().collect();
+                let path = format!("{}/window?{}", page_of(of, page), given.join("&"));
+                in_space(PartKind::Hot, of, Request::get(path), render::window).await
             }
-            HotCommand::Cleanup { of } => {
-                let request = Request::new(Method::POST, format!("{}/cleanup", path_of(of)));
+            HotCommand::Cleanup(of) => {
+                let request = Request::post(format!("{}/cleanup", path_of(of)));
                 in_space(PartKind::Hot, of, request, render::cleaned).await
             }
-            HotCommand::Spaces { target } => {
-                send::send(target, &[], Request::get("/v1/hot".to_owned()), render::spaces).await
+            HotCommand::Spaces(target) => {
+                send(target, &[], Request::get("/v1/hot".to_owned()), render::spaces).await
             }
         }
     });

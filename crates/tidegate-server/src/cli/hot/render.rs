@@ -2,10 +2,9 @@
 
 use crate::api::Spaces;
 use crate::api::hot as api;
-use crate::cli::render::{Rendered, moment, plural, printable, read, time};
+use crate::cli::{Rendered, lines, moment, plural, printable, time};
 
-pub(super) fn edited(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Edited = read(answer)?;
+pub(super) fn edited(response: api::Edited) -> Rendered {
     let rendered = match response.outcome.as_str() {
         "remembered" => "remembered: the page is not hot yet",
         "promoted" => "promoted: the page is hot now",
@@ -20,21 +19,18 @@ pub(super) fn edited(answer: &[u8]) -> Result<Rendered, String> {
     let replaced = response.replaced.map(|page| format!(", in the place of {}", printable(&page)));
     let hint = response.hint.map(|hint| format!("\nhint: {hint}"));
     let is_refusal = matches!(response.outcome.as_str(), "rejected" | "too_late" | "dropped" | "unknown");
-    Ok(Rendered {
-        text: format!("{rendered}{}{}", replaced.unwrap_or_default(), hint.unwrap_or_default()),
-        is_refusal,
-    })
+    let text = format!("{rendered}{}{}", replaced.unwrap_or_default(), hint.unwrap_or_default());
+    Rendered { text, is_refusal }
 }
 
-pub(super) fn stats(answer: &[u8]) -> Result<Rendered, String> {
-    let api::Page { page, stats: response, .. } = read(answer)?;
+pub(super) fn stats(api::Page { page, stats: response, .. }: api::Page) -> Rendered {
     let page = printable(&page);
     if !response.is_hot {
-        return Ok(Rendered { text: format!("{page}: not hot"), is_refusal: true });
+        return Rendered { text: format!("{page}: not hot"), is_refusal: true };
     }
     let [first, last] =
         [response.first_seen_ms, response.last_seen_ms].map(|ms| moment(ms.unwrap_or_default()));
-    Ok(Rendered::yes(format!(
+    format!(
         "{page}: hot{}{}\n{} in the last {}, {} of them in the last 5 minutes, by {}\n{} since {first}, \
          the latest at {last} with {:+} bytes",
         if response.is_trending { ", trending" } else { "" },
@@ -45,26 +41,25 @@ pub(super) fn stats(answer: &[u8]) -> Result<Rendered, String> {
         plural(response.unique_editors, "editor"),
         plural(response.total_edits, "edit"),
         response.last_byte_change,
-    )))
+    )
+    .into()
 }
 
-pub(super) fn removed(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Removed = read(answer)?;
+pub(super) fn removed(response: api::Removed) -> Rendered {
     let page = printable(&response.page);
-    Ok(match response.was.as_str() {
-        "hot" => Rendered::yes(format!("{page}: forgotten; it was hot")),
-        "remembered" => Rendered::yes(format!("{page}: forgotten; it was not hot")),
+    match response.was.as_str() {
+        "hot" => format!("{page}: forgotten; it was hot").into(),
+        "remembered" => format!("{page}: forgotten; it was not hot").into(),
         _ => Rendered { text: format!("{page}: nothing was known of it"), is_refusal: true },
-    })
+    }
 }
 
-pub(super) fn hottest(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Pages = read(answer)?;
+pub(super) fn hottest(response: api::Pages) -> String {
     let mut text = ranking(response.count, response.window_ms, &response.pages);
     if let Some(next) = response.next {
         text += &format!("\nmore: --after '{}'", printable(&next));
     }
-    Ok(Rendered::yes(text))
+    text
 }
 
 /// Pages with their edits and the latest of them.
@@ -79,10 +74,9 @@ pub(super) fn ranking(count: u64, window_ms: u64, pages: &[api::Ranked]) -> Stri
     text
 }
 
-pub(super) fn window(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Window = read(answer)?;
+pub(super) fn window(response: api::Window) -> String {
     if response.edits.is_empty() {
-        return Ok(Rendered::yes("no edits".to_owned()));
+        return "no edits".to_owned();
     }
     let row = |it: &api::InWindow| {
         format!(
@@ -93,16 +87,14 @@ pub(super) fn window(answer: &[u8]) -> Result<Rendered, String> {
             printable(&it.editor)
         )
     };
-    Ok(Rendered::yes(response.edits.iter().map(row).collect::<Vec<_>>().join("\n")))
+    lines(response.edits.iter().map(row))
 }
 
-pub(super) fn cleaned(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Cleaned = read(answer)?;
-    Ok(Rendered::yes(format!("{} dropped", plural(response.expired, "page"))))
+pub(super) fn cleaned(response: api::Cleaned) -> String {
+    format!("{} dropped", plural(response.expired, "page"))
 }
 
-pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
-    let response: Spaces<api::Space> = read(answer)?;
+pub(super) fn spaces(response: Spaces<api::Space>) -> String {
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} pages of up to {} edits in {}, hot from {}, trending from {}, when full {}",
@@ -115,5 +107,5 @@ pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
             it.when_full
         )
     };
-    Ok(Rendered::yes(response.spaces.iter().map(row).collect::<Vec<_>>().join("\n")))
+    lines(response.spaces.iter().map(row))
 }

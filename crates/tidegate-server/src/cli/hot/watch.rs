@@ -8,12 +8,8 @@ use tidegate::store::PartKind;
 
 use super::path_of;
 use crate::api::hot::Event;
-use crate::cli::args::SpaceArgs;
-use crate::cli::render::{detail, moment, print, printable, read};
-use crate::cli::request::{Request, encoded};
-use crate::cli::target::{Stream, Target};
+use crate::cli::{Request, SpaceArgs, Stream, Target, encoded, moment, print, printable, read};
 use crate::lines::{Line, Lines};
-use crate::parts::Access;
 
 /// Before the next request, as the server says in `retry`.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -22,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 pub(super) async fn run(of: &SpaceArgs, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
-    let target = Target::open(&of.target, &[(PartKind::Hot, &of.space)], Access::Write).await?;
+    let target = Target::of_space(PartKind::Hot, of).await?;
     let mut position = after.map(str::to_owned);
     let mut left = count.unwrap_or(u64::MAX);
     let mut is_first = true;
@@ -57,7 +53,7 @@ async fn follow(
     let status = stream.status();
     if !status.is_success() {
         let answer = stream.next().await.unwrap_or_default();
-        return Err(target.failure(status, detail(&answer)));
+        return Err(target.failure(status, &answer));
     }
     let mut lines = Lines::new(MAX_LINE_BYTES);
     while let Some(piece) = stream.next().await {

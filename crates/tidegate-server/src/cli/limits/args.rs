@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::{TargetArgs, help};
+use crate::cli::{TargetArgs, help};
 
 #[derive(Debug, Args)]
 #[command(after_help = help(
@@ -110,10 +110,7 @@ pub(in crate::cli) enum LimitCommand {
     },
     /// Forget what a key has used
     #[command(after_help = help("", &["limit reset api user_123"]))]
-    Reset {
-        #[command(flatten)]
-        subject: Subject,
-    },
+    Reset(Subject),
     /// Judge a key by a rate of its own for a while
     #[command(after_help = help("", &["limit set-override api user_123 --rate 50/s --lasting 1h"]))]
     SetOverride {
@@ -128,16 +125,10 @@ pub(in crate::cli) enum LimitCommand {
     },
     /// See the rate of a key's own
     #[command(after_help = help("0 it has one, 1 it has none", &["limit get-override api user_123"]))]
-    GetOverride {
-        #[command(flatten)]
-        subject: Subject,
-    },
+    GetOverride(Subject),
     /// End the rate of a key's own
     #[command(after_help = help("", &["limit clear-override api user_123"]))]
-    ClearOverride {
-        #[command(flatten)]
-        subject: Subject,
-    },
+    ClearOverride(Subject),
     /// Hold permits until they are committed or released; twice with one id holds them once
     #[command(after_help = help(
         "0 held, 1 refused",
@@ -160,52 +151,28 @@ pub(in crate::cli) enum LimitCommand {
         "0 committed, 1 released or lapsed, or there is none",
         &["limit commit api user_123 order-4711"],
     ), allow_missing_positional = true)]
-    Commit {
-        #[command(flatten)]
-        subject: Subject,
-        /// What it was called
-        id: String,
-    },
+    Commit(ReservationArgs),
     /// Give back what is held
     #[command(after_help = help(
         "0 released, 1 committed or lapsed, or there is none",
         &["limit release api user_123 order-4711"],
     ), allow_missing_positional = true)]
-    Release {
-        #[command(flatten)]
-        subject: Subject,
-        /// What it was called
-        id: String,
-    },
+    Release(ReservationArgs),
     /// See where a reservation stands
     #[command(after_help = help(
         "0 there is one, 1 there is none",
         &["limit reservation api user_123 order-4711 --json"],
     ), allow_missing_positional = true)]
-    Reservation {
-        #[command(flatten)]
-        subject: Subject,
-        /// What it was called
-        id: String,
-    },
+    Reservation(ReservationArgs),
     /// See the keys that have a rate of their own, the first to end first
     #[command(after_help = help("", &["limit overrides api --limit 20"]))]
-    Overrides {
-        #[command(flatten)]
-        page: PageOf,
-    },
+    Overrides(PageOf),
     /// See what is held and neither committed nor released, the first to end first
     #[command(after_help = help("", &["limit reservations api --json"]))]
-    Reservations {
-        #[command(flatten)]
-        page: PageOf,
-    },
+    Reservations(PageOf),
     /// See the limits and their numbers
     #[command(after_help = help("", &["limit list --json"]))]
-    List {
-        #[command(flatten)]
-        target: TargetArgs,
-    },
+    List(TargetArgs),
 }
 
 /// A limit and a part of a list, and whom to talk to about it.
@@ -232,6 +199,14 @@ pub(in crate::cli) struct Subject {
     pub(in crate::cli) whose: Whose,
     #[command(flatten)]
     pub(in crate::cli) target: TargetArgs,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ReservationArgs {
+    #[command(flatten)]
+    pub(in crate::cli) subject: Subject,
+    /// What it was called
+    pub(in crate::cli) id: String,
 }
 
 /// A key, or nobody's in particular.

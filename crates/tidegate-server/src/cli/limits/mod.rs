@@ -6,17 +6,14 @@ mod render;
 use std::borrow::Cow;
 use std::process::ExitCode;
 
-use axum::http::Method;
+use serde::de::DeserializeOwned;
 use tidegate::store::PartKind;
 
-use self::args::{Costs, LimitCommand, PageOf, Subject, Whose};
-use super::args::TargetArgs;
-use super::render::Rendered;
-use super::request::{Request, encoded};
+use self::args::{Costs, LimitCommand, PageOf, ReservationArgs, Subject, Whose};
 use super::send;
-use super::target::Target;
+use super::{Rendered, Request, Target, TargetArgs, encoded};
 use crate::api::Invalid;
-use crate::api::charge::{ChargeAll, ReleaseAll};
+use crate::api::charge::{ChargeAll, ReleaseAll, Released};
 use crate::api::limit::{self as api, Refund, Reserve, SetOverride, Take, TakeAll, TakeOne, WholeCost};
 use crate::parts::Access;
 
@@ -26,25 +23,25 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
             LimitCommand::Take { subject, cost, rate } => {
                 let rate = rate.as_deref().map(Cow::Borrowed);
                 let body = Take { key: key(&subject.whose), cost: whole(*cost)?, rate };
-                let request = Request::with(Method::POST, format!("{}/take", path_of(&subject.limit)), &body);
+                let request = Request::post(format!("{}/take", path_of(&subject.limit))).json(&body);
                 one(subject, request, render::decision).await
             }
             LimitCommand::TakeAll { limits, whose, target } => {
                 let body = TakeAll { key: key(whose), limits: each(limits)? };
-                let request = Request::with(Method::POST, "/v1/limits/take".to_owned(), &body);
+                let request = Request::post("/v1/limits/take".to_owned()).json(&body);
                 about(target, &limits.names(), request, render::all).await
             }
             LimitCommand::Charge { limits, whose, id, target } => {
                 let body = ChargeAll { id: id.into(), key: key(whose), limits: each(limits)? };
-                let request = Request::with(Method::POST, "/v1/charges".to_owned(), &body);
+                let request = Request::post("/v1/charges".to_owned()).json(&body);
                 about(target, &limits.names(), request, render::charge).await
             }
             LimitCommand::ReleaseCharge { limits, whose, id, target } => {
                 let names = limits.names();
                 let limits = names.iter().copied().map(Cow::Borrowed).collect();
                 let body = ReleaseAll { id: id.into(), key: key(whose), limits };
-                let request = Request::with(Method::POST, "/v1/charges/release".to_owned(), &body);
-                about(target, &names, request, |_| done("released")).await
+                let request = Request::post("/v1/charges/release".to_owned()).json(&body);
+                about(target, &names, request, |_: Released| "released".to_owned()).await
             }
             LimitCommand::Peek { subject, cost } => {
                 let request = Request::get(format!("{}?cost={cost}", key_of(subject)));
@@ -53,47 +50,44 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
             LimitCommand::Refund { subject, receipt } => {
                 let body = Refund { key: key(&subject.whose), receipt: receipt.into() };
                 let path = format!("{}/refund", path_of(&subject.limit));
-                one(subject, Request::with(Method::POST, path, &body), render::refunded).await
+                one(subject, Request::post(path).json(&body), render::refunded).await
             }
-            LimitCommand::Reset { subject } => {
-                let request = Request::new(Method::DELETE, key_of(subject));
-                one(subject, request, |_| done("reset")).await
+            LimitCommand::Reset(subject) => {
+                one(subject, Request::delete(key_of(subject)), |()| "reset".to_owned()).await
             }
             LimitCommand::SetOverride { subject, rate, lasting } => {
                 let body = SetOverride { rate: rate.into(), lasting_ms: None, lasting: Some(lasting.into()) };
-                let request = Request::with(Method::PUT, override_of(subject), &body);
+                let request = Request::put(override_of(subject)).json(&body);
                 one(subject, request, render::own_rate).await
             }
-            LimitCommand::GetOverride { subject } => {
+            LimitCommand::GetOverride(subject) => {
                 one(subject, Request::get(override_of(subject)), render::own_rate).await
             }
-            LimitCommand::ClearOverride { subject } => {
-                let request = Request::new(Method::DELETE, override_of(subject));
-                one(subject, request, |_| done("cleared")).await
+            LimitCommand::ClearOverride(subject) => {
+                one(subject, Request::delete(override_of(subject)), |()| "cleared".to_owned()).await
             }
             LimitCommand::Reserve { subject, id, cost, lasting } => {
                 let body = Reserve { cost: whole(*cost)?, lasting_ms: None, lasting: Some(lasting.into()) };
-                let request = Request::with(Method::PUT, reservation_of(subject, id), &body);
+                let request = Request::put(reservation_of(subject, id)).json(&body);
                 one(subject, request, render::reservation).await
             }
-            LimitCommand::Commit { subject, id } => {
+            LimitCommand::Commit(ReservationArgs { subject, id }) => {
                 let path = format!("{}/commit", reservation_of(subject, id));
-                one(subject, Request::new(Method::POST, path), render::reservation).await
+                one(subject, Request::post(path), render::reservation).await
             }
-            LimitCommand::Release { subject, id } => {
-                let request = Request::new(Method::DELETE, reservation_of(subject, id));
-                one(subject, request, render::reservation).await
+            LimitCommand::Release(ReservationArgs { subject, id }) => {
+                one(subject, Request::delete(reservation_of(subject, id)), render::reservation).await
             }
-            LimitCommand::Reservation { subject, id } => {
+            LimitCommand::Reservation(ReservationArgs { subject, id }) => {
                 one(subject, Request::get(reservation_of(subject, id)), render::reservation).await
             }
-            LimitCommand::Overrides { page } => {
+            LimitCommand::Overrides(page) => {
                 about(&page.target, &[&page.limit], page_of(page, "overrides"), render::overrides).await
             }
-            LimitCommand::Reservations { page } => {
+            LimitCommand::Reservations(page) => {
                 about(&page.target, &[&page.limit], page_of(page, "reservations"), render::reservations).await
             }
-            LimitCommand::List { target } => {
+            LimitCommand::List(target) => {
                 about(target, &[], Request::get("/v1/limits".to_owned()), render::limits).await
             }
         }
@@ -105,10 +99,6 @@ fn each(limits: &Costs) -> Result<Vec<TakeOne<'static>>, String> {
     let one =
         |(limit, cost): &(String, u64)| Ok(TakeOne { limit: limit.clone().into(), cost: whole(*cost)? });
     limits.0.iter().map(one).collect()
-}
-
-fn done(what: &str) -> Result<Rendered, String> {
-    Ok(Rendered::yes(what.to_owned()))
 }
 
 fn whole(cost: u64) -> Result<Option<WholeCost>, String> {
@@ -144,20 +134,20 @@ fn page_of(PageOf { limit, count, cursor, .. }: &PageOf, what: &str) -> Request 
 }
 
 /// One request about a limit.
-async fn one(
+async fn one<T: DeserializeOwned, R: Into<Rendered>>(
     subject: &Subject,
     request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
     about(&subject.target, &[&subject.limit], request, render).await
 }
 
 /// One request about several.
-async fn about(
+async fn about<T: DeserializeOwned, R: Into<Rendered>>(
     args: &TargetArgs,
     limits: &[&str],
     request: Request,
-    render: impl FnOnce(&[u8]) -> Result<Rendered, String>,
+    render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
     let parts: Vec<_> = limits.iter().map(|limit| (PartKind::Limit, *limit)).collect();
     let target = Target::open(args, &parts, Access::Write).await?;

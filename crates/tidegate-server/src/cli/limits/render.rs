@@ -5,14 +5,14 @@ use axum::http::StatusCode;
 use crate::api::charge::{Charge, ChargedLimit};
 use crate::api::decision::{AllDecision, Decision, Outcome, Receipt};
 use crate::api::limit::{LimitInfo, Limits, Override, Overrides, Refunded, Reservation, Reservations};
-use crate::cli::render::{Rendered, printable, problem, read, time};
+use crate::cli::{Rendered, lines, page, printable, problem, read, time};
 
 /// A decision against the caller, or that there is nothing to be had.
 pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Option<String> {
     match status {
         // A server in front of ours may say so too.
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            let several = read(body).ok().map(|decision| all_of(&decision));
+            let several = read(body).ok().map(all);
             several.or_else(|| read(body).ok().map(|decision| one(&decision)))
         }
         StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
@@ -26,65 +26,54 @@ pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Option<String> {
     }
 }
 
-pub(super) fn decision(body: &[u8]) -> Result<Rendered, String> {
-    let decision: Decision<'_> = read(body)?;
-    Ok(Rendered { is_refusal: is_refusal(&decision), text: one(&decision) })
+pub(super) fn decision(decision: Decision<'_>) -> Rendered {
+    Rendered { is_refusal: is_refusal(&decision), text: one(&decision) }
 }
 
-pub(super) fn all(body: &[u8]) -> Result<Rendered, String> {
-    Ok(Rendered::yes(all_of(&read(body)?)))
-}
-
-pub(super) fn charge(body: &[u8]) -> Result<Rendered, String> {
-    let Charge { state, limits, .. } = read(body)?;
+pub(super) fn charge(Charge { state, limits, .. }: Charge) -> String {
     let line = |it: &ChargedLimit| format!("\n{}: {} of {} left", it.limit, it.remaining, it.capacity);
-    Ok(Rendered::yes(format!("{state}{}", limits.iter().map(line).collect::<String>())))
+    format!("{state}{}", limits.iter().map(line).collect::<String>())
 }
 
-pub(super) fn refunded(body: &[u8]) -> Result<Rendered, String> {
-    Ok(Rendered::yes(match read::<Refunded>(body)?.refunded {
+pub(super) fn refunded(it: Refunded) -> String {
+    match it.refunded {
         0 => "nothing was given back: the charge no longer counts".to_owned(),
         refunded => format!("{refunded} given back"),
-    }))
+    }
 }
 
-pub(super) fn own_rate(body: &[u8]) -> Result<Rendered, String> {
-    let Override { rate, lasting_ms, .. } = read(body)?;
-    Ok(Rendered::yes(format!("{rate} for another {}", time(lasting_ms))))
+pub(super) fn own_rate(Override { rate, lasting_ms, .. }: Override) -> String {
+    format!("{rate} for another {}", time(lasting_ms))
 }
 
-pub(super) fn reservation(body: &[u8]) -> Result<Rendered, String> {
-    let Reservation { state, cost, expires_in_ms, .. } = read(body)?;
+pub(super) fn reservation(Reservation { state, cost, expires_in_ms, .. }: Reservation) -> String {
     let left = match expires_in_ms {
         0 => String::new(),
         left_ms => format!(", for another {}", time(left_ms)),
     };
-    Ok(Rendered::yes(format!("{state}: {cost}{left}")))
+    format!("{state}: {cost}{left}")
 }
 
-pub(super) fn overrides(body: &[u8]) -> Result<Rendered, String> {
-    let Overrides { overrides, next, .. } = read(body)?;
+pub(super) fn overrides(Overrides { overrides, next, .. }: Overrides) -> String {
     let rows =
         overrides.iter().map(|row| (&row.key, format!("{} for another {}", row.rate, time(row.lasting_ms))));
-    Ok(Rendered::yes(page("overrides", rows, next)))
+    page(rows.map(by_key).collect(), "no overrides", next)
 }
 
-pub(super) fn reservations(body: &[u8]) -> Result<Rendered, String> {
-    let Reservations { reservations, next, .. } = read(body)?;
+pub(super) fn reservations(Reservations { reservations, next, .. }: Reservations) -> String {
     let rows = reservations.iter().map(|row| {
         let left = time(row.expires_in_ms);
         (&row.key, format!("{}, {} for another {left}", printable(&row.id), row.cost))
     });
-    Ok(Rendered::yes(page("reservations", rows, next)))
+    page(rows.map(by_key).collect(), "no reservations", next)
 }
 
-pub(super) fn limits(body: &[u8]) -> Result<Rendered, String> {
-    let Limits { limits } = read(body)?;
+pub(super) fn limits(Limits { limits }: Limits) -> String {
     let row = |it: &LimitInfo| {
         let window = time(it.window_size_seconds * 1000);
         format!("{}: {}, {} per {window}", it.limit, it.algorithm, it.capacity)
     };
-    Ok(Rendered::yes(limits.iter().map(row).collect::<Vec<_>>().join("\n")))
+    lines(limits.iter().map(row))
 }
 
 fn is_refusal(decision: &Decision<'_>) -> bool {
@@ -121,7 +110,7 @@ fn one(decision: &Decision<'_>) -> String {
     text
 }
 
-fn all_of(decision: &AllDecision<'_>) -> String {
+pub(super) fn all(decision: AllDecision<'_>) -> String {
     let mut text = decision.outcome.as_str().to_owned();
     for decision in &decision.limits {
         text += &format!("\n{}: {}", decision.limit, one(decision).replace('\n', ", "));
@@ -129,21 +118,10 @@ fn all_of(decision: &AllDecision<'_>) -> String {
     text
 }
 
-/// A line for each, by its key, and where it goes on.
-fn page<'a>(
-    what: &str,
-    rows: impl Iterator<Item = (&'a Option<String>, String)>,
-    next: Option<String>,
-) -> String {
-    let line = |(key, row): (&Option<String>, String)| match key {
+/// A line, by its key.
+fn by_key((key, row): (&Option<String>, String)) -> String {
+    match key {
         Some(key) => format!("{}: {row}", printable(key)),
         None => format!("(everyone): {row}"),
-    };
-    let mut lines: Vec<String> = rows.map(line).collect();
-    match next {
-        Some(next) => lines.push(format!("more: --cursor {next}")),
-        None if lines.is_empty() => lines.push(format!("no {what}")),
-        None => {}
     }
-    lines.join("\n")
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use crate::api::run::LiveState;
-use crate::cli::args::{SpaceArgs, TargetArgs};
+use crate::api::run::{LiveState, STATE_NAMES};
+use crate::cli::{SpaceArgs, TargetArgs, help};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,7 +47,7 @@ pub(in crate::cli) struct InAttempt {
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum RunCommand {
     /// Start a run; one that is live goes on
-    #[command(after_help = START_EXAMPLES)]
+    #[command(after_help = help("0 it is live, 1 it has ended (retry begins another attempt)", &["run start nightly-2026-11-16 --total 5000 --field source=api"]))]
     Start {
         #[command(flatten)]
         run: OfRun,
@@ -64,17 +64,17 @@ pub(in crate::cli) enum RunCommand {
         #[command(flatten)]
         run: OfRun,
         /// Say nothing, and exit with 0 if it is in this state, else with 1
-        #[arg(long = "is", value_enum, value_name = "STATE")]
-        is: Option<StateName>,
+        #[arg(long = "is", value_parser = STATE_NAMES, value_name = "STATE")]
+        is: Option<String>,
     },
     /// Set the state of a live run, its fields, its total
-    #[command(after_help = UPDATE_EXAMPLES)]
+    #[command(after_help = help("", &["run update nightly-2026-11-16 --state paused --field why=quota --remove note"]))]
     Update {
         #[command(flatten)]
         run: InAttempt,
         /// A live state
         #[arg(long, value_enum)]
-        state: Option<LiveName>,
+        state: Option<LiveState>,
         /// A field to set; may be repeated
         #[arg(long = "field", value_name = "NAME=VALUE", value_parser = field)]
         fields: Vec<(String, String)>,
@@ -94,7 +94,7 @@ pub(in crate::cli) enum RunCommand {
         items: ItemArgs,
     },
     /// Copy those items from standard input to standard output that are not processed
-    #[command(after_help = SKIP_DONE_EXAMPLES)]
+    #[command(after_help = help("", &["run skip-done nightly-2026-11-16 < ids | xargs -n1 ./download"]))]
     SkipDone {
         #[command(flatten)]
         run: OfRun,
@@ -103,7 +103,7 @@ pub(in crate::cli) enum RunCommand {
         null: bool,
     },
     /// Note that items have failed
-    #[command(after_help = FAILED_EXAMPLES)]
+    #[command(after_help = help("", &["run failed nightly-2026-11-16 12345 --reason 'timed out'"]))]
     Failed {
         #[command(flatten)]
         run: InAttempt,
@@ -117,7 +117,7 @@ pub(in crate::cli) enum RunCommand {
         call: Option<String>,
     },
     /// See what failed in a run, the latest first
-    #[command(after_help = FAILURES_EXAMPLES)]
+    #[command(after_help = help("", &["run failures nightly-2026-11-16 --limit 10"]))]
     Failures {
         #[command(flatten)]
         run: OfRun,
@@ -125,7 +125,7 @@ pub(in crate::cli) enum RunCommand {
         page: PageArgs,
     },
     /// Print the items that failed and were not processed since, one per line
-    #[command(after_help = RETRY_LIST_EXAMPLES)]
+    #[command(after_help = help("", &["run retry-list nightly-2026-11-16 | xargs -n1 ./download"]))]
     RetryList {
         #[command(flatten)]
         run: OfRun,
@@ -135,28 +135,18 @@ pub(in crate::cli) enum RunCommand {
     },
     /// Say that a task has started
     #[command(after_help = TASK_EXAMPLES)]
-    TaskStarted {
-        #[command(flatten)]
-        run: InAttempt,
-        /// Its name
-        task: String,
-    },
+    TaskStarted(TaskArgs),
     /// Say that a task is finished, and see how long it took
     #[command(after_help = TASK_EXAMPLES)]
-    TaskFinished {
-        #[command(flatten)]
-        run: InAttempt,
-        /// Its name
-        task: String,
-    },
+    TaskFinished(TaskArgs),
     /// End a run
     #[command(after_help = FINISH_EXAMPLES)]
     Finish {
         #[command(flatten)]
         run: InAttempt,
         /// How it ended
-        #[arg(value_enum, default_value = "succeeded")]
-        state: TerminalName,
+        #[arg(value_parser = ["succeeded", "failed", "cancelled"], default_value = "succeeded")]
+        state: String,
     },
     /// Begin another attempt of a run that has ended
     #[command(after_help = RETRY_EXAMPLES)]
@@ -168,11 +158,8 @@ pub(in crate::cli) enum RunCommand {
         from_attempt: Option<u64>,
     },
     /// See a run: its progress, tasks and failures
-    #[command(after_help = SHOW_EXAMPLES)]
-    Show {
-        #[command(flatten)]
-        run: OfRun,
-    },
+    #[command(after_help = help("0 there it is, 1 there is none", &["run show nightly-2026-11-16", "run show nightly-2026-11-16 --json"]))]
+    Show(OfRun),
     /// The same, drawn anew until the run has ended
     #[command(after_help = WATCH_EXAMPLES)]
     Watch {
@@ -183,18 +170,18 @@ pub(in crate::cli) enum RunCommand {
         interval: Duration,
     },
     /// See runs, the newest first
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = help("", &["run list --state failed", "run list --limit 10 --json"]))]
     List {
         /// Those in this state
-        #[arg(long, value_enum)]
-        state: Option<StateName>,
+        #[arg(long, value_parser = STATE_NAMES)]
+        state: Option<String>,
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
         of: SpaceArgs,
     },
     /// Shorten the life of a run
-    #[command(after_help = EXPIRE_EXAMPLES)]
+    #[command(after_help = help("", &["run expire nightly-2026-11-16 --after 1h"]))]
     Expire {
         #[command(flatten)]
         run: InAttempt,
@@ -203,17 +190,11 @@ pub(in crate::cli) enum RunCommand {
         after: String,
     },
     /// Delete a run; its next start is another attempt
-    #[command(after_help = DELETE_EXAMPLES)]
-    Delete {
-        #[command(flatten)]
-        run: InAttempt,
-    },
+    #[command(after_help = help("0 deleted, 1 refused (there is none, another attempt)", &["run delete nightly-2026-11-16"]))]
+    Delete(InAttempt),
     /// See what is left of the quota, and when there is more
-    #[command(after_help = QUOTA_EXAMPLES)]
-    Quota {
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    #[command(after_help = help("", &["run quota"]))]
+    Quota(SpaceArgs),
     /// Charge calls to the quota, if they fit
     #[command(after_help = CHARGE_EXAMPLES)]
     Charge {
@@ -235,16 +216,18 @@ pub(in crate::cli) enum RunCommand {
     },
     /// Remove runs that are over, now
     #[command(after_help = CLEANUP_EXAMPLES)]
-    Cleanup {
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Cleanup(SpaceArgs),
     /// See the spaces and how their runs live
-    #[command(after_help = SPACES_EXAMPLES)]
-    Spaces {
-        #[command(flatten)]
-        target: TargetArgs,
-    },
+    #[command(after_help = help("", &["run spaces --json"]))]
+    Spaces(TargetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct TaskArgs {
+    #[command(flatten)]
+    pub(in crate::cli) run: InAttempt,
+    /// Its name
+    pub(in crate::cli) task: String,
 }
 
 /// Items, and where they are.
@@ -268,66 +251,6 @@ pub(in crate::cli) struct PageArgs {
     pub(in crate::cli) cursor: Option<String>,
 }
 
-/// How a run stands.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(in crate::cli) enum StateName {
-    Running,
-    Processing,
-    Paused,
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-impl StateName {
-    pub(in crate::cli) fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Processing => "processing",
-            Self::Paused => "paused",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// A live state.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(in crate::cli) enum LiveName {
-    Running,
-    Processing,
-    Paused,
-}
-
-impl From<LiveName> for LiveState {
-    fn from(name: LiveName) -> Self {
-        match name {
-            LiveName::Running => Self::Running,
-            LiveName::Processing => Self::Processing,
-            LiveName::Paused => Self::Paused,
-        }
-    }
-}
-
-/// A state that a run ends in.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(in crate::cli) enum TerminalName {
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-impl TerminalName {
-    pub(in crate::cli) fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 /// Splits `name=value`.
 fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -336,12 +259,6 @@ fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-const START_EXAMPLES: &str = "\
-Exit codes: 0 it is live, 1 it has ended (retry begins another attempt), 2 wrong usage or no answer.
-
-Example:
-  tidegate run start nightly-2026-11-16 --total 5000 --field source=api";
-
 const STATUS_EXAMPLES: &str = "\
 Exit codes: 0 there it is, 1 there is none (with --is: or it is in another state), 2 wrong usage or no answer.
 
@@ -349,32 +266,12 @@ Examples:
   tidegate run status nightly-2026-11-16
   while tidegate run status nightly-2026-11-16 --is paused; do sleep 5; done";
 
-const UPDATE_EXAMPLES: &str = "\
-Example:
-  tidegate run update nightly-2026-11-16 --state paused --field why=quota --remove note";
-
 const PROCESSED_EXAMPLES: &str = "\
 Items are noted 10000 at a time, and once however often they are sent.
 
 Examples:
   tidegate run processed nightly-2026-11-16 12345 12346
   find out -name '*.json' -print0 | tidegate run processed nightly-2026-11-16 --null";
-
-const SKIP_DONE_EXAMPLES: &str = "\
-Example:
-  tidegate run skip-done nightly-2026-11-16 < ids | xargs -n1 ./download";
-
-const FAILED_EXAMPLES: &str = "\
-Example:
-  tidegate run failed nightly-2026-11-16 12345 --reason 'timed out'";
-
-const FAILURES_EXAMPLES: &str = "\
-Example:
-  tidegate run failures nightly-2026-11-16 --limit 10";
-
-const RETRY_LIST_EXAMPLES: &str = "\
-Example:
-  tidegate run retry-list nightly-2026-11-16 | xargs -n1 ./download";
 
 const TASK_EXAMPLES: &str = "\
 Example:
@@ -394,38 +291,12 @@ Nothing that was done is forgotten. With --from-attempt it can be sent again, an
 Example:
   tidegate run retry nightly-2026-11-16 --from-attempt 1";
 
-const SHOW_EXAMPLES: &str = "\
-Exit codes: 0 there it is, 1 there is none, 2 wrong usage or no answer.
-
-Examples:
-  tidegate run show nightly-2026-11-16
-  tidegate run show nightly-2026-11-16 --json";
-
 const WATCH_EXAMPLES: &str = "\
 On a terminal it is drawn anew, and q quits; elsewhere a line is printed whenever something has changed.
 Exit codes: 0 it has succeeded, 1 it has failed, was cancelled or is gone, 2 wrong usage or no answer.
 
 Example:
   tidegate run watch nightly-2026-11-16";
-
-const LIST_EXAMPLES: &str = "\
-Examples:
-  tidegate run list --state failed
-  tidegate run list --limit 10 --json";
-
-const EXPIRE_EXAMPLES: &str = "\
-Example:
-  tidegate run expire nightly-2026-11-16 --after 1h";
-
-const DELETE_EXAMPLES: &str = "\
-Exit codes: 0 deleted, 1 refused (there is none, another attempt), 2 wrong usage or no answer.
-
-Example:
-  tidegate run delete nightly-2026-11-16";
-
-const QUOTA_EXAMPLES: &str = "\
-Example:
-  tidegate run quota";
 
 const CHARGE_EXAMPLES: &str = "\
 Exit codes: 0 charged, now or before; 1 refused: there is no room, or it was released; 2 wrong usage or no answer.
@@ -444,7 +315,3 @@ Servers do the same by themselves, every runs.NAME.cleanup_interval.
 
 Example:
   tidegate run cleanup";
-
-const SPACES_EXAMPLES: &str = "\
-Example:
-  tidegate run spaces --json";

@@ -8,10 +8,8 @@ use super::args::OfRun;
 use super::{open, path_of, render};
 use crate::api::run::One;
 use crate::api::run_items::{Failures, Progress, Task, Tasks};
-use crate::cli::render::{detail, moment, plural, print, printable, read, time};
-use crate::cli::request::Request;
-use crate::cli::target::Target;
 use crate::cli::{REFUSED, send};
+use crate::cli::{Request, Target, moment, plural, print, printable, read, time};
 
 /// So many failures are on a card.
 const FAILURES: usize = 10;
@@ -46,7 +44,7 @@ impl Card {
                 true => answers.push(answer),
                 false => {
                     let refusal = send::refusal(status, &answer);
-                    return refusal.map(Found::None).ok_or_else(|| target.failure(status, detail(&answer)));
+                    return refusal.map(Found::None).ok_or_else(|| target.failure(status, &answer));
                 }
             }
         }

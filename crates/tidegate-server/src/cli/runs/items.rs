@@ -3,17 +3,13 @@
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
 
-use axum::http::Method;
 use tidegate::random::Random;
 use tidegate::run::MAX_ITEMS;
 
 use super::args::{InAttempt, ItemArgs, OfRun};
 use super::{change, open, path_of};
 use crate::api::run_items::{FailureNoted, Failures, IsProcessed, ItemFailed, Items, Processed};
-use crate::cli::REFUSED;
-use crate::cli::render::{detail, plural, print, problem, read};
-use crate::cli::request::Request;
-use crate::cli::target::Target;
+use crate::cli::{REFUSED, Request, Target, plural, print, problem, read};
 
 /// So many bytes of items fit into a body, whatever has to be escaped.
 const MAX_BATCH_BYTES: usize = 600 << 10;
@@ -82,7 +78,7 @@ async fn ask(target: &Target, request: Request) -> Result<Option<Vec<u8>>, Strin
             let _ = writeln!(std::io::stderr(), "tidegate: {}", problem.detail);
             Ok(None)
         }
-        None => Err(target.failure(status, detail(&answer))),
+        None => Err(target.failure(status, &answer)),
     }
 }
 
@@ -99,7 +95,7 @@ pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCo
         }
         let is_end = batch.is_empty();
         let body = Items { items: batch.into_iter().map(Into::into).collect() };
-        let request = Request::with(Method::POST, change(run, "/processed"), &body);
+        let request = Request::post(change(run, "/processed")).json(&body);
         let Some(answer) = ask(&target, request).await? else {
             is_refused = true;
             break;
@@ -137,7 +133,7 @@ pub(super) async fn skip_done(run: &OfRun, null: bool) -> Result<ExitCode, Strin
         is_first = false;
         let body = Items { items: batch.iter().map(Into::into).collect() };
         let path = format!("{}/is_processed", path_of(&run.of, &run.id));
-        let Some(answer) = ask(&target, Request::with(Method::POST, path, &body)).await? else {
+        let Some(answer) = ask(&target, Request::post(path).json(&body)).await? else {
             break ExitCode::from(REFUSED);
         };
         let IsProcessed { processed, .. } = read(&answer)?;
@@ -197,7 +193,7 @@ pub(super) async fn failed(
             noted += 1;
             let id = call.map_or_else(|| format!("{calls}-{noted}"), str::to_owned);
             let body = ItemFailed { item: item.into(), reason: reason.into(), id: id.into() };
-            let request = Request::with(Method::POST, change(run, "/failures"), &body);
+            let request = Request::post(change(run, "/failures")).json(&body);
             let Some(answer) = ask(&target, request).await? else {
                 is_refused = true;
                 break 'all;

@@ -8,21 +8,15 @@ mod watch;
 
 use std::process::ExitCode;
 
-use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::{InAttempt, OfRun, RunCommand};
-use super::REFUSED;
-use super::args::SpaceArgs;
-use super::render::{Rendered, detail, read};
-use super::request::{Request, encoded};
+use self::args::{InAttempt, OfRun, RunCommand, TaskArgs};
 use super::send::{self, in_space};
-use super::target::Target;
+use super::{REFUSED, Request, SpaceArgs, Target, encoded, read};
 use crate::api::Invalid;
 use crate::api::limit::WholeCost;
 use crate::api::run::{Expire, Finish, One, Retry, Update};
 use crate::api::run_quota::Charge;
-use crate::parts::Access;
 
 pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
     let runtime = super::runtime()?;
@@ -33,15 +27,14 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 let request = Request::get(path_of(&run.of, &run.id));
                 match is {
                     None => in_space(PartKind::Runs, &run.of, request, render::status).await,
-                    Some(state) => is_in(run, request, state.as_str()).await,
+                    Some(state) => is_in(run, request, state).await,
                 }
             }
             RunCommand::Update { run, state, fields, remove, total } => {
                 let set = fields.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
                 let removed = remove.iter().map(|name| (name.clone(), None));
-                let state = state.map(Into::into);
-                let body = Update { state, fields: set.chain(removed).collect(), total: *total };
-                let request = Request::with(Method::POST, change(run, "/update"), &body);
+                let body = Update { state: *state, fields: set.chain(removed).collect(), total: *total };
+                let request = Request::post(change(run, "/update")).json(&body);
                 in_space(PartKind::Runs, &run.of, request, render::updated).await
             }
             RunCommand::Processed { run, items } => items::processed(run, items).await,
@@ -54,56 +47,55 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 in_space(PartKind::Runs, &run.of, Request::get(path), render::failures).await
             }
             RunCommand::RetryList { run, null } => items::retry_list(run, *null).await,
-            RunCommand::TaskStarted { run, task } => {
+            RunCommand::TaskStarted(TaskArgs { run, task }) => {
                 let path = change(run, &format!("/tasks/{}", encoded(task)));
-                in_space(PartKind::Runs, &run.of, Request::new(Method::PUT, path), render::task_started).await
+                in_space(PartKind::Runs, &run.of, Request::put(path), render::task_started).await
             }
-            RunCommand::TaskFinished { run, task } => {
+            RunCommand::TaskFinished(TaskArgs { run, task }) => {
                 let path = change(run, &format!("/tasks/{}/finish", encoded(task)));
-                let request = Request::new(Method::POST, path);
+                let request = Request::post(path);
                 in_space(PartKind::Runs, &run.of, request, render::task_finished).await
             }
             RunCommand::Finish { run, state } => {
-                let body = Finish { state: state.as_str().to_owned() };
-                let request = Request::with(Method::POST, change(run, "/finish"), &body);
+                let body = Finish { state: state.clone() };
+                let request = Request::post(change(run, "/finish")).json(&body);
                 in_space(PartKind::Runs, &run.of, request, render::finished).await
             }
             RunCommand::Retry { run, from_attempt } => retry(run, *from_attempt).await,
-            RunCommand::Show { run } => card::show(run).await,
+            RunCommand::Show(run) => card::show(run).await,
             RunCommand::Watch { run, interval } => watch::run(run, *interval).await,
             RunCommand::List { state, page, of } => {
-                let state = state.map(|state| format!("state={}&", state.as_str())).unwrap_or_default();
+                let state = state.as_ref().map(|state| format!("state={state}&")).unwrap_or_default();
                 let request = Request::get(format!("{}?{state}{}", space_of(of), query(page)));
                 in_space(PartKind::Runs, of, request, render::listed).await
             }
             RunCommand::Expire { run, after } => {
                 let body = Expire { lasting_ms: None, lasting: Some(after.into()) };
-                let request = Request::with(Method::POST, change(run, "/expire"), &body);
+                let request = Request::post(change(run, "/expire")).json(&body);
                 in_space(PartKind::Runs, &run.of, request, render::expires).await
             }
-            RunCommand::Delete { run } => {
-                let request = Request::new(Method::DELETE, change(run, ""));
-                let rendered = |_: &[u8]| Ok(Rendered::yes("deleted".to_owned()));
-                in_space(PartKind::Runs, &run.of, request, rendered).await
+            RunCommand::Delete(run) => {
+                let request = Request::delete(change(run, ""));
+                in_space(PartKind::Runs, &run.of, request, |()| "deleted".to_owned()).await
             }
-            RunCommand::Quota { of } => {
+            RunCommand::Quota(of) => {
                 let request = Request::get(format!("{}/quota", space_of(of)));
                 in_space(PartKind::Runs, of, request, render::quota).await
             }
             RunCommand::Charge { id, cost, of } => {
                 let cost = Some(WholeCost::new(*cost).map_err(|Invalid(why)| why)?);
-                let request = Request::with(Method::PUT, charge_of(of, id), &Charge { cost });
+                let request = Request::put(charge_of(of, id)).json(&Charge { cost });
                 in_space(PartKind::Runs, of, request, render::charged).await
             }
             RunCommand::Release { id, of } => {
-                let request = Request::new(Method::DELETE, charge_of(of, id));
+                let request = Request::delete(charge_of(of, id));
                 in_space(PartKind::Runs, of, request, render::released).await
             }
-            RunCommand::Cleanup { of } => {
-                let request = Request::new(Method::POST, format!("{}/cleanup", space_of(of)));
+            RunCommand::Cleanup(of) => {
+                let request = Request::post(format!("{}/cleanup", space_of(of)));
                 in_space(PartKind::Runs, of, request, render::cleaned).await
             }
-            RunCommand::Spaces { target } => {
+            RunCommand::Spaces(target) => {
                 send::send(target, &[], Request::get("/v1/runs".to_owned()), render::spaces).await
             }
         }
@@ -115,7 +107,7 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
 
 /// Starts a run, then says what is known of it beforehand.
 async fn start(run: &OfRun, total: Option<u64>, fields: &[(String, String)]) -> Result<ExitCode, String> {
-    let request = Request::new(Method::PUT, path_of(&run.of, &run.id));
+    let request = Request::put(path_of(&run.of, &run.id));
     if total.is_none() && fields.is_empty() {
         return in_space(PartKind::Runs, &run.of, request, render::started).await;
     }
@@ -125,11 +117,11 @@ async fn start(run: &OfRun, total: Option<u64>, fields: &[(String, String)]) -> 
         let attempt = read::<crate::api::run::Changed>(&answer)?.attempt;
         let fields = fields.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
         let path = format!("{}/update?attempt={attempt}", path_of(&run.of, &run.id));
-        let request = Request::with(Method::POST, path, &Update { state: None, fields, total });
+        let request = Request::post(path).json(&Update { state: None, fields, total });
         let (status, answer) = target.send(request).await?;
         if !status.is_success() {
             target.close().await;
-            return Err(format!("it is started, but {}", target.failure(status, detail(&answer))));
+            return Err(format!("it is started, but {}", target.failure(status, &answer)));
         }
     }
     target.close().await;
@@ -158,7 +150,7 @@ async fn retry(run: &OfRun, from_attempt: Option<u64>) -> Result<ExitCode, Strin
             read::<One>(&answer)?.attempt
         }
     };
-    let request = Request::with(Method::POST, format!("{path}/retry"), &Retry { from_attempt });
+    let request = Request::post(format!("{path}/retry")).json(&Retry { from_attempt });
     send::send_to(target, &run.of.target, request, render::started, send::refusal).await
 }
 
@@ -171,13 +163,13 @@ async fn is_in(run: &OfRun, request: Request, state: &str) -> Result<ExitCode, S
     let is_so = match status.is_success() {
         true => read::<One>(&answer)?.state == state,
         false if send::refusal(status, &answer).is_some() => false,
-        false => return Err(target.failure(status, detail(&answer))),
+        false => return Err(target.failure(status, &answer)),
     };
     Ok(if is_so { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
 async fn open(of: &SpaceArgs) -> Result<Target, String> {
-    Target::open(&of.target, &[(PartKind::Runs, &of.space)], Access::Write).await
+    Target::of_space(PartKind::Runs, of).await
 }
 
 fn space_of(of: &SpaceArgs) -> String {

@@ -1,66 +1,54 @@
 //! What was answered about runs, for people.
 
-use std::time::Duration;
+use crate::api::{Spaces, run as api, run_items as items, run_quota as quota};
+use crate::cli::{lines, moment, page, plural, printable, time};
 
-use crate::api::{run as api, run_items as items, run_quota as quota};
-use crate::cli::render::{Rendered, moment, plural, printable, read, time};
-
-pub(super) fn started(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Changed = read(answer)?;
+pub(super) fn started(it: api::Changed) -> String {
     let how = if it.is_new { "started" } else { "under way" };
-    Ok(Rendered::yes(format!("{how}: {}, attempt {}", it.state, it.attempt)))
+    format!("{how}: {}, attempt {}", it.state, it.attempt)
 }
 
-pub(super) fn finished(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Changed = read(answer)?;
+pub(super) fn finished(it: api::Changed) -> String {
     let before = if it.is_new { "" } else { ", as before" };
-    Ok(Rendered::yes(format!("{}, attempt {}{before}", it.state, it.attempt)))
+    format!("{}, attempt {}{before}", it.state, it.attempt)
 }
 
-pub(super) fn status(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::One = read(answer)?;
-    Ok(Rendered::yes(it.state))
+pub(super) fn status(it: api::One) -> String {
+    it.state
 }
 
-pub(super) fn updated(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Updated = read(answer)?;
-    Ok(Rendered::yes(format!("{}, attempt {}, kept until {}", it.state, it.attempt, moment(it.ends_at_ms))))
+pub(super) fn updated(it: api::Updated) -> String {
+    format!("{}, attempt {}, kept until {}", it.state, it.attempt, moment(it.ends_at_ms))
 }
 
-pub(super) fn expires(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Expires = read(answer)?;
-    Ok(Rendered::yes(format!("kept until {}", moment(it.ends_at_ms))))
+pub(super) fn expires(it: api::Expires) -> String {
+    format!("kept until {}", moment(it.ends_at_ms))
 }
 
-pub(super) fn cleaned(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Cleaned = read(answer)?;
-    Ok(Rendered::yes(format!("{} removed", plural(it.removed, "run"))))
+pub(super) fn cleaned(it: api::Cleaned) -> String {
+    format!("{} removed", plural(it.removed, "run"))
 }
 
-pub(super) fn task_started(answer: &[u8]) -> Result<Rendered, String> {
-    let it: items::TaskStarted = read(answer)?;
+pub(super) fn task_started(it: items::TaskStarted) -> String {
     let how = if it.is_new { "started" } else { "under way since" };
-    Ok(Rendered::yes(format!("{how} {}", moment(it.started_at_ms))))
+    format!("{how} {}", moment(it.started_at_ms))
 }
 
-pub(super) fn task_finished(answer: &[u8]) -> Result<Rendered, String> {
-    let it: items::TaskFinished = read(answer)?;
-    Ok(Rendered::yes(format!("took {}", time(it.duration_ms))))
+pub(super) fn task_finished(it: items::TaskFinished) -> String {
+    format!("took {}", time(it.duration_ms))
 }
 
-pub(super) fn listed(answer: &[u8]) -> Result<Rendered, String> {
-    let page: api::Page = read(answer)?;
+pub(super) fn listed(it: api::Page) -> String {
     let row = |it: &api::InList| {
         let attempt = if it.attempt > 1 { format!(", attempt {}", it.attempt) } else { String::new() };
         let ended = it.finished_at_ms.map(|at| format!(", ended {}", moment(at))).unwrap_or_default();
         format!("{}  {}{attempt}, started {}{ended}", printable(&it.run), it.state, moment(it.started_at_ms))
     };
-    Ok(paged(page.runs.iter().map(row).collect(), page.next))
+    page(it.runs.iter().map(row).collect(), "none", it.next)
 }
 
-pub(super) fn failures(answer: &[u8]) -> Result<Rendered, String> {
-    let page: items::Failures = read(answer)?;
-    Ok(paged(page.failures.iter().map(failure).collect(), page.next))
+pub(super) fn failures(it: items::Failures) -> String {
+    page(it.failures.iter().map(failure).collect(), "none", it.next)
 }
 
 /// A line about an item that failed.
@@ -70,16 +58,7 @@ pub(super) fn failure(it: &items::Failure) -> String {
     format!("{}  {}{times}{since}  {}", printable(&it.item), moment(it.last_at_ms), printable(&it.reason))
 }
 
-fn paged(mut lines: Vec<String>, next: Option<String>) -> Rendered {
-    if lines.is_empty() && next.is_none() {
-        lines.push("none".to_owned());
-    }
-    lines.extend(next.map(|next| format!("more: --cursor {next}")));
-    Rendered::yes(lines.join("\n"))
-}
-
-pub(super) fn quota(answer: &[u8]) -> Result<Rendered, String> {
-    let it: quota::Quota = read(answer)?;
+pub(super) fn quota(it: quota::Quota) -> String {
     let mut lines = vec![format!(
         "{}: {} left of {} per hour ({} are never used), counted {}",
         printable(&it.prefix),
@@ -101,32 +80,28 @@ pub(super) fn quota(answer: &[u8]) -> Result<Rendered, String> {
         let mark = if it.peak_hour.as_ref() == Some(&hour.hour) { "  most" } else { "" };
         lines.push(format!("  {}  {most}{mark}", hour.hour));
     }
-    Ok(Rendered::yes(lines.join("\n")))
+    lines.join("\n")
 }
 
-pub(super) fn charged(answer: &[u8]) -> Result<Rendered, String> {
-    let it: quota::Charged = read(answer)?;
+pub(super) fn charged(it: quota::Charged) -> String {
     let before = if it.is_new { "" } else { " before" };
-    Ok(Rendered::yes(format!("charged{before}, {} left", it.remaining)))
+    format!("charged{before}, {} left", it.remaining)
 }
 
-pub(super) fn released(answer: &[u8]) -> Result<Rendered, String> {
-    let it: quota::Released = read(answer)?;
-    Ok(Rendered::yes(if it.is_new { "released" } else { "released before" }.to_owned()))
+pub(super) fn released(it: quota::Released) -> String {
+    if it.is_new { "released" } else { "released before" }.to_owned()
 }
 
-pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Spaces = read(answer)?;
-    let lasts = |ms: u64| humantime::format_duration(Duration::from_millis(ms));
+pub(super) fn spaces(response: Spaces<api::Space>) -> String {
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} runs of up to {} items, kept for {} after the last update, keys under {}",
             it.space,
             it.max_runs,
             it.max_processed,
-            lasts(it.state_ttl_ms),
+            time(it.state_ttl_ms),
             printable(&it.prefix)
         )
     };
-    Ok(Rendered::yes(response.spaces.iter().map(row).collect::<Vec<_>>().join("\n")))
+    lines(response.spaces.iter().map(row))
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use tidegate::store::DEFAULT_SPACE;
 
 use crate::api::session::STATE_NAMES;
-use crate::cli::args::{SettingsArgs, SpaceArgs, TargetArgs, help};
+use crate::cli::{SettingsArgs, SpaceArgs, TargetArgs, help};
 
 #[derive(Debug, Args)]
 #[command(after_help = help(
@@ -36,10 +36,7 @@ pub(in crate::cli) enum SessionsCommand {
     },
     /// Compare all sessions with their index and mend what is wrong, beside live traffic
     #[command(after_help = RECONCILE_EXAMPLES)]
-    Reconcile {
-        #[command(flatten)]
-        args: ReconcileArgs,
-    },
+    Reconcile(ReconcileArgs),
     /// List orphans by scan and by index, and show the difference
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare {
@@ -103,10 +100,7 @@ pub(in crate::cli) enum SessionsCommand {
     },
     /// See how many sessions there are
     #[command(after_help = help("", &["sessions counts --json"]))]
-    Counts {
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Counts(SpaceArgs),
     /// See sessions by state or by age
     #[command(after_help = help(
         "",
@@ -148,29 +142,24 @@ pub(in crate::cli) enum SessionsCommand {
         "0 deleted, 1 refused (active, being reaped, gone)",
         &["sessions delete 67e55044-10b1-426f-9247-bb680e5fe0c8"],
     ))]
-    Delete {
-        /// Its id
-        id: String,
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Delete(SessionArgs),
     /// Let a dead session be claimed again
     #[command(after_help = help(
         "0 it can be claimed, 1 refused (not dead, gone)",
         &["sessions retry 67e55044-10b1-426f-9247-bb680e5fe0c8"],
     ))]
-    Retry {
-        /// Its id
-        id: String,
-        #[command(flatten)]
-        of: SpaceArgs,
-    },
+    Retry(SessionArgs),
     /// See the spaces and how their sessions live
     #[command(after_help = help("", &["sessions spaces --json"]))]
-    Spaces {
-        #[command(flatten)]
-        target: TargetArgs,
-    },
+    Spaces(TargetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct SessionArgs {
+    /// Its id
+    pub(in crate::cli) id: String,
+    #[command(flatten)]
+    pub(in crate::cli) of: SpaceArgs,
 }
 
 /// A space on a store, to go through.

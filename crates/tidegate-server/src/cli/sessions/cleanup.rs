@@ -4,17 +4,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use axum::http::Method;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
 use crate::api::session_reap::Cleaned;
-use crate::cli::REFUSED;
-use crate::cli::args::SpaceArgs;
-use crate::cli::render::{Rendered, detail, moment, plural, print, read, time};
-use crate::cli::request::Request;
-use crate::cli::target::Target;
-use crate::parts::Access;
+use crate::cli::{REFUSED, Request, SpaceArgs, Target, moment, plural, print, read, time};
 
 /// What two cleanups did, one after the other.
 fn together(before: &Cleaned, after: Cleaned) -> Cleaned {
@@ -46,14 +40,14 @@ fn text(cleaned: &Cleaned, deleted: &str) -> String {
     text
 }
 
-pub(super) fn foreseen(answer: &[u8]) -> Result<Rendered, String> {
-    Ok(Rendered::yes(format!("dry run: {}", text(&read(answer)?, "would be deleted"))))
+pub(super) fn foreseen(cleaned: Cleaned) -> String {
+    format!("dry run: {}", text(&cleaned, "would be deleted"))
 }
 
 /// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
 pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
-    let target = Target::open(&of.target, &[(PartKind::Sessions, &of.space)], Access::Write).await?;
+    let target = Target::of_space(PartKind::Sessions, of).await?;
     let cleaned = cleanup(&target, path, no_wait).await;
     target.close().await;
     let cleaned = cleaned?;
@@ -67,11 +61,7 @@ pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<Exi
 async fn cleanup(target: &Target, path: &str, no_wait: bool) -> Result<Cleaned, String> {
     let mut done = Cleaned::default();
     loop {
-        let (status, answer) = target.send(Request::new(Method::POST, path.to_owned())).await?;
-        if !status.is_success() {
-            return Err(target.failure(status, detail(&answer)));
-        }
-        done = together(&done, read(&answer)?);
+        done = together(&done, read(&target.fetch(Request::post(path.to_owned())).await?)?);
         match done.held.retry_after_ms {
             Some(wait_ms) if !no_wait => wait(wait_ms.max(1)).await,
             _ => return Ok(done),

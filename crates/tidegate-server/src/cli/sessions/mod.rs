@@ -8,26 +8,23 @@ mod render;
 
 use std::process::ExitCode;
 
-use axum::http::Method;
 use tidegate::store::PartKind;
 
-use self::args::SessionsCommand;
-use super::args::SpaceArgs;
-use super::render::Rendered;
-use super::request::{Request, encoded};
+use self::args::{SessionArgs, SessionsCommand};
 use super::send::{self, in_space};
-use super::target::Target;
+use super::{Request, SpaceArgs, Target, encoded};
 use crate::api::session::{Ack, Acks, ClaimRequest};
+use crate::api::session_reap::Retried;
 use crate::parts::Access;
 
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
         match command {
             SessionsCommand::Migrate { dry_run, args } => reconcile::migrate(args, *dry_run).await,
-            SessionsCommand::Reconcile { args } => reconcile::reconcile(args).await,
+            SessionsCommand::Reconcile(args) => reconcile::reconcile(args).await,
             SessionsCommand::Compare { max_age, args } => reconcile::compare(args, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
-                let request = Request::new(Method::POST, format!("{}/cleanup?dry_run=true", path_of(of)));
+                let request = Request::post(format!("{}/cleanup?dry_run=true", path_of(of)));
                 let parts = [(PartKind::Sessions, of.space.as_str())];
                 let target = Target::open(&of.target, &parts, Access::Read).await?;
                 send::send_to(target, &of.target, request, cleanup::foreseen, send::refusal).await
@@ -37,27 +34,22 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             }
             SessionsCommand::Claim { limit, of } => {
                 let body = ClaimRequest { limit: Some(u64::from(*limit)) };
-                let request = Request::with(Method::POST, format!("{}/claims", path_of(of)), &body);
+                let request = Request::post(format!("{}/claims", path_of(of))).json(&body);
                 in_space(PartKind::Sessions, of, request, render::claimed).await
             }
             SessionsCommand::Renew { id, generation, attempt, of } => {
                 let numbers = format!("generation={generation}&attempt={attempt}");
                 let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
-                in_space(PartKind::Sessions, of, Request::new(Method::PUT, path), render::renewed).await
+                in_space(PartKind::Sessions, of, Request::put(path), render::renewed).await
             }
             SessionsCommand::Ack { id, generation, of } => {
                 let body = Acks { acks: vec![Ack { id: id.into(), generation: *generation }] };
-                let request = Request::with(Method::POST, format!("{}/acks", path_of(of)), &body);
+                let request = Request::post(format!("{}/acks", path_of(of))).json(&body);
                 in_space(PartKind::Sessions, of, request, render::acked).await
             }
-            SessionsCommand::Counts { of } => {
-                in_space(
-                    PartKind::Sessions,
-                    of,
-                    Request::get(format!("{}/counts", path_of(of))),
-                    render::counted,
-                )
-                .await
+            SessionsCommand::Counts(of) => {
+                let request = Request::get(format!("{}/counts", path_of(of)));
+                in_space(PartKind::Sessions, of, request, render::counted).await
             }
             SessionsCommand::List { state, max_age, limit, after, of } => {
                 let which = match max_age {
@@ -75,16 +67,16 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
                 };
                 in_space(PartKind::Sessions, of, Request::get(path), render::session).await
             }
-            SessionsCommand::Delete { id, of } => {
-                let request = Request::new(Method::DELETE, session_of(of, id));
-                in_space(PartKind::Sessions, of, request, |_| Ok(Rendered::yes("deleted".to_owned()))).await
+            SessionsCommand::Delete(SessionArgs { id, of }) => {
+                let request = Request::delete(session_of(of, id));
+                in_space(PartKind::Sessions, of, request, |()| "deleted".to_owned()).await
             }
-            SessionsCommand::Retry { id, of } => {
+            SessionsCommand::Retry(SessionArgs { id, of }) => {
                 let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
-                let rendered = |_: &[u8]| Ok(Rendered::yes("it can be claimed again".to_owned()));
-                in_space(PartKind::Sessions, of, Request::new(Method::POST, path), rendered).await
+                let rendered = |_: Retried| "it can be claimed again".to_owned();
+                in_space(PartKind::Sessions, of, Request::post(path), rendered).await
             }
-            SessionsCommand::Spaces { target } => {
+            SessionsCommand::Spaces(target) => {
                 send::send(target, &[], Request::get("/v1/sessions".to_owned()), render::spaces).await
             }
         }

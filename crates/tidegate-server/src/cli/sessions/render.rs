@@ -5,10 +5,9 @@ use serde_json::value::RawValue;
 use crate::api::Spaces;
 use crate::api::session as api;
 use crate::api::session_reap as reap;
-use crate::cli::render::{Rendered, moment, plural, printable, read, time};
+use crate::cli::{Rendered, lines, moment, plural, printable, time};
 
-pub(super) fn session(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::One = read(answer)?;
+pub(super) fn session(it: api::One) -> String {
     let left = it.last_disconnect_ms.map(|at| format!(", left at {}", moment(at))).unwrap_or_default();
     let claims = if it.attempts > 0 { format!(", {}", plural(it.attempts, "claim")) } else { String::new() };
     let mut text = format!(
@@ -27,11 +26,10 @@ pub(super) fn session(answer: &[u8]) -> Result<Rendered, String> {
         text += &format!("\nholder {} until {}", printable(&hold.holder), moment(hold.until_ms));
     }
     text += &it.held_until_ms.map(|at| format!("\nheld until {}", moment(at))).unwrap_or_default();
-    Ok(Rendered::yes(text))
+    text
 }
 
-pub(super) fn claimed(answer: &[u8]) -> Result<Rendered, String> {
-    let response: reap::Claimed = read(answer)?;
+pub(super) fn claimed(response: reap::Claimed) -> String {
     let row = |it: &reap::InClaim| {
         format!(
             "{}: generation {}, attempt {}, left at {}, claimed until {}\nbroadcaster {}\nconfig {}\nvalue {}",
@@ -52,19 +50,17 @@ pub(super) fn claimed(answer: &[u8]) -> Result<Rendered, String> {
     if response.is_more {
         lines.push("more are due".to_owned());
     }
-    Ok(Rendered::yes(lines.join("\n")))
+    lines.join("\n")
 }
 
-pub(super) fn renewed(answer: &[u8]) -> Result<Rendered, String> {
-    let it: reap::Renewed = read(answer)?;
-    Ok(Rendered::yes(format!("claimed until {}", moment(it.until_ms))))
+pub(super) fn renewed(it: reap::Renewed) -> String {
+    format!("claimed until {}", moment(it.until_ms))
 }
 
 /// What became of one acknowledgement, as a word.
-pub(super) fn acked(answer: &[u8]) -> Result<Rendered, String> {
-    let mut response: reap::Acked = read(answer)?;
+pub(super) fn acked(mut response: reap::Acked) -> Rendered {
     let text = response.acks.pop().map(|it| it.outcome).unwrap_or_default();
-    Ok(Rendered { is_refusal: text != "deleted", text })
+    Rendered { is_refusal: text != "deleted", text }
 }
 
 /// A string as its text, nothing as nothing, anything else as it was written.
@@ -76,8 +72,7 @@ fn shown(value: &RawValue) -> String {
     }
 }
 
-pub(super) fn listed(answer: &[u8]) -> Result<Rendered, String> {
-    let response: api::Page = read(answer)?;
+pub(super) fn listed(response: api::Page) -> String {
     let what = match response.state.as_str() {
         "active" => "held until",
         "claimed" => "claimed until",
@@ -93,14 +88,13 @@ pub(super) fn listed(answer: &[u8]) -> Result<Rendered, String> {
         lines.push(format!("besides {} in the index that are no session ids", response.invalid));
     }
     lines.extend(response.next.map(|next| format!("more: --after {next}")));
-    Ok(Rendered::yes(lines.join("\n")))
+    lines.join("\n")
 }
 
-pub(super) fn counted(answer: &[u8]) -> Result<Rendered, String> {
-    let it: api::Counted = read(answer)?;
+pub(super) fn counted(it: api::Counted) -> String {
     let hold = it.held_until_ms.map(|at| format!("\nno lease ends before {}: a hold runs", moment(at)));
     let lag = if it.orphans > 0 { format!(", the first due for {}", time(it.lag_ms)) } else { String::new() };
-    Ok(Rendered::yes(format!(
+    format!(
         "{} active\n{} disconnected, {} of them orphans{lag}\n{} claimed\n{} dead{}",
         it.active,
         it.disconnected,
@@ -108,11 +102,10 @@ pub(super) fn counted(answer: &[u8]) -> Result<Rendered, String> {
         it.claimed,
         it.dead,
         hold.unwrap_or_default()
-    )))
+    )
 }
 
-pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
-    let response: Spaces<api::Space> = read(answer)?;
+pub(super) fn spaces(response: Spaces<api::Space>) -> String {
     let row = |it: &api::Space| {
         format!(
             "{}: up to {} sessions of up to {} holders, leases of {}, orphans after {}, resumed within {}, \
@@ -126,5 +119,5 @@ pub(super) fn spaces(answer: &[u8]) -> Result<Rendered, String> {
             it.reap
         )
     };
-    Ok(Rendered::yes(response.spaces.iter().map(row).collect::<Vec<_>>().join("\n")))
+    lines(response.spaces.iter().map(row))
 }

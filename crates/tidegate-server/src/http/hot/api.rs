@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::hot::{self, EditRef, HotOptions, HotPage, MAX_BYTE_CHANGE, Recorded, WhenFull};
+use tidegate::hot::{self, EditRef, Hot, HotOptions, HotPage, MAX_BYTE_CHANGE, Recorded, WhenFull};
 use tidegate::{Key, Result};
 
-use crate::api::{borrowing, pattern, whole};
+use crate::api::{RequestBody, ms, pattern, response, whole};
 use crate::moment::{self, Moment};
 use crate::outcomes::Outcomes;
 
@@ -34,7 +34,10 @@ pub(crate) struct Edit<'a> {
     pub(crate) at: Option<Moment>,
 }
 
-borrowing!(Edit);
+impl RequestBody for Edit<'static> {
+    type Read<'a> = Edit<'a>;
+    const TYPES: &'static str = "application/json is, and application/x-ndjson for an edit per line";
+}
 
 impl<'a> Edit<'a> {
     pub(crate) fn edit(&self) -> Result<hot::Edit<'_>> {
@@ -115,129 +118,108 @@ impl Edited {
     }
 }
 
-/// What is known of a page.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotPageStats")]
-pub(crate) struct PageStats {
-    pub(crate) is_hot: bool,
-    pub(crate) is_trending: bool,
-    pub(crate) is_spiking: bool,
-    pub(crate) edits_last_hour: u64,
-    pub(crate) edits_last_5_minutes: u64,
-    pub(crate) covered_ms: u64,
-    pub(crate) unique_editors: u64,
-    pub(crate) last_byte_change: i64,
-    pub(crate) total_edits: u64,
-    /// `null` if it is not hot.
-    pub(crate) first_seen_ms: Option<u64>,
-    pub(crate) last_seen_ms: Option<u64>,
-}
+response! {
+    /// What is known of a page.
+    #[schemars(rename = "HotPageStats")]
+    struct PageStats from(it: &hot::Stats) {
+        is_hot: bool = it.is_hot,
+        is_trending: bool = it.is_trending,
+        is_spiking: bool = it.is_spiking,
+        edits_last_hour: u64 = it.edits_last_hour,
+        edits_last_5_minutes: u64 = it.edits_last_5_minutes,
+        covered_ms: u64 = it.covered_ms,
+        unique_editors: u64 = it.unique_editors,
+        last_byte_change: i64 = it.last_byte_change,
+        total_edits: u64 = it.total_edits,
+        /// `null` if it is not hot.
+        first_seen_ms: Option<u64> = it.is_hot.then(|| it.first_seen.as_millis()),
+        last_seen_ms: Option<u64> = it.is_hot.then(|| it.last_seen.as_millis()),
+    }
 
-impl From<&hot::Stats> for PageStats {
-    fn from(stats: &hot::Stats) -> Self {
-        Self {
-            is_hot: stats.is_hot,
-            is_trending: stats.is_trending,
-            is_spiking: stats.is_spiking,
-            edits_last_hour: stats.edits_last_hour,
-            edits_last_5_minutes: stats.edits_last_5_minutes,
-            covered_ms: stats.covered_ms,
-            unique_editors: stats.unique_editors,
-            last_byte_change: stats.last_byte_change,
-            total_edits: stats.total_edits,
-            first_seen_ms: stats.is_hot.then(|| stats.first_seen.as_millis()),
-            last_seen_ms: stats.is_hot.then(|| stats.last_seen.as_millis()),
+    /// The same, with whose.
+    #[schemars(rename = "HotPage")]
+    struct Page from(space: &str, page: String, it: &hot::Stats) {
+        space: String = space.to_owned(),
+        page: String = page,
+        #[serde(flatten)]
+        stats: PageStats = PageStats::new(it),
+    }
+
+    /// A page that is forgotten.
+    #[schemars(rename = "HotRemoved")]
+    struct Removed from(space: &str, page: String, was: hot::Removed) {
+        space: String = space.to_owned(),
+        page: String = page,
+        /// What it had been.
+        was: String = was.as_str().to_owned(),
+    }
+
+    /// The hottest pages.
+    #[schemars(rename = "HotPages")]
+    struct Pages from(hot: &Hot, count: u64, pages: Vec<Ranked>, next: Option<String>) {
+        space: String = hot.space().as_str().to_owned(),
+        /// How many are hot, listed or not.
+        count: u64 = count,
+        window_ms: u64 = ms(hot.options().window_duration),
+        pages: Vec<Ranked> = pages,
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = next,
+    }
+
+    #[schemars(rename = "HotPageInList")]
+    struct Ranked from(it: HotPage, stats: Option<&hot::Stats>) {
+        page: String = it.page,
+        edits: u64 = it.edits,
+        last_seen_ms: u64 = it.last_seen.as_millis(),
+        /// If they were requested.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stats: Option<PageStats> = stats.map(PageStats::new),
+    }
+
+    /// The edits in a window.
+    #[schemars(rename = "HotWindow")]
+    struct Window from(space: &str, page: String, edits: Vec<EditRef>) {
+        space: String = space.to_owned(),
+        page: String = page,
+        edits: Vec<InWindow> = edits.into_iter().map(InWindow::new).collect(),
+    }
+
+    #[schemars(rename = "EditInWindow")]
+    struct InWindow from(it: EditRef) {
+        id: String = it.id,
+        at_ms: u64 = it.at.as_millis(),
+        editor: String = it.editor,
+        byte_change: i64 = it.byte_change,
+    }
+
+    /// What a cleanup did.
+    #[schemars(rename = "HotCleaned")]
+    struct Cleaned from(space: &str, expired: u64) {
+        space: String = space.to_owned(),
+        expired: u64 = expired,
+    }
+
+    /// A space and what it is bounded by.
+    #[schemars(rename = "HotSpace")]
+    struct Space from(space: &str, options: &HotOptions) {
+        space: String = space.to_owned(),
+        max_tracked: usize = options.max_tracked,
+        promotion_threshold: u32 = options.promotion_threshold,
+        window_ms: u64 = ms(options.window_duration),
+        max_members_per_page: usize = options.max_members_per_page,
+        hot_threshold: u32 = options.hot_threshold,
+        cleanup_interval_ms: u64 = ms(options.cleanup_interval),
+        when_full: String = match options.when_full {
+            WhenFull::ReplaceColdest => "replace_coldest",
+            _ => "reject",
         }
+        .to_owned(),
+        spike_ratio: f64 = options.spike_ratio,
+        spike_minimum: u32 = options.spike_minimum,
+        max_activity: usize = options.max_activity,
+        max_bytes: usize = options.max_bytes,
+        partitions: u32 = options.partitions,
     }
-}
-
-/// The same, with whose.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotPage")]
-pub(crate) struct Page {
-    pub(crate) space: String,
-    pub(crate) page: String,
-    #[serde(flatten)]
-    pub(crate) stats: PageStats,
-}
-
-/// A page that is forgotten.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotRemoved")]
-pub(crate) struct Removed {
-    pub(crate) space: String,
-    pub(crate) page: String,
-    /// What it had been.
-    pub(crate) was: String,
-}
-
-/// The hottest pages.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotPages")]
-pub(crate) struct Pages {
-    pub(crate) space: String,
-    /// How many are hot, listed or not.
-    pub(crate) count: u64,
-    pub(crate) window_ms: u64,
-    pub(crate) pages: Vec<Ranked>,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
-
-/// The place behind `page`.
-pub(crate) fn next(page: &HotPage) -> String {
-    format!("{}:{}:{}", page.edits, page.last_seen.as_millis(), page.page)
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotPageInList")]
-pub(crate) struct Ranked {
-    pub(crate) page: String,
-    pub(crate) edits: u64,
-    pub(crate) last_seen_ms: u64,
-    /// If they were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stats: Option<PageStats>,
-}
-
-impl Ranked {
-    pub(crate) fn new(page: HotPage, stats: Option<&hot::Stats>) -> Self {
-        let HotPage { page, edits, last_seen } = page;
-        Self { page, edits, last_seen_ms: last_seen.as_millis(), stats: stats.map(Into::into) }
-    }
-}
-
-/// The edits in a window.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotWindow")]
-pub(crate) struct Window {
-    pub(crate) space: String,
-    pub(crate) page: String,
-    pub(crate) edits: Vec<InWindow>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EditInWindow")]
-pub(crate) struct InWindow {
-    pub(crate) id: String,
-    pub(crate) at_ms: u64,
-    pub(crate) editor: String,
-    pub(crate) byte_change: i64,
-}
-
-impl From<EditRef> for InWindow {
-    fn from(edit: EditRef) -> Self {
-        let EditRef { id, at, editor, byte_change } = edit;
-        Self { id, at_ms: at.as_millis(), editor, byte_change }
-    }
-}
-
-/// What a cleanup did.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotCleaned")]
-pub(crate) struct Cleaned {
-    pub(crate) space: String,
-    pub(crate) expired: u64,
 }
 
 /// What happened, as the data of an event.
@@ -263,52 +245,4 @@ impl<'a> Event<'a> {
             cursor: cursor.into(),
         }
     }
-}
-
-/// A space and what it is bounded by.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HotSpace")]
-pub(crate) struct Space {
-    pub(crate) space: String,
-    pub(crate) max_tracked: usize,
-    pub(crate) promotion_threshold: u32,
-    pub(crate) window_ms: u64,
-    pub(crate) max_members_per_page: usize,
-    pub(crate) hot_threshold: u32,
-    pub(crate) cleanup_interval_ms: u64,
-    pub(crate) when_full: String,
-    pub(crate) spike_ratio: f64,
-    pub(crate) spike_minimum: u32,
-    pub(crate) max_activity: usize,
-    pub(crate) max_bytes: usize,
-    pub(crate) partitions: u32,
-}
-
-impl Space {
-    pub(crate) fn new(space: &str, options: &HotOptions) -> Self {
-        Self {
-            space: space.to_owned(),
-            max_tracked: options.max_tracked,
-            promotion_threshold: options.promotion_threshold,
-            window_ms: window_ms(options),
-            max_members_per_page: options.max_members_per_page,
-            hot_threshold: options.hot_threshold,
-            cleanup_interval_ms: options.cleanup_interval.as_secs() * 1000,
-            when_full: match options.when_full {
-                WhenFull::ReplaceColdest => "replace_coldest",
-                _ => "reject",
-            }
-            .to_owned(),
-            spike_ratio: options.spike_ratio,
-            spike_minimum: options.spike_minimum,
-            max_activity: options.max_activity,
-            max_bytes: options.max_bytes,
-            partitions: options.partitions,
-        }
-    }
-}
-
-pub(crate) fn window_ms(options: &HotOptions) -> u64 {
-    // At most seven days of them.
-    options.window_duration.as_millis() as u64
 }

@@ -17,13 +17,8 @@ use tidegate::clock::monotonic;
 use tidegate::hot::{Hot, Recorded};
 
 use crate::api::hot::{BadLine, Bulk, Edit};
-use crate::http::answer::Answer;
-use crate::http::call::{Call, FromBody, OfSpace};
 use crate::http::encoding::{broken, decoded};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
-use crate::http::response::json;
-use crate::http::shape::{AnswerShape, BodyShape};
+use crate::http::{Answer, AnswerShape, BodyShape, Call, FromBody, Kind, NoQuery, OfSpace, Problem, json};
 use crate::lines::{Line, Lines};
 use crate::moment;
 use crate::settings::HttpSettings;
@@ -118,7 +113,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
                     heard_at += monotonic().saturating_duration_since(wake_at);
                     continue;
                 }
-                return Err(Problem::late(tally.late(&settings)).with_counts(&tally.response));
+                return Err(Problem::new(Kind::TIMEOUT, tally.late(&settings)).with_counts(&tally.response));
             }
         };
         heard_at = monotonic();

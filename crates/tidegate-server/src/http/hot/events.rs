@@ -3,16 +3,12 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
-use tidegate::hot::{EventKind, Watch};
+use tidegate::hot::Watch;
 use tidegate::{ErrorKind, Result};
 
 use crate::api::hot::Event;
-use crate::http::answer::Answer;
-use crate::http::call::{Call, OfSpace};
-use crate::http::parameter::{FromQuery, Parameter, Query};
-use crate::http::problem::Problem;
-use crate::http::shape::AnswerShape;
 use crate::http::sse::{self, Message, Source};
+use crate::http::{Answer, AnswerShape, Call, FromQuery, OfSpace, Parameter, Problem, Query};
 
 /// Where to begin.
 #[derive(Debug)]
@@ -68,9 +64,6 @@ impl Source for Events {
         let event = self.watch.next().await?;
         // Strings and numbers: there is nothing that JSON cannot write.
         let data = serde_json::to_string(&Event::new(&self.space, &event)).unwrap_or_default();
-        Ok(match event.kind {
-            EventKind::Missed => Message::missed(event.cursor, data),
-            kind => Message::new(event.cursor, kind.as_str(), data),
-        })
+        Ok(Message::new(event.cursor, event.kind.as_str(), data))
     }
 }

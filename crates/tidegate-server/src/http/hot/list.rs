@@ -6,11 +6,8 @@ use tidegate::hot::HotPage;
 use tidegate::{ErrorKind, Key};
 
 use crate::api::Spaces;
-use crate::api::hot::{self as api, Pages, Ranked, Space};
-use crate::http::answer::Json;
-use crate::http::call::{Call, OfSpace};
-use crate::http::parameter::{FromQuery, Parameter, Query, place};
-use crate::http::problem::Problem;
+use crate::api::hot::{Pages, Ranked, Space};
+use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Problem, Query, place};
 
 /// How many are listed unless requested otherwise.
 const LIMIT: u64 = 20;
@@ -53,7 +50,10 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, 
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let hottest = hot.list_after(after.as_ref(), limit).await?;
     // One that is not full is the last.
-    let next = hottest.last().filter(|_| hottest.len() == limit).map(api::next);
+    let next = hottest
+        .last()
+        .filter(|_| hottest.len() == limit)
+        .map(|last| format!("{}:{}:{}", last.edits, last.last_seen.as_millis(), last.page));
     let mut pages = Vec::with_capacity(hottest.len());
     if with_stats {
         // Requested at once, they travel together.
@@ -73,9 +73,7 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, 
     } else {
         pages.extend(hottest.into_iter().map(|page| Ranked::new(page, None)));
     }
-    let (count, window_ms) = (hot.count().await?, api::window_ms(hot.options()));
-    let space = hot.space().as_str().to_owned();
-    Ok(Json(Pages { space, count, window_ms, pages, next }))
+    Ok(Json(Pages::new(hot, hot.count().await?, pages, next)))
 }
 
 /// A place in a list, as `next` has it.

@@ -12,10 +12,7 @@ mod settings;
 
 use axum::{Router, routing};
 
-use super::App;
-use super::call::{Call, OfSpace};
-use super::operation::{Operation, Routes, TimeClass, delete, get, post};
-use super::problem::{Kind, Problem};
+use super::{App, Call, Kind, OfSpace, Operation, Problem, Routes, TimeClass, delete, get, post};
 
 pub(super) const ROUTES: Routes = Routes { part: "hot", operations, empty_names };
 

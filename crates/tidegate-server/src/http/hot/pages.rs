@@ -5,24 +5,19 @@ use tidegate::clock::Timestamp;
 
 use super::path::OfPage;
 use crate::api::hot::{Cleaned, Page, Removed, Window};
-use crate::http::answer::Json;
-use crate::http::call::{Call, EmptyBody, OfSpace};
-use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
-use crate::http::problem::Problem;
+use crate::http::{Call, EmptyBody, FromQuery, Json, NoQuery, OfSpace, Parameter, Problem, Query};
 use crate::moment;
 
 pub(super) async fn stats(call: Call<OfPage>) -> Result<Json<Page>, Problem> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let stats = hot.stats(call.path.key()?).await?;
-    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
-    Ok(Json(Page { space, page, stats: (&stats).into() }))
+    Ok(Json(Page::new(hot.space().as_str(), call.path.page, &stats)))
 }
 
 pub(super) async fn remove(call: Call<OfPage>) -> Result<Json<Removed>, Problem> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
-    let was = hot.remove(call.path.key()?).await?.as_str().to_owned();
-    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
-    Ok(Json(Removed { space, page, was }))
+    let was = hot.remove(call.path.key()?).await?;
+    Ok(Json(Removed::new(hot.space().as_str(), call.path.page, was)))
 }
 
 /// From when to when, both included.
@@ -55,13 +50,11 @@ pub(super) async fn window(call: Call<OfPage, Span>) -> Result<Json<Window>, Pro
     let Span { from, to } = call.query;
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let edits = hot.window(call.path.key()?, from..=to).await?;
-    let (space, page) = (hot.space().as_str().to_owned(), call.path.page);
-    Ok(Json(Window { space, page, edits: edits.into_iter().map(Into::into).collect() }))
+    Ok(Json(Window::new(hot.space().as_str(), call.path.page, edits)))
 }
 
 pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     call.body.parse()?;
-    let expired = hot.cleanup().await?;
-    Ok(Json(Cleaned { space: hot.space().as_str().to_owned(), expired }))
+    Ok(Json(Cleaned::new(hot.space().as_str(), hot.cleanup().await?)))
 }

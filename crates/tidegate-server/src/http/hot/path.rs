@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::Key;
 
 use crate::api::pattern;
-use crate::http::problem::Problem;
+use crate::http::Problem;
 
 /// `…/pages/{page}` of a space.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -3,17 +3,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use tidegate::bounds::MAX_COUNT;
 use tidegate::key::MAX_KEY_BYTES;
-use tidegate::limit::{Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Reservation as Held, Sliding};
-use tidegate::{Cost, Key, Rate};
+use tidegate::limit::{
+    Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Page, Reservation as Held, Sliding,
+};
+use tidegate::{Cost, Key};
 
-use crate::api::{Invalid, borrowing, lasting, one_length_of_time, pattern, subject, whole};
+use crate::api::{Invalid, borrowing, ms, one_length_of_time, pattern, response, subject, whole};
 
 /// A key in a body. Without one it is about everyone; an empty one is an error, and so is `null`,
 /// which is what a program writes that has lost the key.
@@ -83,16 +84,6 @@ pub(crate) struct Take<'a> {
     pub(crate) rate: Option<Cow<'a, str>>,
 }
 
-impl Take<'_> {
-    pub(crate) fn cost(&self) -> Cost {
-        WholeCost::or_one(self.cost.as_ref())
-    }
-
-    pub(crate) fn rate(&self) -> Result<Option<Rate>, Invalid> {
-        Ok(self.rate.as_ref().map(|rate| rate.parse()).transpose()?)
-    }
-}
-
 /// The body of a take from several limits.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with key and limits")]
@@ -113,12 +104,6 @@ pub(crate) struct TakeOne<'a> {
     pub(crate) limit: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<WholeCost>,
-}
-
-impl TakeOne<'_> {
-    pub(crate) fn cost(&self) -> Cost {
-        WholeCost::or_one(self.cost.as_ref())
-    }
 }
 
 /// The body of a refund.
@@ -152,16 +137,6 @@ pub(crate) struct SetOverride<'a> {
     pub(crate) lasting: Option<Cow<'a, str>>,
 }
 
-impl SetOverride<'_> {
-    pub(crate) fn rate(&self) -> Result<Rate, Invalid> {
-        Ok(self.rate.parse()?)
-    }
-
-    pub(crate) fn lasting(&self) -> Result<Duration, Invalid> {
-        lasting(self.lasting_ms, self.lasting.as_deref())
-    }
-}
-
 /// The body of a reservation.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with cost and lasting_ms or lasting")]
@@ -177,16 +152,6 @@ pub(crate) struct Reserve<'a> {
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::LENGTH_OF_TIME))]
     pub(crate) lasting: Option<Cow<'a, str>>,
-}
-
-impl Reserve<'_> {
-    pub(crate) fn cost(&self) -> Cost {
-        WholeCost::or_one(self.cost.as_ref())
-    }
-
-    pub(crate) fn lasting(&self) -> Result<Duration, Invalid> {
-        lasting(self.lasting_ms, self.lasting.as_deref())
-    }
 }
 
 borrowing!(Take, TakeAll, Refund, SetOverride, Reserve);
@@ -217,8 +182,8 @@ impl WholeCost {
         Ok(Self(Cost::new(cost)?))
     }
 
-    pub(crate) fn or_one(given: Option<&Self>) -> Cost {
-        given.map_or(Cost::ONE, |cost| cost.0)
+    pub(crate) fn or_one(given: &Option<Self>) -> Cost {
+        given.as_ref().map_or(Cost::ONE, |cost| cost.0)
     }
 }
 
@@ -261,98 +226,61 @@ pub(crate) struct Refunded {
     pub(crate) refunded: u64,
 }
 
-/// A key's own rate, and for how long it is still judged by it.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Override {
-    pub(crate) limit: String,
-    /// `null` is no subject at all.
-    pub(crate) key: Option<String>,
-    pub(crate) rate: String,
-    pub(crate) lasting_ms: u64,
-}
-
-impl Override {
-    pub(crate) fn new(limit: String, key: Key<'_>, found: &tidegate::limit::Override) -> Self {
-        let key = subject(key).map(str::to_owned);
-        Self { limit, key, rate: found.rate.to_string(), lasting_ms: ms(found.lasting) }
+response! {
+    /// A key's own rate, and for how long it is still judged by it.
+    struct Override from(limit: String, key: Key<'_>, it: &tidegate::limit::Override) {
+        limit: String = limit,
+        /// `null` is no subject at all.
+        key: Option<String> = subject(key).map(str::to_owned),
+        rate: String = it.rate.to_string(),
+        lasting_ms: u64 = ms(it.lasting),
     }
-}
 
-/// A reservation.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Reservation {
-    pub(crate) limit: String,
-    /// `null` is no subject at all.
-    pub(crate) key: Option<String>,
-    pub(crate) id: String,
-    pub(crate) cost: u64,
-    pub(crate) state: String,
-    pub(crate) expires_in_ms: u64,
-}
-
-impl Reservation {
-    pub(crate) fn new(limit: String, key: Key<'_>, id: String, found: &Held) -> Self {
-        let Held { cost, state, expires_in_ms, .. } = *found;
-        let key = subject(key).map(str::to_owned);
-        Self { limit, key, id, cost, state: state.as_str().to_owned(), expires_in_ms }
+    /// A reservation.
+    struct Reservation from(limit: String, key: Key<'_>, id: String, it: &Held) {
+        limit: String = limit,
+        /// `null` is no subject at all.
+        key: Option<String> = subject(key).map(str::to_owned),
+        id: String = id,
+        cost: u64 = it.cost,
+        state: String = it.state.as_str().to_owned(),
+        expires_in_ms: u64 = it.expires_in_ms,
     }
-}
 
-/// Overrides of a limit, those that end first in front.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Overrides {
-    pub(crate) limit: String,
-    pub(crate) overrides: Vec<OverrideRow>,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
-
-/// An override of a key; `null` is no subject at all.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct OverrideRow {
-    pub(crate) key: Option<String>,
-    pub(crate) rate: String,
-    pub(crate) lasting_ms: u64,
-}
-
-impl From<KeyOverride> for OverrideRow {
-    fn from(KeyOverride { key, rate, lasting }: KeyOverride) -> Self {
-        Self { key: not_everyone(key), rate: rate.to_string(), lasting_ms: ms(lasting) }
+    /// Overrides of a limit, those that end first in front.
+    struct Overrides from(limit: String, page: Page<KeyOverride>) {
+        limit: String = limit,
+        overrides: Vec<OverrideRow> = page.items.into_iter().map(OverrideRow::new).collect(),
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = page.next.map(|next| next.to_string()),
     }
-}
 
-/// Pending reservations of a limit, those that end first in front.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Reservations {
-    pub(crate) limit: String,
-    pub(crate) reservations: Vec<ReservationRow>,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
+    /// An override of a key; `null` is no subject at all.
+    struct OverrideRow from(it: KeyOverride) {
+        key: Option<String> = not_everyone(it.key),
+        rate: String = it.rate.to_string(),
+        lasting_ms: u64 = ms(it.lasting),
+    }
 
-/// A pending reservation of a key; `null` is no subject at all.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ReservationRow {
-    pub(crate) key: Option<String>,
-    pub(crate) id: String,
-    pub(crate) cost: u64,
-    pub(crate) expires_in_ms: u64,
-}
+    /// Pending reservations of a limit, those that end first in front.
+    struct Reservations from(limit: String, page: Page<KeyReservation>) {
+        limit: String = limit,
+        reservations: Vec<ReservationRow> = page.items.into_iter().map(ReservationRow::new).collect(),
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = page.next.map(|next| next.to_string()),
+    }
 
-impl From<KeyReservation> for ReservationRow {
-    fn from(KeyReservation { key, id, reservation }: KeyReservation) -> Self {
-        let Held { cost, expires_in_ms, .. } = reservation;
-        Self { key: not_everyone(key), id, cost, expires_in_ms }
+    /// A pending reservation of a key; `null` is no subject at all.
+    struct ReservationRow from(it: KeyReservation) {
+        key: Option<String> = not_everyone(it.key),
+        id: String = it.id,
+        cost: u64 = it.reservation.cost,
+        expires_in_ms: u64 = it.reservation.expires_in_ms,
     }
 }
 
 fn not_everyone(key: String) -> Option<String> {
     Some(key).filter(|key| !key.is_empty())
-}
-
-/// At most 90 days.
-fn ms(lasting: Duration) -> u64 {
-    lasting.as_millis() as u64
 }
 
 /// All limits.
@@ -390,38 +318,37 @@ pub(crate) struct LimitInfo {
 
 impl LimitInfo {
     pub(crate) fn new(limit: &str, algorithm: &Algorithm) -> Self {
-        let info = Self {
+        let mut info = Self {
             limit: limit.to_owned(),
             algorithm: algorithm.name().to_owned(),
             window_size_seconds: algorithm.window_size_seconds(),
             capacity: algorithm.capacity(),
             ..Self::default()
         };
-        let of_sliding = |info: Self, sliding: &Sliding| Self {
-            rate: Some(sliding.rate().to_string()),
-            coalesce_ms: Some(ms(sliding.coalesce())),
-            ..info
-        };
         match algorithm {
-            Algorithm::Sliding(sliding) => of_sliding(info, sliding),
+            Algorithm::Sliding(sliding) => info.sliding(sliding),
             Algorithm::Suppressed(suppressed) => {
-                let hard_capacity = suppressed.hard_capacity();
-                of_sliding(Self { hard_capacity, ..info }, suppressed.sliding())
+                info.sliding(suppressed.sliding());
+                info.hard_capacity = suppressed.hard_capacity();
             }
-            Algorithm::Token(token) => Self {
-                rate: Some(token.rate().to_string()),
-                burst: Some(token.burst()),
-                refill_ms: Some(token.refill_ms()),
-                ..info
-            },
-            Algorithm::Calendar(calendar) => Self {
-                period: Some(calendar.period().as_str().to_owned()),
-                limit_per_period: Some(calendar.limit()),
-                safety_buffer: Some(calendar.safety_buffer()),
-                counter_ttl_ms: Some(ms(calendar.counter_ttl())),
-                ..info
-            },
-            _ => info,
+            Algorithm::Token(token) => {
+                info.rate = Some(token.rate().to_string());
+                info.burst = Some(token.burst());
+                info.refill_ms = Some(token.refill_ms());
+            }
+            Algorithm::Calendar(calendar) => {
+                info.period = Some(calendar.period().as_str().to_owned());
+                info.limit_per_period = Some(calendar.limit());
+                info.safety_buffer = Some(calendar.safety_buffer());
+                info.counter_ttl_ms = Some(ms(calendar.counter_ttl()));
+            }
+            _ => {}
         }
+        info
+    }
+
+    fn sliding(&mut self, sliding: &Sliding) {
+        self.rate = Some(sliding.rate().to_string());
+        self.coalesce_ms = Some(ms(sliding.coalesce()));
     }
 }

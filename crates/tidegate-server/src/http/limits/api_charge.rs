@@ -8,7 +8,7 @@ use tidegate::limit::{MAX_LIMITS, Quota};
 use tidegate::{Cost, Key};
 
 use super::api::{Subject, TakeOne};
-use crate::api::{borrowing, pattern, subject};
+use crate::api::{borrowing, pattern, response, subject};
 
 /// The body of a charge of several limits by an id.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,63 +43,34 @@ pub(crate) struct ReleaseAll<'a> {
 
 borrowing!(ChargeAll, ReleaseAll);
 
-/// What is charged by an id.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Charge {
-    pub(crate) id: String,
-    /// `null` is no subject at all.
-    pub(crate) key: Option<String>,
-    pub(crate) state: String,
-    /// Where each limit stands now.
-    pub(crate) limits: Vec<ChargedLimit>,
-}
-
-/// One limit of a charge.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ChargedLimit {
-    pub(crate) limit: String,
-    pub(crate) cost: u64,
-    pub(crate) capacity: u64,
-    pub(crate) remaining: u64,
-    pub(crate) reset_after_ms: u64,
-    pub(crate) window_size_seconds: u64,
-}
-
-impl Charge {
-    pub(crate) fn new(id: &str, key: Key<'_>, limits: impl Iterator<Item = ChargedLimit>) -> Self {
-        let key = subject(key).map(str::to_owned);
-        Self { id: id.to_owned(), key, state: "charged".to_owned(), limits: limits.collect() }
+response! {
+    /// What is charged by an id.
+    struct Charge from(id: &str, key: Key<'_>, limits: Vec<ChargedLimit>) {
+        id: String = id.to_owned(),
+        /// `null` is no subject at all.
+        key: Option<String> = subject(key).map(str::to_owned),
+        state: String = "charged".to_owned(),
+        /// Where each limit stands now.
+        limits: Vec<ChargedLimit> = limits,
     }
-}
 
-impl ChargedLimit {
-    pub(crate) fn new(limit: &str, cost: Cost, quota: &Quota) -> Self {
-        let Quota { capacity, remaining, reset_after_ms, window_size_seconds } = *quota;
-        Self {
-            limit: limit.to_owned(),
-            cost: cost.get(),
-            capacity,
-            remaining,
-            reset_after_ms,
-            window_size_seconds,
-        }
+    /// One limit of a charge.
+    struct ChargedLimit from(limit: &str, cost: Cost, it: &Quota) {
+        limit: String = limit.to_owned(),
+        cost: u64 = cost.get(),
+        capacity: u64 = it.capacity,
+        remaining: u64 = it.remaining,
+        reset_after_ms: u64 = it.reset_after_ms,
+        window_size_seconds: u64 = it.window_size_seconds,
     }
-}
 
-/// What is given back by an id.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Released {
-    pub(crate) id: String,
-    /// `null` is no subject at all.
-    pub(crate) key: Option<String>,
-    pub(crate) state: String,
-    /// Whether this request did it, and not an earlier one.
-    pub(crate) is_new: bool,
-}
-
-impl Released {
-    pub(crate) fn new(id: &str, key: Key<'_>, is_new: bool) -> Self {
-        let key = subject(key).map(str::to_owned);
-        Self { id: id.to_owned(), key, state: "released".to_owned(), is_new }
+    /// What is given back by an id.
+    struct Released from(id: &str, key: Key<'_>, is_new: bool) {
+        id: String = id.to_owned(),
+        /// `null` is no subject at all.
+        key: Option<String> = subject(key).map(str::to_owned),
+        state: String = "released".to_owned(),
+        /// Whether this request did it, and not an earlier one.
+        is_new: bool = is_new,
     }
 }

@@ -7,16 +7,11 @@ use tidegate::Name;
 use tidegate::limit::{self, AllCharge, Quota, Release};
 
 use super::path::whose;
-use super::take::Taken;
-use super::take_all::response;
+use super::take::{Taken, response};
 use crate::api::charge::{Charge, ChargeAll, ChargedLimit, ReleaseAll, Released};
 use crate::api::decision::AllDecision;
-use crate::http::answer::{Answer, Json, Made};
-use crate::http::call::{Call, JsonBody, NoPath};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::{Kind, Problem};
-use crate::http::response::Fields;
-use crate::http::shape::AnswerShape;
+use crate::api::limit::WholeCost;
+use crate::http::{Answer, AnswerShape, Call, Fields, Json, JsonBody, Kind, Made, NoPath, NoQuery, Problem};
 
 pub(super) const NO_CHARGE: Kind = Kind::new(404, "no-charge", "No charge");
 
@@ -50,7 +45,8 @@ pub(super) async fn charge(
     call: Call<NoPath, NoQuery, JsonBody<ChargeAll<'static>>>,
 ) -> Result<Charged, Problem> {
     let sent = call.body.parse()?;
-    let named = sent.limits.iter().map(|one| Ok((call.limit(&one.limit)?.limit, one.cost())));
+    let named =
+        sent.limits.iter().map(|one| Ok((call.app.limit(&one.limit)?.limit, WholeCost::or_one(&one.cost))));
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let (id, key) = (&*sent.id, sent.key.key()?);
     match call.app.gate().charge_all(key, &limits, id).await? {
@@ -60,7 +56,7 @@ pub(super) async fn charge(
             let one = |((name, quota), (_, cost)): (&(Name, Quota), &(&limit::Limit, _))| {
                 ChargedLimit::new(name.as_str(), *cost, quota)
             };
-            let value = Charge::new(id, key, quotas.iter().zip(&limits).map(one));
+            let value = Charge::new(id, key, quotas.iter().zip(&limits).map(one).collect());
             Ok(Charged::Charged(Made { is_new, value }, fields))
         }
         AllCharge::Released => {
@@ -77,7 +73,7 @@ pub(super) async fn release(
     call: Call<NoPath, NoQuery, JsonBody<ReleaseAll<'static>>>,
 ) -> Result<Json<Released>, Problem> {
     let sent = call.body.parse()?;
-    let named = sent.limits.iter().map(|name| Ok(call.limit(name)?.limit));
+    let named = sent.limits.iter().map(|name| Ok(call.app.limit(name)?.limit));
     let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
     let (id, key) = (&*sent.id, sent.key.key()?);
     match call.app.gate().release_all(key, &limits, id).await? {

@@ -112,6 +112,11 @@ impl<'a> Refusal<'a> {
         let violated_policies = violated.into_iter().map(Cow::Borrowed).collect();
         Self { r#type: r#type.into(), title: title.into(), status, detail, violated_policies }
     }
+
+    /// The status to answer with.
+    pub(crate) fn status(refusal: Option<&Self>) -> u16 {
+        refusal.map_or(200, |refusal| refusal.status)
+    }
 }
 
 impl<'a> Decision<'a> {
@@ -159,11 +164,6 @@ impl<'a> Decision<'a> {
         let detail = headers::detail(name, cost.get(), decision);
         let refusal = headers::Refusal::new(decision, closed_status);
         Self { problem: Some(Refusal::new(refusal, detail, vec![name])), ..plain }
-    }
-
-    /// The status to answer with.
-    pub(crate) fn status(&self) -> u16 {
-        self.problem.as_ref().map_or(200, |problem| problem.status)
     }
 
     /// As text.
@@ -228,16 +228,5 @@ impl<'a> AllDecision<'a> {
             retry_after_ms: Some(decision.retry_after_ms()),
             ..plain
         }
-    }
-
-    /// The status to answer with.
-    pub(crate) fn status(&self) -> u16 {
-        self.problem.as_ref().map_or(200, |problem| problem.status)
-    }
-
-    /// As text.
-    pub(crate) fn to_json(&self) -> Vec<u8> {
-        // Strings and numbers alone: there is nothing that JSON cannot write.
-        serde_json::to_vec(self).unwrap_or_default()
     }
 }

@@ -8,11 +8,9 @@ use tidegate::bounds::MAX_COUNT;
 use super::path::{OfKey, OfLimit};
 use crate::api::decision::Decision;
 use crate::api::limit::{Refund, Refunded};
-use crate::http::answer::{Answer, Json, NoContent};
-use crate::http::call::{Call, JsonBody};
-use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
-use crate::http::problem::Problem;
-use crate::http::shape::AnswerShape;
+use crate::http::{
+    Answer, AnswerShape, Call, FromQuery, Json, JsonBody, NoContent, NoQuery, Parameter, Problem, Query,
+};
 
 /// What a peek is for.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl Answer for Peeked {
 }
 
 pub(super) async fn peek(call: Call<OfKey, PeekQuery>) -> Result<Peeked, Problem> {
-    let served = call.limit(&call.path.limit)?;
+    let served = call.app.limit(&call.path.limit)?;
     let (key, cost) = (call.path.key()?, call.query.0);
     let decision = served.limit.peek_for(key, cost).await?;
     Ok(Peeked(served.to_peek(key, cost, &decision)))
@@ -54,7 +52,7 @@ pub(super) async fn peek(call: Call<OfKey, PeekQuery>) -> Result<Peeked, Problem
 pub(super) async fn refund(
     call: Call<OfLimit, NoQuery, JsonBody<Refund<'static>>>,
 ) -> Result<Json<Refunded>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let sent = call.body.parse()?;
     let key = sent.key.key()?;
     let receipt = limit.read_receipt(key, &sent.receipt)?;
@@ -62,6 +60,6 @@ pub(super) async fn refund(
 }
 
 pub(super) async fn reset(call: Call<OfKey>) -> Result<NoContent, Problem> {
-    call.limit(&call.path.limit)?.limit.reset(call.path.key()?).await?;
+    call.app.limit(&call.path.limit)?.limit.reset(call.path.key()?).await?;
     Ok(NoContent)
 }

@@ -1,4 +1,4 @@
-//! Limits: a file each for takes from one ([`take`]) and from several ([`take_all`]), charges by
+//! Limits: a file each for takes from one or several ([`take`]), charges by
 //! an id ([`charges`]), what a key has used ([`keys`]), its own rate ([`overrides`]), what is held
 //! for it ([`reservations`]), and the limits themselves ([`list`]).
 
@@ -13,7 +13,6 @@ mod path;
 mod reservations;
 mod settings;
 mod take;
-mod take_all;
 
 use axum::{Router, routing};
 
@@ -21,11 +20,7 @@ use self::charges::NO_CHARGE;
 use self::overrides::NO_OVERRIDE;
 use self::path::{OfLimit, empty_key};
 use self::reservations::NO_RESERVATION;
-use super::App;
-use super::call::Call;
-use super::operation::{Operation, Routes, delete, get, post, put};
-use super::problem::{Kind, Problem};
-use super::response::Served;
+use super::{App, Call, Kind, Operation, Problem, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_names };
 
@@ -35,7 +30,7 @@ fn operations() -> Vec<Operation> {
         post("/v1/limits/{limit}/take", "take", take::take)
             .summary("Charge a key, if it fits")
             .example(r#"{"key":"user_123","cost":1}"#),
-        post("/v1/limits/take", "take_all", take_all::take_all)
+        post("/v1/limits/take", "take_all", take::take_all)
             .summary("Charge a key under several limits, or under none of them")
             .example(r#"{"key":"user_123","limits":[{"limit":"api","cost":1}]}"#)
             .refuses(&[Kind::UNKNOWN_LIMIT]),
@@ -101,12 +96,6 @@ pub(super) fn explain(path: &str) -> Option<Problem> {
 }
 
 async fn no_key(call: Call<OfLimit>) -> Result<(), Problem> {
-    call.limit(&call.path.limit)?;
+    call.app.limit(&call.path.limit)?;
     Err(empty_key())
-}
-
-impl<P, Q, B> Call<P, Q, B> {
-    fn limit(&self, name: &str) -> Result<Served<'_>, Problem> {
-        self.app.limit(name)
-    }
 }

@@ -1,29 +1,25 @@
 //! A key's own rate, for a while.
 
-use tidegate::limit::Page;
-
-use super::list::PageQuery;
 use super::path::{OfKey, OfLimit, whose};
+use crate::api::lasting;
 use crate::api::limit::{Override, Overrides, SetOverride};
-use crate::http::answer::{Json, NoContent};
-use crate::http::call::{Call, JsonBody};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::{Kind, Problem};
+use crate::http::{Call, Json, JsonBody, Kind, NoContent, NoQuery, PageQuery, Problem};
 
 pub(super) const NO_OVERRIDE: Kind = Kind::new(404, "no-override", "No override");
 
 pub(super) async fn set(
     call: Call<OfKey, NoQuery, JsonBody<SetOverride<'static>>>,
 ) -> Result<Json<Override>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let sent = call.body.parse()?;
-    let set = limit.set_override(key, sent.rate()?, sent.lasting()?).await?;
+    let lasting = lasting(sent.lasting_ms, sent.lasting.as_deref())?;
+    let set = limit.set_override(key, sent.rate.parse()?, lasting).await?;
     Ok(Json(Override::new(call.path.limit.clone(), key, &set)))
 }
 
 pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     match limit.get_override(key).await? {
         Some(found) => Ok(Json(Override::new(call.path.limit.clone(), key, &found))),
@@ -36,14 +32,12 @@ pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
 }
 
 pub(super) async fn clear(call: Call<OfKey>) -> Result<NoContent, Problem> {
-    call.limit(&call.path.limit)?.limit.clear_override(call.path.key()?).await?;
+    call.app.limit(&call.path.limit)?.limit.clear_override(call.path.key()?).await?;
     Ok(NoContent)
 }
 
 pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Overrides>, Problem> {
-    let PageQuery { after, count } = &call.query;
-    let limit = call.limit(&call.path.limit)?.limit;
-    let Page { items, next } = limit.overrides(after.as_ref(), *count).await?;
-    let (overrides, next) = (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));
-    Ok(Json(Overrides { limit: call.path.limit, overrides, next }))
+    let PageQuery { after, limit: count } = &call.query;
+    let page = call.app.limit(&call.path.limit)?.limit.overrides(after.as_ref(), *count).await?;
+    Ok(Json(Overrides::new(call.path.limit, page)))
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::Key;
 
 use crate::api::{pattern, subject};
-use crate::http::problem::Problem;
+use crate::http::Problem;
 
 /// `/v1/limits/{limit}`.
 #[derive(Debug, Deserialize, JsonSchema)]

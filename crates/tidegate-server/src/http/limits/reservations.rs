@@ -6,18 +6,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
 use tidegate::Key;
-use tidegate::limit::{self, Page, ReservationState};
+use tidegate::limit::{self, ReservationState};
 
-use super::list::PageQuery;
 use super::path::{OfLimit, OfReservation, whose};
 use super::take::Taken;
 use crate::api::decision::Decision;
-use crate::api::limit::{Reservation, Reservations, Reserve};
-use crate::http::answer::{Answer, Json, Made};
-use crate::http::call::{Call, EmptyBody, JsonBody};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::{Kind, Problem};
-use crate::http::shape::AnswerShape;
+use crate::api::lasting;
+use crate::api::limit::{Reservation, Reservations, Reserve, WholeCost};
+use crate::http::{
+    Answer, AnswerShape, Call, EmptyBody, Json, JsonBody, Kind, Made, NoQuery, PageQuery, Problem,
+};
 
 pub(super) const NO_RESERVATION: Kind = Kind::new(404, "no-reservation", "No reservation");
 
@@ -46,11 +44,12 @@ impl Answer for Reserved {
 pub(super) async fn reserve(
     call: Call<OfReservation, NoQuery, JsonBody<Reserve<'static>>>,
 ) -> Result<Reserved, Problem> {
-    let served = call.limit(&call.path.limit)?;
+    let served = call.app.limit(&call.path.limit)?;
     let key = call.path.key()?;
     let sent = call.body.parse()?;
-    let (id, cost) = (&call.path.id, sent.cost());
-    match served.limit.reserve(key, id, cost, sent.lasting()?).await? {
+    let (id, cost) = (&call.path.id, WholeCost::or_one(&sent.cost));
+    let lasting = lasting(sent.lasting_ms, sent.lasting.as_deref())?;
+    match served.limit.reserve(key, id, cost, lasting).await? {
         limit::Reserve::Held(held) => {
             Ok(Reserved::Held(Made { is_new: held.is_new, value: reservation(&call.path, key, &held) }))
         }
@@ -66,7 +65,7 @@ pub(super) async fn reserve(
 }
 
 pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let found = limit.reservation(key, &call.path.id).await?.ok_or_else(|| unknown(&call.path, key))?;
     Ok(Json(reservation(&call.path, key, &found)))
@@ -75,7 +74,7 @@ pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, 
 pub(super) async fn commit(
     call: Call<OfReservation, NoQuery, EmptyBody>,
 ) -> Result<Json<Reservation>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     call.body.parse()?;
     let found = limit.commit(key, &call.path.id).await?;
@@ -83,19 +82,16 @@ pub(super) async fn commit(
 }
 
 pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
-    let limit = call.limit(&call.path.limit)?.limit;
+    let limit = call.app.limit(&call.path.limit)?.limit;
     let key = call.path.key()?;
     let found = limit.release(key, &call.path.id).await?;
     settled(&call.path, key, found, ReservationState::Released)
 }
 
 pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Reservations>, Problem> {
-    let PageQuery { after, count } = &call.query;
-    let limit = call.limit(&call.path.limit)?.limit;
-    let Page { items, next } = limit.reservations(after.as_ref(), *count).await?;
-    let (reservations, next) =
-        (items.into_iter().map(Into::into).collect(), next.map(|next| next.to_string()));
-    Ok(Json(Reservations { limit: call.path.limit, reservations, next }))
+    let PageQuery { after, limit: count } = &call.query;
+    let page = call.app.limit(&call.path.limit)?.limit.reservations(after.as_ref(), *count).await?;
+    Ok(Json(Reservations::new(call.path.limit, page)))
 }
 
 /// As it was to be, or a conflict with what it is.

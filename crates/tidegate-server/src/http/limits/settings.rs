@@ -34,7 +34,7 @@ group!(RawLimit {
     /// calendar: minute, hour or day, in UTC (hour)
     period: Leaf<Period>,
     /// calendar: permits that are never given out, fewer than the limit (25)
-    safety_buffer: Leaf<SafetyBuffer>,
+    safety_buffer: Leaf<u64>,
     /// calendar: how long Redis keeps a counter, at least to its window's end (2h)
     counter_ttl: Leaf<Duration>,
     /// while the store is away: open, closed or local (open)
@@ -167,7 +167,7 @@ fn burst_of(rate: Rate) -> Cost {
 
 fn calendar(name: &str, raw: &RawLimit) -> Result<Algorithm, SettingsError> {
     let limit = raw.limit.0.map_or(CALENDAR_LIMIT, Cost::get);
-    let buffer = raw.safety_buffer.0.map_or(SAFETY_BUFFER, |buffer| buffer.0);
+    let buffer = raw.safety_buffer.0.unwrap_or(SAFETY_BUFFER);
     if buffer >= limit {
         let default = if raw.safety_buffer.is_set() { "" } else { ", the default," };
         return Err(SettingsError(format!(
@@ -278,18 +278,6 @@ impl Parse for Cost {
     fn parse(text: &str) -> Result<Self, String> {
         let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
         permits.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
-    }
-}
-
-/// Permits that are never given out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SafetyBuffer(pub(crate) u64);
-
-impl Parse for SafetyBuffer {
-    fn parse(text: &str) -> Result<Self, String> {
-        let permits = text.parse().ok().filter(|permits| *permits <= MAX_COUNT);
-        let refused = || format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are");
-        permits.map(Self).ok_or_else(refused)
     }
 }
 

@@ -1,24 +1,24 @@
-//! A take from one limit, on both ways that it can take: the router and the fast path.
+//! A take from one limit, on both ways that it can take, the router and the fast path, and one from several
+//! at once.
 
 use std::marker::PhantomData;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::Response;
 use schemars::{JsonSchema, SchemaGenerator};
+use tidegate::limit::{self, Limit};
+use tidegate::{Cost, Key};
 
 use super::path::OfLimit;
-use crate::api::decision::Decision;
-use crate::api::limit::Take;
-use crate::http::answer::Answer;
-use crate::http::call::{Call, JsonBody};
+use crate::api::decision::{AllDecision, Decision, Refusal};
+use crate::api::limit::{Take, TakeAll, WholeCost};
 use crate::http::metrics::Timed;
-use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
-use crate::http::response::Served;
-use crate::http::shape::AnswerShape;
-use crate::http::{App, body};
+use crate::http::{
+    Answer, AnswerShape, App, Call, Fields, JSON, JsonBody, NoPath, NoQuery, PROBLEM_JSON, Problem, Served,
+    body, respond, status,
+};
 
 /// A decision about a take, in a body of this type; a refusal is a problem too.
 pub(crate) struct Taken<D>(Response, PhantomData<fn() -> D>);
@@ -47,18 +47,51 @@ impl<D: JsonSchema> Answer for Taken<D> {
 pub(super) async fn take(
     call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>,
 ) -> Result<Taken<Decision<'static>>, Problem> {
-    let served = call.limit(&call.path.limit)?;
+    let served = call.app.limit(&call.path.limit)?;
     Ok(Taken::new(take_from(served, call.body.parse()?).await?.map(Body::from)))
 }
 
 /// A take from one limit, however it was found and its body was read.
 async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
-    let (key, cost) = (sent.key.key()?, sent.cost());
-    let decision = match sent.rate()? {
+    let (key, cost) = (sent.key.key()?, WholeCost::or_one(&sent.cost));
+    let decision = match sent.rate.as_ref().map(|rate| rate.parse()).transpose()? {
         None => served.limit.take(key, cost).await?,
         Some(rate) => served.limit.take_with(key, rate, cost).await?,
     };
     Ok(served.to_take(key, cost, &decision))
+}
+
+pub(super) async fn take_all(
+    call: Call<NoPath, NoQuery, JsonBody<TakeAll<'static>>>,
+) -> Result<Taken<AllDecision<'static>>, Problem> {
+    let sent = call.body.parse()?;
+    let named =
+        sent.limits.iter().map(|one| Ok((call.app.limit(&one.limit)?.limit, WholeCost::or_one(&one.cost))));
+    let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
+    let key = sent.key.key()?;
+    let decision = call.app.gate().take_all(key, &limits).await?;
+    Ok(Taken::new(response(key, &decision, &limits)))
+}
+
+/// The answer, with the fields of all limits.
+pub(super) fn response(key: Key<'_>, decision: &limit::AllDecision, limits: &[(&Limit, Cost)]) -> Response {
+    let answer = AllDecision::new(key, decision, limits);
+    let status = status(Refusal::status(answer.problem.as_ref()));
+    // Strings and numbers alone: there is nothing that JSON cannot write.
+    let body = serde_json::to_vec(&answer).unwrap_or_default();
+    let media_type = if decision.is_admitted() { JSON } else { PROBLEM_JSON };
+    let mut fields = Fields::default();
+    for (name, decision) in decision.decisions() {
+        fields.add(name.as_str(), decision.quota());
+    }
+    let mut response = respond(status, media_type, body);
+    let headers = response.headers_mut();
+    fields.insert_into(headers);
+    if let Some(retry_after_ms) = decision.retry_after_ms() {
+        // Rounded up, so that who waits that long is not refused again.
+        headers.insert(header::RETRY_AFTER, retry_after_ms.div_ceil(1000).max(1).into());
+    }
+    response
 }
 
 impl App {

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,8 +10,11 @@ use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::run::{self, Attempt, RunOptions, RunState};
 
-use super::api_items::ms;
-use crate::api::{Invalid, RequestBody, borrowing, lasting, one_length_of_time, pattern, whole};
+use crate::api::{Invalid, RequestBody, borrowing, ms, one_length_of_time, pattern, response, whole};
+
+/// What states are called, in the order of [`RunState::ALL`].
+pub(crate) const STATE_NAMES: [&str; 6] =
+    ["running", "processing", "paused", "succeeded", "failed", "cancelled"];
 
 /// The body of an update.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +44,7 @@ impl Update {
 }
 
 /// A state that a run can be in and go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RunLiveState")]
 pub(crate) enum LiveState {
@@ -117,12 +119,6 @@ pub(crate) struct Expire<'a> {
     pub(crate) lasting: Option<Cow<'a, str>>,
 }
 
-impl Expire<'_> {
-    pub(crate) fn lasting(&self) -> Result<Duration, Invalid> {
-        lasting(self.lasting_ms, self.lasting.as_deref())
-    }
-}
-
 borrowing!(Expire);
 
 impl RequestBody for Update {
@@ -146,172 +142,100 @@ pub(crate) fn attempt(number: u64) -> Result<Attempt, Invalid> {
     }
 }
 
-/// A run that was started, retried, updated or has ended.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunChanged")]
-pub(crate) struct Changed {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) attempt: u64,
-    pub(crate) state: String,
-    /// Whether this request did it; if not it was so before.
-    pub(crate) is_new: bool,
-}
-
-/// A run that was updated.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunUpdated")]
-pub(crate) struct Updated {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) attempt: u64,
-    pub(crate) state: String,
-    /// When it is gone unless it is updated before.
-    pub(crate) ends_at_ms: u64,
-}
-
-/// A run whose life was shortened.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunExpires")]
-pub(crate) struct Expires {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    /// When it is gone, whatever is done to it meanwhile.
-    pub(crate) ends_at_ms: u64,
-}
-
-/// What a cleanup did.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunCleaned")]
-pub(crate) struct Cleaned {
-    pub(crate) space: String,
-    pub(crate) removed: u64,
-}
-
-/// A run as it is.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Run")]
-pub(crate) struct One {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) state: String,
-    pub(crate) attempt: u64,
-    pub(crate) started_at_ms: u64,
-    pub(crate) attempt_started_at_ms: u64,
-    pub(crate) updated_at_ms: u64,
-    /// `null` while it is live.
-    pub(crate) finished_at_ms: Option<u64>,
-    /// When all of it is gone unless it is updated before.
-    pub(crate) ends_at_ms: u64,
-    /// How many items there are to process, if anybody has said so.
-    pub(crate) total: Option<u64>,
-    pub(crate) fields: BTreeMap<String, String>,
-}
-
-impl One {
-    pub(crate) fn new(space: &str, it: run::Run) -> Self {
-        Self {
-            space: space.to_owned(),
-            run: it.id,
-            state: it.state.as_str().to_owned(),
-            attempt: it.attempt.get(),
-            started_at_ms: it.started_at.as_millis(),
-            attempt_started_at_ms: it.attempt_started_at.as_millis(),
-            updated_at_ms: it.updated_at.as_millis(),
-            finished_at_ms: it.finished_at.map(Timestamp::as_millis),
-            ends_at_ms: it.ends_at.as_millis(),
-            total: it.total,
-            fields: it.fields,
-        }
+response! {
+    /// A run that was started, retried, updated or has ended.
+    #[schemars(rename = "RunChanged")]
+    struct Changed from(space: &str, run: String, attempt: Attempt, state: RunState, is_new: bool) {
+        space: String = space.to_owned(),
+        run: String = run,
+        attempt: u64 = attempt.get(),
+        state: String = state.as_str().to_owned(),
+        /// Whether this request did it; if not it was so before.
+        is_new: bool = is_new,
     }
-}
 
-/// Runs, the newest first.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunPage")]
-pub(crate) struct Page {
-    pub(crate) space: String,
-    pub(crate) runs: Vec<InList>,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunInList")]
-pub(crate) struct InList {
-    pub(crate) run: String,
-    pub(crate) state: String,
-    pub(crate) attempt: u64,
-    pub(crate) started_at_ms: u64,
-    pub(crate) updated_at_ms: u64,
-    /// `null` while it is live.
-    pub(crate) finished_at_ms: Option<u64>,
-    pub(crate) ends_at_ms: u64,
-    pub(crate) total: Option<u64>,
-}
-
-impl From<run::Listed> for InList {
-    fn from(it: run::Listed) -> Self {
-        Self {
-            run: it.id,
-            state: it.state.as_str().to_owned(),
-            attempt: it.attempt.get(),
-            started_at_ms: it.started_at.as_millis(),
-            updated_at_ms: it.updated_at.as_millis(),
-            finished_at_ms: it.finished_at.map(Timestamp::as_millis),
-            ends_at_ms: it.ends_at.as_millis(),
-            total: it.total,
-        }
+    /// A run that was updated.
+    #[schemars(rename = "RunUpdated")]
+    struct Updated from(space: &str, run: String, it: &run::Updated) {
+        space: String = space.to_owned(),
+        run: String = run,
+        attempt: u64 = it.attempt.get(),
+        state: String = it.state.as_str().to_owned(),
+        /// When it is gone unless it is updated before.
+        ends_at_ms: u64 = it.ends_at.as_millis(),
     }
-}
 
-/// The spaces and how their runs live.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunSpaces")]
-pub(crate) struct Spaces {
-    pub(crate) spaces: Vec<Space>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunSpace")]
-pub(crate) struct Space {
-    pub(crate) space: String,
-    pub(crate) prefix: String,
-    pub(crate) state_ttl_ms: u64,
-    pub(crate) max_runs: usize,
-    pub(crate) max_fields: usize,
-    pub(crate) max_field_name_bytes: usize,
-    pub(crate) max_field_value_bytes: usize,
-    pub(crate) max_processed: usize,
-    pub(crate) max_failures: usize,
-    pub(crate) max_reason_bytes: usize,
-    pub(crate) max_tasks: usize,
-    pub(crate) cleanup_interval_ms: u64,
-    pub(crate) batch: usize,
-}
-
-impl Spaces {
-    pub(crate) fn of<'a>(spaces: impl Iterator<Item = (&'a str, &'a RunOptions)>) -> Self {
-        Self { spaces: spaces.map(|(name, options)| Space::new(name, options)).collect() }
+    /// A run whose life was shortened.
+    #[schemars(rename = "RunExpires")]
+    struct Expires from(space: &str, run: String, ends_at: Timestamp) {
+        space: String = space.to_owned(),
+        run: String = run,
+        /// When it is gone, whatever is done to it meanwhile.
+        ends_at_ms: u64 = ends_at.as_millis(),
     }
-}
 
-impl Space {
-    fn new(space: &str, options: &RunOptions) -> Self {
-        Self {
-            space: space.to_owned(),
-            prefix: options.prefix.clone(),
-            state_ttl_ms: ms(options.state_ttl),
-            max_runs: options.max_runs,
-            max_fields: options.max_fields,
-            max_field_name_bytes: options.max_field_name_bytes,
-            max_field_value_bytes: options.max_field_value_bytes,
-            max_processed: options.max_processed,
-            max_failures: options.max_failures,
-            max_reason_bytes: options.max_reason_bytes,
-            max_tasks: options.max_tasks,
-            cleanup_interval_ms: ms(options.cleanup_interval),
-            batch: options.batch,
-        }
+    /// What a cleanup did.
+    #[schemars(rename = "RunCleaned")]
+    struct Cleaned from(space: &str, removed: usize) {
+        space: String = space.to_owned(),
+        removed: u64 = removed as u64,
+    }
+
+    /// A run as it is.
+    #[schemars(rename = "Run")]
+    struct One from(space: &str, it: run::Run) {
+        space: String = space.to_owned(),
+        run: String = it.id,
+        state: String = it.state.as_str().to_owned(),
+        attempt: u64 = it.attempt.get(),
+        started_at_ms: u64 = it.started_at.as_millis(),
+        attempt_started_at_ms: u64 = it.attempt_started_at.as_millis(),
+        updated_at_ms: u64 = it.updated_at.as_millis(),
+        /// `null` while it is live.
+        finished_at_ms: Option<u64> = it.finished_at.map(Timestamp::as_millis),
+        /// When all of it is gone unless it is updated before.
+        ends_at_ms: u64 = it.ends_at.as_millis(),
+        /// How many items there are to process, if anybody has said so.
+        total: Option<u64> = it.total,
+        fields: BTreeMap<String, String> = it.fields,
+    }
+
+    /// Runs, the newest first.
+    #[schemars(rename = "RunPage")]
+    struct Page from(space: &str, page: tidegate::Page<run::Listed>) {
+        space: String = space.to_owned(),
+        runs: Vec<InList> = page.items.into_iter().map(InList::new).collect(),
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = page.next.map(|next| next.to_string()),
+    }
+
+    #[schemars(rename = "RunInList")]
+    struct InList from(it: run::Listed) {
+        run: String = it.id,
+        state: String = it.state.as_str().to_owned(),
+        attempt: u64 = it.attempt.get(),
+        started_at_ms: u64 = it.started_at.as_millis(),
+        updated_at_ms: u64 = it.updated_at.as_millis(),
+        /// `null` while it is live.
+        finished_at_ms: Option<u64> = it.finished_at.map(Timestamp::as_millis),
+        ends_at_ms: u64 = it.ends_at.as_millis(),
+        total: Option<u64> = it.total,
+    }
+
+    #[schemars(rename = "RunSpace")]
+    struct Space from(space: &str, options: &RunOptions) {
+        space: String = space.to_owned(),
+        prefix: String = options.prefix.clone(),
+        state_ttl_ms: u64 = ms(options.state_ttl),
+        max_runs: usize = options.max_runs,
+        max_fields: usize = options.max_fields,
+        max_field_name_bytes: usize = options.max_field_name_bytes,
+        max_field_value_bytes: usize = options.max_field_value_bytes,
+        max_processed: usize = options.max_processed,
+        max_failures: usize = options.max_failures,
+        max_reason_bytes: usize = options.max_reason_bytes,
+        max_tasks: usize = options.max_tasks,
+        cleanup_interval_ms: u64 = ms(options.cleanup_interval),
+        batch: usize = options.batch,
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::Key;
 use tidegate::clock::Timestamp;
 use tidegate::run::{self, MAX_ITEMS};
+use tidegate::{Cursor, Key};
 
-use crate::api::{Invalid, borrowing, key};
+use crate::api::{Invalid, RequestBody, borrowing, key, ms, response};
 
 /// Items that were processed, or of which it is asked whether they were.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,172 +43,125 @@ pub(crate) struct ItemFailed<'a> {
     pub(crate) id: Cow<'a, str>,
 }
 
-borrowing!(Items, ItemFailed);
+borrowing!(ItemFailed);
 
-/// Items that were noted as processed.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunProcessed")]
-pub(crate) struct Processed {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    /// How many of them had not been before.
-    pub(crate) new: u64,
-    /// How many there are now.
-    pub(crate) processed: u64,
+impl RequestBody for Items<'static> {
+    type Read<'a> = Items<'a>;
+    /// As many items as are allowed at once, of the longest that are, are no more bytes than this
+    /// unless most of them have to be escaped.
+    const LEAST_BYTES: usize = 4 << 20;
 }
 
-/// Of each item, in the order asked, whether it was processed.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunIsProcessed")]
-pub(crate) struct IsProcessed {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) processed: Vec<bool>,
-}
-
-/// How far a run is.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunProgress")]
-pub(crate) struct Progress {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) processed: u64,
-    /// Items whose failures are known.
-    pub(crate) failed: u64,
-    /// Those of them that were not processed since.
-    pub(crate) to_retry: u64,
-    /// How many items there are to process, if anybody has said so.
-    pub(crate) total: Option<u64>,
-    /// Items per second that were processed in this attempt.
-    pub(crate) rate_per_second: f64,
-    /// When all will be processed at that rate; of a live run whose total is known.
-    pub(crate) estimated_end_ms: Option<u64>,
-}
-
-impl Progress {
-    pub(crate) fn new(space: &str, run: String, it: &run::Progress) -> Self {
-        Self {
-            space: space.to_owned(),
-            run,
-            processed: it.processed,
-            failed: it.failed,
-            to_retry: it.to_retry,
-            total: it.total,
-            rate_per_second: it.rate_per_second,
-            estimated_end_ms: it.estimated_end.map(Timestamp::as_millis),
-        }
+response! {
+    /// Items that were noted as processed.
+    #[schemars(rename = "RunProcessed")]
+    struct Processed from(space: &str, run: String, it: &run::Processed) {
+        space: String = space.to_owned(),
+        run: String = run,
+        /// How many of them had not been before.
+        new: u64 = it.new,
+        /// How many there are now.
+        processed: u64 = it.processed,
     }
-}
 
-/// A task that was started.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunTaskStarted")]
-pub(crate) struct TaskStarted {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) task: String,
-    pub(crate) started_at_ms: u64,
-    /// Whether this request did it; if not it was under way in this attempt.
-    pub(crate) is_new: bool,
-}
-
-/// A task that was finished.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunTaskFinished")]
-pub(crate) struct TaskFinished {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) task: String,
-    pub(crate) duration_ms: u64,
-}
-
-/// The tasks of a run.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunTasks")]
-pub(crate) struct Tasks {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) tasks: Vec<Task>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunTask")]
-pub(crate) struct Task {
-    pub(crate) task: String,
-    /// The attempt in which it was last started.
-    pub(crate) attempt: u64,
-    pub(crate) started_at_ms: u64,
-    /// `null` while it is under way.
-    pub(crate) finished_at_ms: Option<u64>,
-    pub(crate) duration_ms: Option<u64>,
-}
-
-impl From<run::Task> for Task {
-    fn from(it: run::Task) -> Self {
-        Self {
-            duration_ms: it.duration().map(ms),
-            task: it.name,
-            attempt: it.attempt.get(),
-            started_at_ms: it.started_at.as_millis(),
-            finished_at_ms: it.finished_at.map(Timestamp::as_millis),
-        }
+    /// Of each item, in the order asked, whether it was processed.
+    #[schemars(rename = "RunIsProcessed")]
+    struct IsProcessed from(space: &str, run: String, processed: Vec<bool>) {
+        space: String = space.to_owned(),
+        run: String = run,
+        processed: Vec<bool> = processed,
     }
-}
 
-/// At most sixty days.
-pub(crate) fn ms(lasting: Duration) -> u64 {
-    lasting.as_millis() as u64
-}
+    /// How far a run is.
+    #[schemars(rename = "RunProgress")]
+    struct Progress from(space: &str, run: String, it: &run::Progress) {
+        space: String = space.to_owned(),
+        run: String = run,
+        processed: u64 = it.processed,
+        /// Items whose failures are known.
+        failed: u64 = it.failed,
+        /// Those of them that were not processed since.
+        to_retry: u64 = it.to_retry,
+        /// How many items there are to process, if anybody has said so.
+        total: Option<u64> = it.total,
+        /// Items per second that were processed in this attempt.
+        rate_per_second: f64 = it.rate_per_second,
+        /// When all will be processed at that rate; of a live run whose total is known.
+        estimated_end_ms: Option<u64> = it.estimated_end.map(Timestamp::as_millis),
+    }
 
-/// A failure that was noted.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunFailureNoted")]
-pub(crate) struct FailureNoted {
-    pub(crate) space: String,
-    pub(crate) run: String,
-    pub(crate) item: String,
-    /// How often it has failed.
-    pub(crate) count: u64,
-    /// Whether this request counted; if not it was the last one again.
-    pub(crate) is_new: bool,
-    /// An item whose failures were dropped to make room.
-    pub(crate) dropped: Option<String>,
-}
+    /// A task that was started.
+    #[schemars(rename = "RunTaskStarted")]
+    struct TaskStarted from(space: &str, run: String, task: String, it: &run::TaskStarted) {
+        space: String = space.to_owned(),
+        run: String = run,
+        task: String = task,
+        started_at_ms: u64 = it.started_at.as_millis(),
+        /// Whether this request did it; if not it was under way in this attempt.
+        is_new: bool = it.is_new,
+    }
 
-/// Failures.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunFailures")]
-pub(crate) struct Failures {
-    pub(crate) space: String,
-    pub(crate) failures: Vec<Failure>,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
+    /// A task that was finished.
+    #[schemars(rename = "RunTaskFinished")]
+    struct TaskFinished from(space: &str, run: String, task: String, duration: Duration) {
+        space: String = space.to_owned(),
+        run: String = run,
+        task: String = task,
+        duration_ms: u64 = ms(duration),
+    }
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RunFailure")]
-pub(crate) struct Failure {
-    pub(crate) run: String,
-    pub(crate) item: String,
-    /// Why, the last time.
-    pub(crate) reason: String,
-    pub(crate) count: u64,
-    pub(crate) first_at_ms: u64,
-    pub(crate) last_at_ms: u64,
-    /// Whether it was not processed since.
-    pub(crate) to_retry: bool,
-}
+    /// The tasks of a run.
+    #[schemars(rename = "RunTasks")]
+    struct Tasks from(space: &str, run: String, tasks: Vec<run::Task>) {
+        space: String = space.to_owned(),
+        run: String = run,
+        tasks: Vec<Task> = tasks.into_iter().map(Task::new).collect(),
+    }
 
-impl Failure {
-    pub(crate) fn new(run: String, it: run::Failure) -> Self {
-        Self {
-            run,
-            item: it.item,
-            reason: it.reason,
-            count: it.count,
-            first_at_ms: it.first_at.as_millis(),
-            last_at_ms: it.last_at.as_millis(),
-            to_retry: it.to_retry,
-        }
+    #[schemars(rename = "RunTask")]
+    struct Task from(it: run::Task) {
+        task: String = it.name.clone(),
+        /// The attempt in which it was last started.
+        attempt: u64 = it.attempt.get(),
+        started_at_ms: u64 = it.started_at.as_millis(),
+        /// `null` while it is under way.
+        finished_at_ms: Option<u64> = it.finished_at.map(Timestamp::as_millis),
+        duration_ms: Option<u64> = it.duration().map(ms),
+    }
+
+    /// A failure that was noted.
+    #[schemars(rename = "RunFailureNoted")]
+    struct FailureNoted from(space: &str, run: String, item: &str, it: run::FailureNoted) {
+        space: String = space.to_owned(),
+        run: String = run,
+        item: String = item.to_owned(),
+        /// How often it has failed.
+        count: u64 = it.count,
+        /// Whether this request counted; if not it was the last one again.
+        is_new: bool = it.is_new,
+        /// An item whose failures were dropped to make room.
+        dropped: Option<String> = it.dropped,
+    }
+
+    /// Failures.
+    #[schemars(rename = "RunFailures")]
+    struct Failures from(space: &str, failures: Vec<Failure>, next: Option<Cursor>) {
+        space: String = space.to_owned(),
+        failures: Vec<Failure> = failures,
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = next.map(|next| next.to_string()),
+    }
+
+    #[schemars(rename = "RunFailure")]
+    struct Failure from(run: String, it: run::Failure) {
+        run: String = run,
+        item: String = it.item,
+        /// Why, the last time.
+        reason: String = it.reason,
+        count: u64 = it.count,
+        first_at_ms: u64 = it.first_at.as_millis(),
+        last_at_ms: u64 = it.last_at.as_millis(),
+        /// Whether it was not processed since.
+        to_retry: bool = it.to_retry,
     }
 }

@@ -15,13 +15,8 @@ mod settings;
 mod tasks;
 
 use axum::{Router, routing};
-use tidegate::Result;
-use tidegate::run::Answer;
 
-use super::App;
-use super::call::{Call, OfSpace};
-use super::operation::{Operation, Routes, delete, get, post, put};
-use super::problem::{Kind, Problem};
+use super::{App, Call, Kind, OfSpace, Operation, Problem, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "runs", operations, empty_names };
 
@@ -114,17 +109,12 @@ fn empty_names(router: Router<App>) -> Router<App> {
         .route("/v1/runs/{space}/runs/{run}/tasks/", routing::put(no_task))
 }
 
-async fn no_run(call: Call<OfSpace>) -> std::result::Result<(), Problem> {
+async fn no_run(call: Call<OfSpace>) -> Result<(), Problem> {
     call.app.parts().runs.get(&call.path.space)?;
     Err(Problem::empty("a run"))
 }
 
-async fn no_task(call: Call<path::OfRun>) -> std::result::Result<(), Problem> {
+async fn no_task(call: Call<path::OfRun>) -> Result<(), Problem> {
     call.app.parts().runs.get(&call.path.space)?;
     Err(Problem::empty("a task"))
-}
-
-/// What was requested, or a problem, be it a refusal or that there is no answer.
-fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
-    answer?.into_result().map_err(refusal::refused)
 }

@@ -2,15 +2,11 @@
 
 use tidegate::run::{Finished, Refusal, Started};
 
-use super::granted;
 use super::path::{InAttempt, OfRun};
-use super::refusal::refused;
+use crate::api::lasting;
 use crate::api::run::{Changed, Expire, Expires, Finish, One, Retry, Update, Updated, attempt};
 use crate::api::run_items::Progress;
-use crate::http::answer::{Json, Made, NoContent};
-use crate::http::call::{Call, EmptyBody, JsonBody};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
+use crate::http::{Call, EmptyBody, Json, JsonBody, Made, NoContent, NoQuery, Problem, granted};
 
 pub(super) async fn start(call: Call<OfRun, NoQuery, EmptyBody>) -> Result<Made<Changed>, Problem> {
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
@@ -30,13 +26,12 @@ pub(super) async fn retry(call: Call<OfRun, NoQuery, JsonBody<Retry>>) -> Result
 
 fn made(space: &str, run: String, started: Started) -> Made<Changed> {
     let Started { attempt, state, is_new, .. } = started;
-    let (attempt, state) = (attempt.get(), state.as_str().to_owned());
-    Made { is_new, value: Changed { space: space.to_owned(), run, attempt, state, is_new } }
+    Made { is_new, value: Changed::new(space, run, attempt, state, is_new) }
 }
 
 pub(super) async fn get(call: Call<OfRun>) -> Result<Json<One>, Problem> {
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
-    let found = runs.get(call.path.key()?).await?.ok_or_else(|| refused(Refusal::Unknown))?;
+    let found = runs.get(call.path.key()?).await?.ok_or(Refusal::Unknown)?;
     Ok(Json(One::new(runs.space().as_str(), found)))
 }
 
@@ -45,13 +40,7 @@ pub(super) async fn update(call: Call<OfRun, InAttempt, JsonBody<Update>>) -> Re
     let run = call.path.key()?;
     let update = call.body.parse()?.into_update();
     let updated = granted(runs.update(run, call.query.0, &update).await)?;
-    Ok(Json(Updated {
-        space: runs.space().as_str().to_owned(),
-        run: call.path.run,
-        attempt: updated.attempt.get(),
-        state: updated.state.as_str().to_owned(),
-        ends_at_ms: updated.ends_at.as_millis(),
-    }))
+    Ok(Json(Updated::new(runs.space().as_str(), call.path.run, &updated)))
 }
 
 pub(super) async fn expire(
@@ -59,10 +48,10 @@ pub(super) async fn expire(
 ) -> Result<Json<Expires>, Problem> {
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
-    let after = call.body.parse()?.lasting()?;
-    let ends_at_ms = granted(runs.expire(run, call.query.0, after).await)?.as_millis();
-    let (space, run) = (runs.space().as_str().to_owned(), run.as_str().to_owned());
-    Ok(Json(Expires { space, run, ends_at_ms }))
+    let sent = call.body.parse()?;
+    let after = lasting(sent.lasting_ms, sent.lasting.as_deref())?;
+    let ends_at = granted(runs.expire(run, call.query.0, after).await)?;
+    Ok(Json(Expires::new(runs.space().as_str(), run.as_str().to_owned(), ends_at)))
 }
 
 pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Result<Json<Changed>, Problem> {
@@ -70,8 +59,7 @@ pub(super) async fn finish(call: Call<OfRun, InAttempt, JsonBody<Finish>>) -> Re
     let run = call.path.key()?;
     let state = call.body.parse()?.state()?;
     let Finished { attempt, state, is_new, .. } = granted(runs.finish(run, call.query.0, state).await)?;
-    let (attempt, state) = (attempt.get(), state.as_str().to_owned());
-    Ok(Json(Changed { space: runs.space().as_str().to_owned(), run: call.path.run, attempt, state, is_new }))
+    Ok(Json(Changed::new(runs.space().as_str(), call.path.run, attempt, state, is_new)))
 }
 
 pub(super) async fn delete(call: Call<OfRun, InAttempt>) -> Result<NoContent, Problem> {

@@ -8,8 +8,7 @@ use tidegate::run::{Attempt, Hour};
 
 use super::api::attempt;
 use crate::api::{key, pattern};
-use crate::http::parameter::{FromQuery, Parameter, Query};
-use crate::http::problem::Problem;
+use crate::http::{FromQuery, Parameter, Problem, Query};
 
 /// `…/runs/{run}`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -7,11 +7,9 @@ use tidegate::limit::Release;
 use tidegate::run::{QuotaCharge, QuotaRefusal};
 
 use super::api_quota::{Charge, Charged, Quota, Released};
+use crate::api::limit::WholeCost;
 use crate::api::{key, pattern};
-use crate::http::answer::{Json, Made};
-use crate::http::call::{Call, OfSpace, OptionalBody};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::{Kind, Problem};
+use crate::http::{Call, Json, Kind, Made, NoQuery, OfSpace, OptionalBody, Problem};
 
 pub(super) const EXCEEDED: Kind = Kind::new(429, "run-quota-exceeded", "Over the quota");
 pub(super) const RELEASED: Kind = Kind::new(409, "run-charge-released", "Charge released");
@@ -44,11 +42,11 @@ pub(super) async fn charge(
     call: Call<OfCharge, NoQuery, OptionalBody<Charge>>,
 ) -> Result<Made<Charged>, Problem> {
     let open = call.app.parts().runs.get(&call.path.space)?;
-    let (id, cost) = (call.path.id()?, call.body.parse()?.cost());
+    let (id, cost) = (call.path.id()?, WholeCost::or_one(&call.body.parse()?.cost));
     match open.quota()?.charge(cost, Some(id)).await? {
         QuotaCharge::Charged { is_new, remaining } => {
-            let (space, id) = (open.runs.space().as_str().to_owned(), id.to_owned());
-            Ok(Made { is_new, value: Charged { space, id, cost: cost.get(), is_new, remaining } })
+            let value = Charged::new(open.runs.space().as_str(), id, cost, is_new, remaining);
+            Ok(Made { is_new, value })
         }
         QuotaCharge::Released => {
             let detail = format!("the charge {id:?} has been released: nothing is charged; use another id");
@@ -73,10 +71,7 @@ pub(super) async fn release(call: Call<OfCharge>) -> Result<Json<Released>, Prob
     let open = call.app.parts().runs.get(&call.path.space)?;
     let id = call.path.id()?;
     match open.quota()?.release(id).await? {
-        Release::Released { is_new } => {
-            let (space, id) = (open.runs.space().as_str().to_owned(), id.to_owned());
-            Ok(Json(Released { space, id, is_new }))
-        }
+        Release::Released { is_new } => Ok(Json(Released::new(open.runs.space().as_str(), id, is_new))),
         Release::Unknown => {
             let detail = format!("there is no charge {id:?}, or it has been forgotten");
             Err(Problem::refused(UNKNOWN_CHARGE, "unknown_charge", detail))

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidegate::run::Refusal;
 
-use crate::http::problem::{Kind, Problem};
+use crate::http::{Kind, Problem};
 
 const UNKNOWN: Kind = Kind::new(404, "run-unknown", "No such run");
 const UNKNOWN_TASK: Kind = Kind::new(404, "run-unknown-task", "No such task");
@@ -26,28 +26,29 @@ pub(super) const OF_PROCESSED: &[Kind] = &[UNKNOWN, ENDED, STALE, FULL];
 pub(super) const OF_TASK_STARTED: &[Kind] = &[UNKNOWN, ENDED, STALE, TOO_MANY_TASKS];
 pub(super) const OF_TASK_FINISHED: &[Kind] = &[UNKNOWN, UNKNOWN_TASK, ENDED, STALE];
 
-/// What a call is refused with.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    let kind = match refusal {
-        Refusal::Unknown => UNKNOWN,
-        Refusal::Ended { .. } => ENDED,
-        Refusal::Stale { .. } => STALE,
-        Refusal::Live { .. } => LIVE,
-        Refusal::Full { .. } => FULL,
-        Refusal::UnknownTask => UNKNOWN_TASK,
-        Refusal::TooManyFields => TOO_MANY_FIELDS,
-        Refusal::TooManyTasks => TOO_MANY_TASKS,
-        Refusal::TooManyRuns => TOO_MANY_RUNS,
-        // Whatever else there will be.
-        _ => REFUSED,
-    };
-    let members = match refusal {
-        Refusal::Ended { state, attempt } | Refusal::Live { state, attempt } => {
-            json!({"state": state.as_str(), "attempt": attempt.get()})
-        }
-        Refusal::Stale { current } => json!({"attempt": current.get()}),
-        Refusal::Full { taken } => json!({"taken": taken}),
-        _ => json!({}),
-    };
-    Problem::refused(kind, refusal.as_str(), refusal.to_string()).with_members(members)
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::Unknown => UNKNOWN,
+            Refusal::Ended { .. } => ENDED,
+            Refusal::Stale { .. } => STALE,
+            Refusal::Live { .. } => LIVE,
+            Refusal::Full { .. } => FULL,
+            Refusal::UnknownTask => UNKNOWN_TASK,
+            Refusal::TooManyFields => TOO_MANY_FIELDS,
+            Refusal::TooManyTasks => TOO_MANY_TASKS,
+            Refusal::TooManyRuns => TOO_MANY_RUNS,
+            // Whatever else there will be.
+            _ => REFUSED,
+        };
+        let members = match refusal {
+            Refusal::Ended { state, attempt } | Refusal::Live { state, attempt } => {
+                json!({"state": state.as_str(), "attempt": attempt.get()})
+            }
+            Refusal::Stale { current } => json!({"attempt": current.get()}),
+            Refusal::Full { taken } => json!({"taken": taken}),
+            _ => json!({}),
+        };
+        Self::refused(kind, refusal.as_str(), refusal.to_string()).with_members(members)
+    }
 }

@@ -4,14 +4,13 @@ use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tidegate::bounds::MAX_COUNT;
 use tidegate::run::{Quota, QuotaKind, QuotaOptions, RunOptions, Runs};
 use tidegate::store::{Part, PartKind};
 use tidegate::{Name, Tidegate};
 
 use crate::parts::{About, PartOptions, RunSettings, Variable};
 use crate::settings::SettingsError;
-use crate::settings::parse::{Parse, Prefix, choices};
+use crate::settings::parse::{Prefix, choices};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawRuns for RunOptions {
@@ -22,19 +21,19 @@ group!(RawRuns for RunOptions {
     /// most runs, over several partitions each has its part (100000)
     max_runs: Leaf<NonZeroUsize>,
     /// most fields of a run, up to 1000 (64)
-    max_fields: Leaf<Count>,
+    max_fields: Leaf<usize>,
     /// longest name of a field, up to 255 (255)
     max_field_name_bytes: Leaf<NonZeroUsize>,
     /// longest value of a field, up to 65536 (4096)
-    max_field_value_bytes: Leaf<Count>,
+    max_field_value_bytes: Leaf<usize>,
     /// most processed items of a run, up to 1000000 (1000000)
     max_processed: Leaf<NonZeroUsize>,
     /// most items of a run whose failures are kept, up to 100000 (10000)
     max_failures: Leaf<NonZeroUsize>,
     /// longest reason of a failure, up to 65536 (1024)
-    max_reason_bytes: Leaf<Count>,
+    max_reason_bytes: Leaf<usize>,
     /// most tasks of a run, up to 10000 (1000)
-    max_tasks: Leaf<Count>,
+    max_tasks: Leaf<usize>,
     /// how often runs that are over are looked for (1m)
     cleanup_interval: Leaf<Duration>,
     /// runs that are looked at in one step, up to 1000 (100)
@@ -48,9 +47,9 @@ group!(RawQuota for QuotaOptions {
     /// what counts as an hour: aligned (to UTC), sliding (any 60 minutes) or both (aligned)
     kind: Leaf<QuotaKind>,
     /// calls per hour, the buffer included; also CALL_LIMIT_PER_HOUR (5000)
-    limit: Leaf<Calls>,
+    limit: Leaf<u64>,
     /// calls of those that are never made; also COURTLISTENER_SAFETY_BUFFER (25)
-    safety_buffer: Leaf<Calls>,
+    safety_buffer: Leaf<u64>,
     /// how long Redis keeps the counter of an hour, at least to its end; also REDIS_COUNTER_TTL_HOURS (2h)
     counter_ttl: Leaf<Duration>,
     /// most ids of charges that are remembered, up to 1000000 (10000)
@@ -116,41 +115,5 @@ impl OpenRuns {
         // Opened twice at once it is the same quota.
         let opened = self.gate.quota(self.settings.clone())?;
         Ok(self.quota.get_or_init(|| opened))
-    }
-}
-
-/// Calls, as many as there may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Calls(u64);
-
-impl Parse for Calls {
-    fn parse(text: &str) -> Result<Self, String> {
-        let calls = text.parse().ok().filter(|calls| *calls <= MAX_COUNT && !text.starts_with('+'));
-        calls
-            .map(Self)
-            .ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
-    }
-}
-
-impl From<Calls> for u64 {
-    fn from(Calls(calls): Calls) -> Self {
-        calls
-    }
-}
-
-/// How many, or none at all.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Count(usize);
-
-impl Parse for Count {
-    fn parse(text: &str) -> Result<Self, String> {
-        let count = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-        count.map(Self).ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 on are"))
-    }
-}
-
-impl From<Count> for usize {
-    fn from(Count(count): Count) -> Self {
-        count
     }
 }

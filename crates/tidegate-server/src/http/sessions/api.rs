@@ -1,21 +1,19 @@
-//! What is said about sessions. A request that was read is checked by its methods: nothing
-//! behind them checks again.
+//! What is said about sessions.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::Key;
 use tidegate::bounds::MAX_COUNT;
 use tidegate::clock::Timestamp;
 use tidegate::session::{
     Activated, Counts, Disconnect, Found, Generation, HeldBy, Lease, List, Listed, Reap, Session, SessionId,
-    SessionOptions,
+    SessionOptions, State,
 };
 
-use crate::api::json::{from_text, to_text};
-use crate::api::{Invalid, RequestBody, borrowing, key, whole};
+use crate::api::json::from_text;
+use crate::api::{Invalid, RequestBody, borrowing, ms, response, whole};
 
 /// The most that are listed, claimed or acknowledged at once: the store is one for all.
 pub(crate) const MAX_LIMIT: usize = 1000;
@@ -38,20 +36,6 @@ pub(crate) struct Activate<'a> {
     pub(crate) holder: Option<Cow<'a, str>>,
 }
 
-impl Activate<'_> {
-    pub(crate) fn broadcaster(&self) -> Result<Key<'_>, Invalid> {
-        key("a broadcaster", &self.broadcaster)
-    }
-
-    pub(crate) fn config(&self) -> Result<Cow<'_, str>, Invalid> {
-        to_text(self.config)
-    }
-
-    pub(crate) fn holder(&self) -> Result<Option<Key<'_>>, Invalid> {
-        self.holder.as_deref().map(|holder| key("a holder", holder)).transpose()
-    }
-}
-
 /// The body of an update.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with value and generation")]
@@ -62,16 +46,6 @@ pub(crate) struct Update<'a> {
     #[serde(default, deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) generation: Option<u64>,
-}
-
-impl Update<'_> {
-    pub(crate) fn value(&self) -> Result<Cow<'_, str>, Invalid> {
-        to_text(self.value)
-    }
-
-    pub(crate) fn generation(&self) -> Result<Option<Generation>, Invalid> {
-        self.generation.map(generation).transpose()
-    }
 }
 
 /// The body of a claim.
@@ -143,233 +117,135 @@ pub(crate) fn generation(number: u64) -> Result<Generation, Invalid> {
     }
 }
 
-/// An activated session.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionActivated")]
-pub(crate) struct Active {
-    pub(crate) space: String,
-    pub(crate) id: String,
-    pub(crate) generation: u64,
-    pub(crate) until_ms: u64,
-    pub(crate) found: String,
-}
-
-impl Active {
-    pub(crate) fn new(space: &str, activated: &Activated) -> Self {
-        let Lease { generation, until, .. } = activated.lease;
-        let found = match activated.found {
+response! {
+    /// An activated session.
+    #[schemars(rename = "SessionActivated")]
+    struct Active from(space: &str, it: &Activated) {
+        space: String = space.to_owned(),
+        id: String = it.id.to_string(),
+        generation: u64 = it.lease.generation.get(),
+        until_ms: u64 = it.lease.until.as_millis(),
+        found: String = match it.found {
             Found::Nothing => "nothing",
             Found::Disconnected => "disconnected",
             Found::Active => "active",
-        };
-        let (space, id, found) = (space.to_owned(), activated.id.to_string(), found.to_owned());
-        Self { space, id, generation: generation.get(), until_ms: until.as_millis(), found }
-    }
-}
-
-/// A session as it is.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Session")]
-pub(crate) struct One {
-    pub(crate) space: String,
-    pub(crate) id: String,
-    pub(crate) broadcaster: String,
-    pub(crate) config: Box<RawValue>,
-    pub(crate) value: Box<RawValue>,
-    pub(crate) state: String,
-    pub(crate) generation: u64,
-    pub(crate) ref_count: u64,
-    pub(crate) holders: Vec<InHolders>,
-    /// `null` while nobody holds it.
-    pub(crate) held_until_ms: Option<u64>,
-    /// `null` while somebody holds it.
-    pub(crate) last_disconnect_ms: Option<u64>,
-    pub(crate) last_update_ms: u64,
-    pub(crate) last_seen_ms: u64,
-    pub(crate) attempts: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionHolder")]
-pub(crate) struct InHolders {
-    pub(crate) holder: String,
-    pub(crate) until_ms: u64,
-}
-
-impl InHolders {
-    fn new(hold: &HeldBy) -> Self {
-        Self { holder: hold.holder.clone(), until_ms: hold.until.as_millis() }
-    }
-}
-
-impl One {
-    pub(crate) fn new(space: &str, session: &Session) -> Self {
-        Self {
-            space: space.to_owned(),
-            id: session.id.to_string(),
-            broadcaster: session.broadcaster.clone(),
-            config: from_text(&session.config).into_owned(),
-            value: from_text(&session.value).into_owned(),
-            state: session.state.as_str().to_owned(),
-            generation: session.generation.get(),
-            ref_count: session.ref_count,
-            holders: session.holders.iter().map(InHolders::new).collect(),
-            held_until_ms: session.held_until.map(|at| at.as_millis()),
-            last_disconnect_ms: session.last_disconnect.map(|at| at.as_millis()),
-            last_update_ms: session.last_update.as_millis(),
-            last_seen_ms: session.last_seen.as_millis(),
-            attempts: session.attempts,
         }
+        .to_owned(),
     }
-}
 
-/// A session whose value was set.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionUpdated")]
-pub(crate) struct Updated {
-    pub(crate) space: String,
-    pub(crate) id: String,
-    pub(crate) generation: u64,
-}
-
-/// A holder's hold on a session.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionHeld")]
-pub(crate) struct Held {
-    pub(crate) space: String,
-    pub(crate) id: String,
-    pub(crate) holder: String,
-    pub(crate) generation: u64,
-    pub(crate) until_ms: u64,
-}
-
-impl Held {
-    pub(crate) fn new(space: &str, id: SessionId, holder: &str, lease: &Lease) -> Self {
-        let (generation, until_ms) = (lease.generation.get(), lease.until.as_millis());
-        Self { space: space.to_owned(), id: id.to_string(), holder: holder.to_owned(), generation, until_ms }
+    /// A session as it is.
+    #[schemars(rename = "Session")]
+    struct One from(space: &str, it: Session) {
+        space: String = space.to_owned(),
+        id: String = it.id.to_string(),
+        broadcaster: String = it.broadcaster,
+        config: Box<RawValue> = from_text(&it.config).into_owned(),
+        value: Box<RawValue> = from_text(&it.value).into_owned(),
+        state: String = it.state.as_str().to_owned(),
+        generation: u64 = it.generation.get(),
+        ref_count: u64 = it.ref_count,
+        holders: Vec<InHolders> = it.holders.into_iter().map(InHolders::new).collect(),
+        /// `null` while nobody holds it.
+        held_until_ms: Option<u64> = it.held_until.map(Timestamp::as_millis),
+        /// `null` while somebody holds it.
+        last_disconnect_ms: Option<u64> = it.last_disconnect.map(Timestamp::as_millis),
+        last_update_ms: u64 = it.last_update.as_millis(),
+        last_seen_ms: u64 = it.last_seen.as_millis(),
+        attempts: u64 = it.attempts,
     }
-}
 
-/// How a session stands after a holder has left.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionLeft")]
-pub(crate) struct Without {
-    pub(crate) space: String,
-    pub(crate) id: String,
-    pub(crate) holder: String,
-    pub(crate) state: String,
-}
-
-impl Without {
-    pub(crate) fn new(space: &str, id: SessionId, holder: &str, left: Disconnect) -> Self {
-        let state = match left {
-            Disconnect::Held => "active",
-            Disconnect::Disconnected => "disconnected",
-        };
-        let (space, holder, state) = (space.to_owned(), holder.to_owned(), state.to_owned());
-        Self { space, id: id.to_string(), holder, state }
+    #[schemars(rename = "SessionHolder")]
+    struct InHolders from(it: HeldBy) {
+        holder: String = it.holder,
+        until_ms: u64 = it.until.as_millis(),
     }
-}
 
-/// Sessions by time.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionPage")]
-pub(crate) struct Page {
-    pub(crate) space: String,
-    pub(crate) state: String,
-    pub(crate) sessions: Vec<InList>,
-    pub(crate) invalid: u64,
-    /// Where the next page begins; `null` if there is none.
-    pub(crate) next: Option<String>,
-}
+    /// A session whose value was set.
+    #[schemars(rename = "SessionUpdated")]
+    struct Updated from(space: &str, id: SessionId, generation: Generation) {
+        space: String = space.to_owned(),
+        id: String = id.to_string(),
+        generation: u64 = generation.get(),
+    }
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionInList")]
-pub(crate) struct InList {
-    pub(crate) id: String,
-    pub(crate) at_ms: u64,
-}
+    /// A holder's hold on a session.
+    #[schemars(rename = "SessionHeld")]
+    struct Held from(space: &str, id: SessionId, holder: String, lease: Lease) {
+        space: String = space.to_owned(),
+        id: String = id.to_string(),
+        holder: String = holder,
+        generation: u64 = lease.generation.get(),
+        until_ms: u64 = lease.until.as_millis(),
+    }
 
-impl Page {
-    pub(crate) fn new(space: &str, state: &str, list: &List, limit: usize) -> Self {
-        let last = list.sessions.last().filter(|_| list.sessions.len() == limit);
-        let row = |it: &Listed| InList { id: it.id.to_string(), at_ms: it.at.as_millis() };
-        Self {
-            space: space.to_owned(),
-            state: state.to_owned(),
-            sessions: list.sessions.iter().map(row).collect(),
-            invalid: list.invalid,
-            next: last.map(|it| format!("{}:{}", it.at.as_millis(), it.id)),
+    /// How a session stands after a holder has left.
+    #[schemars(rename = "SessionLeft")]
+    struct Without from(space: &str, id: SessionId, holder: String, left: Disconnect) {
+        space: String = space.to_owned(),
+        id: String = id.to_string(),
+        holder: String = holder,
+        state: String = match left {
+            Disconnect::Held => State::Active,
+            Disconnect::Disconnected => State::Disconnected,
         }
+        .as_str()
+        .to_owned(),
     }
-}
 
-/// How many there are.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionCounts")]
-pub(crate) struct Counted {
-    pub(crate) space: String,
-    pub(crate) active: u64,
-    pub(crate) disconnected: u64,
-    pub(crate) orphans: u64,
-    pub(crate) claimed: u64,
-    pub(crate) dead: u64,
-    pub(crate) lag_ms: u64,
-    /// Until when no lease ends and nothing is reaped; `null` if there is no hold.
-    pub(crate) held_until_ms: Option<u64>,
-}
-
-impl Counted {
-    pub(crate) fn new(space: &str, counts: &Counts) -> Self {
-        let Counts { active, disconnected, orphans, claimed, dead, lag_ms, .. } = *counts;
-        let held_until_ms = counts.held_until.map(Timestamp::as_millis);
-        Self { space: space.to_owned(), active, disconnected, orphans, claimed, dead, lag_ms, held_until_ms }
+    /// Sessions by time.
+    #[schemars(rename = "SessionPage")]
+    struct Page from(space: &str, state: State, list: &List, limit: usize) {
+        space: String = space.to_owned(),
+        state: String = state.as_str().to_owned(),
+        sessions: Vec<InList> = list.sessions.iter().map(InList::new).collect(),
+        invalid: u64 = list.invalid,
+        /// Where the next page begins; `null` if there is none.
+        next: Option<String> = {
+            let last = list.sessions.last().filter(|_| list.sessions.len() == limit);
+            last.map(|it| format!("{}:{}", it.at.as_millis(), it.id))
+        },
     }
-}
 
-/// A space and how its sessions live.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionSpace")]
-pub(crate) struct Space {
-    pub(crate) space: String,
-    pub(crate) grace_ms: u64,
-    pub(crate) holder_lease_ms: u64,
-    pub(crate) session_ttl_ms: u64,
-    pub(crate) retention_ms: u64,
-    pub(crate) batch: usize,
-    pub(crate) cleanup_interval_ms: u64,
-    pub(crate) reap: String,
-    pub(crate) claim_lease_ms: u64,
-    pub(crate) max_attempts: u32,
-    pub(crate) max_holders: usize,
-    pub(crate) max_sessions: usize,
-    pub(crate) migration_lease_ms: u64,
-    pub(crate) reconcile_interval_ms: u64,
-}
+    #[schemars(rename = "SessionInList")]
+    struct InList from(it: &Listed) {
+        id: String = it.id.to_string(),
+        at_ms: u64 = it.at.as_millis(),
+    }
 
-impl Space {
-    pub(crate) fn new(space: &str, options: &SessionOptions) -> Self {
-        // Sixty days at most.
-        let ms = |lasting: std::time::Duration| lasting.as_millis() as u64;
-        Self {
-            space: space.to_owned(),
-            grace_ms: ms(options.grace),
-            holder_lease_ms: ms(options.holder_lease),
-            session_ttl_ms: ms(options.session_ttl),
-            retention_ms: ms(options.retention),
-            batch: options.batch,
-            cleanup_interval_ms: ms(options.cleanup_interval),
-            reap: match options.reap {
-                Reap::Claims => "claims",
-                _ => "cleanup",
-            }
-            .to_owned(),
-            claim_lease_ms: ms(options.claim_lease),
-            max_attempts: options.max_attempts,
-            max_holders: options.max_holders,
-            max_sessions: options.max_sessions,
-            migration_lease_ms: ms(options.migration_lease),
-            reconcile_interval_ms: ms(options.reconcile_interval),
+    /// How many there are.
+    #[schemars(rename = "SessionCounts")]
+    struct Counted from(space: &str, it: &Counts) {
+        space: String = space.to_owned(),
+        active: u64 = it.active,
+        disconnected: u64 = it.disconnected,
+        orphans: u64 = it.orphans,
+        claimed: u64 = it.claimed,
+        dead: u64 = it.dead,
+        lag_ms: u64 = it.lag_ms,
+        /// Until when no lease ends and nothing is reaped; `null` if there is no hold.
+        held_until_ms: Option<u64> = it.held_until.map(Timestamp::as_millis),
+    }
+
+    /// A space and how its sessions live.
+    #[schemars(rename = "SessionSpace")]
+    struct Space from(space: &str, options: &SessionOptions) {
+        space: String = space.to_owned(),
+        grace_ms: u64 = ms(options.grace),
+        holder_lease_ms: u64 = ms(options.holder_lease),
+        session_ttl_ms: u64 = ms(options.session_ttl),
+        retention_ms: u64 = ms(options.retention),
+        batch: usize = options.batch,
+        cleanup_interval_ms: u64 = ms(options.cleanup_interval),
+        reap: String = match options.reap {
+            Reap::Claims => "claims",
+            _ => "cleanup",
         }
+        .to_owned(),
+        claim_lease_ms: u64 = ms(options.claim_lease),
+        max_attempts: u32 = options.max_attempts,
+        max_holders: usize = options.max_holders,
+        max_sessions: usize = options.max_sessions,
+        migration_lease_ms: u64 = ms(options.migration_lease),
+        reconcile_interval_ms: u64 = ms(options.reconcile_interval),
     }
 }

@@ -2,14 +2,10 @@
 
 use tidegate::session::Generation;
 
-use super::granted;
 use super::path::OfHolder;
 use super::reap::{GENERATION, generation_of};
 use crate::api::session::{Held, Without};
-use crate::http::answer::Json;
-use crate::http::call::{Call, EmptyBody};
-use crate::http::parameter::{FromQuery, Parameter, Query};
-use crate::http::problem::Problem;
+use crate::http::{Call, EmptyBody, FromQuery, Json, Parameter, Problem, Query, granted};
 
 /// The generation that is meant, if it is one in particular.
 #[derive(Debug)]
@@ -40,30 +36,27 @@ impl FromQuery for Connect {
 }
 
 pub(super) async fn connect(call: Call<OfHolder, Connect, EmptyBody>) -> Result<Json<Held>, Problem> {
-    let path = &call.path;
-    let sessions = call.app.parts().sessions.get(&path.space)?;
-    let (id, holder) = (path.id()?, path.holder(call.query.generation)?);
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
+    let (id, holder) = (call.path.id()?, call.path.holder(call.query.generation)?);
     call.body.parse()?;
     let lease = match call.query.resumes {
         true => granted(sessions.resume(id, holder).await)?,
         false => granted(sessions.connect(id, holder).await)?,
     };
-    Ok(Json(Held::new(sessions.space().as_str(), id, &path.holder, &lease)))
+    Ok(Json(Held::new(sessions.space().as_str(), id, call.path.holder, lease)))
 }
 
 pub(super) async fn heartbeat(call: Call<OfHolder, InGeneration, EmptyBody>) -> Result<Json<Held>, Problem> {
-    let path = &call.path;
-    let sessions = call.app.parts().sessions.get(&path.space)?;
-    let (id, holder) = (path.id()?, path.holder(call.query.0)?);
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
+    let (id, holder) = (call.path.id()?, call.path.holder(call.query.0)?);
     call.body.parse()?;
     let lease = granted(sessions.heartbeat(id, holder).await)?;
-    Ok(Json(Held::new(sessions.space().as_str(), id, &path.holder, &lease)))
+    Ok(Json(Held::new(sessions.space().as_str(), id, call.path.holder, lease)))
 }
 
 pub(super) async fn disconnect(call: Call<OfHolder, InGeneration>) -> Result<Json<Without>, Problem> {
-    let path = &call.path;
-    let sessions = call.app.parts().sessions.get(&path.space)?;
-    let (id, holder) = (path.id()?, path.holder(call.query.0)?);
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
+    let (id, holder) = (call.path.id()?, call.path.holder(call.query.0)?);
     let left = granted(sessions.disconnect(id, holder).await)?;
-    Ok(Json(Without::new(sessions.space().as_str(), id, &path.holder, left)))
+    Ok(Json(Without::new(sessions.space().as_str(), id, call.path.holder, left)))
 }

@@ -8,10 +8,7 @@ use tidegate::session::{Listed, State};
 
 use crate::api::session::{Counted, MAX_LIMIT, Page, STATE_NAMES, Space};
 use crate::api::{Spaces, pattern};
-use crate::http::answer::Json;
-use crate::http::call::{Call, OfSpace};
-use crate::http::parameter::{FromQuery, Parameter, Query, place};
-use crate::http::problem::Problem;
+use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Problem, Query, place};
 use crate::settings::parse::Parse as _;
 
 const LIMIT: Parameter = Parameter::integer("limit", 0..=MAX_LIMIT as u64, Some(100), "how many at most");
@@ -85,14 +82,14 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
         Which::OfAge(age) => (State::Disconnected, sessions.orphans_after(age, after, limit).await?),
         Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
     };
-    Ok(Json(Page::new(sessions.space().as_str(), state.as_str(), &found, limit)))
+    Ok(Json(Page::new(sessions.space().as_str(), state, &found, limit)))
 }
 
 pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
     let PageQuery { limit, after } = call.query;
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let found = sessions.list_after(State::Dead, after, limit).await?;
-    Ok(Json(Page::new(sessions.space().as_str(), State::Dead.as_str(), &found, limit)))
+    Ok(Json(Page::new(sessions.space().as_str(), State::Dead, &found, limit)))
 }
 
 pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {

@@ -12,13 +12,8 @@ mod refusal;
 mod settings;
 
 use axum::{Router, routing};
-use tidegate::Result;
-use tidegate::session::Answer;
 
-use super::App;
-use super::call::{Call, OfSpace};
-use super::operation::{Operation, Routes, delete, get, post, put};
-use super::problem::Problem;
+use super::{App, Call, OfSpace, Operation, Problem, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "sessions", operations, empty_names };
 
@@ -86,17 +81,12 @@ fn empty_names(router: Router<App>) -> Router<App> {
         .route("/v1/sessions/{space}/{id}/holders/", routing::put(no_holder).delete(no_holder))
 }
 
-async fn no_broadcaster(call: Call<OfSpace>) -> std::result::Result<(), Problem> {
+async fn no_broadcaster(call: Call<OfSpace>) -> Result<(), Problem> {
     call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a broadcaster"))
 }
 
-async fn no_holder(call: Call<path::OfSession>) -> std::result::Result<(), Problem> {
+async fn no_holder(call: Call<path::OfSession>) -> Result<(), Problem> {
     call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a holder"))
-}
-
-/// What was requested, or a problem, be it a refusal or that there is no answer.
-fn granted<T>(answer: Result<Answer<T>>) -> std::result::Result<T, Problem> {
-    answer?.into_result().map_err(refusal::refused)
 }

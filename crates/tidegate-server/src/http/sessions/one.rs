@@ -2,22 +2,19 @@
 
 use tidegate::session::{Found, Refusal};
 
-use super::granted;
 use super::path::{OfBroadcaster, OfSession};
-use super::refusal::refused;
+use crate::api::json::to_text;
 use crate::api::key;
-use crate::api::session::{Activate, Active, One, Update, Updated};
-use crate::http::answer::{Json, Made, NoContent};
-use crate::http::call::{Call, JsonBody, OfSpace};
-use crate::http::parameter::NoQuery;
-use crate::http::problem::Problem;
+use crate::api::session::{Activate, Active, One, Update, Updated, generation};
+use crate::http::{Call, Json, JsonBody, Made, NoContent, NoQuery, OfSpace, Problem, granted};
 
 pub(super) async fn activate(
     call: Call<OfSpace, NoQuery, JsonBody<Activate<'static>>>,
 ) -> Result<Made<Active>, Problem> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let sent = call.body.parse()?;
-    let (broadcaster, config, holder) = (sent.broadcaster()?, sent.config()?, sent.holder()?);
+    let (broadcaster, config) = (key("a broadcaster", &sent.broadcaster)?, to_text(sent.config)?);
+    let holder = sent.holder.as_deref().map(|holder| key("a holder", holder)).transpose()?;
     let activated = granted(sessions.activate(broadcaster, &config, holder).await)?;
     let is_new = activated.found == Found::Nothing;
     Ok(Made { is_new, value: Active::new(sessions.space().as_str(), &activated) })
@@ -25,19 +22,14 @@ pub(super) async fn activate(
 
 pub(super) async fn get(call: Call<OfSession>) -> Result<Json<One>, Problem> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
-    let session = sessions.get(call.path.id()?).await?.ok_or_else(gone)?;
-    Ok(Json(One::new(sessions.space().as_str(), &session)))
+    let session = sessions.get(call.path.id()?).await?.ok_or(Refusal::Gone)?;
+    Ok(Json(One::new(sessions.space().as_str(), session)))
 }
 
 pub(super) async fn find(call: Call<OfBroadcaster>) -> Result<Json<One>, Problem> {
-    let OfBroadcaster { space, broadcaster } = &call.path;
-    let sessions = call.app.parts().sessions.get(space)?;
-    let session = sessions.find(key("a broadcaster", broadcaster)?).await?.ok_or_else(gone)?;
-    Ok(Json(One::new(sessions.space().as_str(), &session)))
-}
-
-fn gone() -> Problem {
-    refused(Refusal::Gone)
+    let sessions = call.app.parts().sessions.get(&call.path.space)?;
+    let session = sessions.find(key("a broadcaster", &call.path.broadcaster)?).await?.ok_or(Refusal::Gone)?;
+    Ok(Json(One::new(sessions.space().as_str(), session)))
 }
 
 pub(super) async fn update(
@@ -46,8 +38,9 @@ pub(super) async fn update(
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     let sent = call.body.parse()?;
-    let generation = granted(sessions.update(id, &sent.value()?, sent.generation()?).await)?.get();
-    Ok(Json(Updated { space: sessions.space().as_str().to_owned(), id: id.to_string(), generation }))
+    let (value, meant) = (to_text(sent.value)?, sent.generation.map(generation).transpose()?);
+    let generation = granted(sessions.update(id, &value, meant).await)?;
+    Ok(Json(Updated::new(sessions.space().as_str(), id, generation)))
 }
 
 pub(super) async fn delete(call: Call<OfSession>) -> Result<NoContent, Problem> {

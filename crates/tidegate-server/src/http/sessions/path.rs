@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::session::{Generation, Holder, SessionId};
 
 use crate::api::{key, pattern};
-use crate::http::problem::Problem;
+use crate::http::Problem;
 
 /// `…/{id}`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,16 +1,15 @@
 //! What becomes of sessions that were left behind: claimed, acknowledged, cleaned up.
 
 use tidegate::bounds::MAX_COUNT;
-use tidegate::session::{Generation, State};
+use tidegate::session::Generation;
 
-use super::granted;
 use super::path::OfSession;
 use crate::api::session::{Acks, ClaimRequest, generation};
 use crate::api::session_reap::{Acked, Claimed, Cleaned, Renewed, Retried};
-use crate::http::answer::Json;
-use crate::http::call::{Call, EmptyBody, JsonBody, OfSpace, OptionalBody};
-use crate::http::parameter::{FromQuery, NoQuery, Parameter, Query};
-use crate::http::problem::Problem;
+use crate::http::{
+    Call, EmptyBody, FromQuery, Json, JsonBody, NoQuery, OfSpace, OptionalBody, Parameter, Problem, Query,
+    granted,
+};
 
 /// A parameter of those who mean one generation.
 pub(super) const GENERATION: Parameter =
@@ -66,7 +65,7 @@ pub(super) async fn claim(
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let sent = call.body.parse()?;
     let claims = sessions.claim(sent.limit(sessions.options().batch)?).await?;
-    Ok(Json(Claimed::new(sessions.space().as_str(), &claims)))
+    Ok(Json(Claimed::new(sessions.space().as_str(), claims)))
 }
 
 pub(super) async fn ack(
@@ -83,9 +82,8 @@ pub(super) async fn renew(call: Call<OfSession, OfClaim, EmptyBody>) -> Result<J
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let id = call.path.id()?;
     call.body.parse()?;
-    let until_ms = granted(sessions.renew(id, generation, attempt).await)?.as_millis();
-    let (space, generation) = (sessions.space().as_str().to_owned(), generation.get());
-    Ok(Json(Renewed { space, id: id.to_string(), generation, attempt, until_ms }))
+    let until = granted(sessions.renew(id, generation, attempt).await)?;
+    Ok(Json(Renewed::new(sessions.space().as_str(), id, generation, attempt, until)))
 }
 
 pub(super) async fn cleanup(call: Call<OfSpace, DryRun, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
@@ -101,6 +99,5 @@ pub(super) async fn retry(call: Call<OfSession, NoQuery, EmptyBody>) -> Result<J
     let id = call.path.id()?;
     call.body.parse()?;
     granted(sessions.retry(id).await)?;
-    let (space, state) = (sessions.space().as_str().to_owned(), State::Claimed.as_str().to_owned());
-    Ok(Json(Retried { space, id: id.to_string(), state }))
+    Ok(Json(Retried::new(sessions.space().as_str(), id)))
 }

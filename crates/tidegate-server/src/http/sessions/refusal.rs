@@ -2,7 +2,7 @@
 
 use tidegate::session::Refusal;
 
-use crate::http::problem::{Kind, Problem};
+use crate::http::{Kind, Problem};
 
 const GONE: Kind = Kind::new(404, "session-gone", "Session gone");
 const REAPING: Kind = Kind::new(409, "session-reaping", "Session being reaped");
@@ -22,20 +22,21 @@ pub(super) const IF_GONE: &[Kind] = &[GONE];
 pub(super) const REFUSALS: &[Kind] =
     &[GONE, REAPING, ACTIVE, DISCONNECTED, LAPSED, STALE, NOT_CLAIMED, TOO_MANY_HOLDERS, TOO_MANY_SESSIONS];
 
-/// What a call is refused with.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    let kind = match refusal {
-        Refusal::Gone => GONE,
-        Refusal::Reaping => REAPING,
-        Refusal::Active => ACTIVE,
-        Refusal::Disconnected => DISCONNECTED,
-        Refusal::Lapsed => LAPSED,
-        Refusal::Stale => STALE,
-        Refusal::NotClaimed => NOT_CLAIMED,
-        Refusal::TooManyHolders => TOO_MANY_HOLDERS,
-        Refusal::Full => TOO_MANY_SESSIONS,
-        // Whatever else there will be.
-        _ => REFUSED,
-    };
-    Problem::refused(kind, refusal.as_str(), refusal.to_string())
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::Gone => GONE,
+            Refusal::Reaping => REAPING,
+            Refusal::Active => ACTIVE,
+            Refusal::Disconnected => DISCONNECTED,
+            Refusal::Lapsed => LAPSED,
+            Refusal::Stale => STALE,
+            Refusal::NotClaimed => NOT_CLAIMED,
+            Refusal::TooManyHolders => TOO_MANY_HOLDERS,
+            Refusal::Full => TOO_MANY_SESSIONS,
+            // Whatever else there will be.
+            _ => REFUSED,
+        };
+        Self::refused(kind, refusal.as_str(), refusal.to_string())
+    }
 }

@@ -1,6 +1,5 @@
 //! Sessions over HTTP, as a caller sees them.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,38 +8,15 @@ use tidegate::session::{
     Activated, Claim, Claims, Counts, Disconnect, Found, Generation, Lease, List, Listed, Refusal, Session,
     SessionId, SessionOptions, State, Swept,
 };
-use tidegate::testkit::history::operations;
 use tidegate::testkit::session::{Face, Granted, Held, Kit, START_MS, answers, history};
-use tidegate::testkit::{RedisCluster, RedisServer, unique};
+use tidegate::testkit::unique;
 use tidegate::{Name, Result, session_conformance};
 
-use super::{Fields, checked, encoded};
+use super::{Fields, OverHttp, agrees_with_the_model, checked, encoded};
 use crate::support::{self, Fixture, settings};
 
-static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
-
-session_conformance!(over_http, OverHttp("memory:".to_owned()));
-
-#[test]
-fn the_http_api_agrees_with_the_model_in_memory() {
-    history::check(&OverHttp("memory:".to_owned()), operations() / 20);
-}
-
-#[test]
-fn the_http_api_agrees_with_the_model_on_redis() {
-    history::check(&OverHttp(REDIS.url()), operations() / 80);
-    assert_eq!(REDIS.keys_without_ttl(), Vec::<String>::new());
-}
-
-#[test]
-fn the_http_api_agrees_with_the_model_on_a_cluster() {
-    history::check(&OverHttp(CLUSTER.url()), operations() / 400);
-    assert_eq!(CLUSTER.keys_without_ttl(), Vec::<String>::new());
-}
-
-/// A server on the store of this URL.
-struct OverHttp(String);
+session_conformance!(over_http, OverHttp::in_memory());
+agrees_with_the_model!(history::check);
 
 impl Kit for OverHttp {
     type Face = Client;
@@ -75,7 +51,7 @@ impl Kit for OverHttp {
     }
 }
 
-struct Client(Fixture);
+pub(super) struct Client(Fixture);
 
 impl Client {
     async fn request(&self, method: &str, path: &str, body: &str) -> support::Answer {

@@ -5,19 +5,8 @@ use tidegate::Key;
 use tidegate::clock::Timestamp;
 use tidegate::hot::Edit;
 
-use crate::cli::hot::args::ReplayArgs;
+use crate::cli::hot::args::FieldArgs;
 use crate::moment;
-
-/// The names of the fields.
-#[derive(Debug)]
-pub(super) struct Fields {
-    page: Vec<String>,
-    join: String,
-    time: String,
-    editor: String,
-    delta: String,
-    id: Option<String>,
-}
 
 /// What a line says, with its time.
 #[derive(Debug)]
@@ -39,35 +28,25 @@ impl Mapped {
     }
 }
 
-impl Fields {
-    pub(super) fn of(args: &ReplayArgs) -> Self {
-        Self {
-            page: args.page_field.clone(),
-            join: args.join.clone(),
-            time: args.time_field.clone(),
-            editor: args.editor_field.clone(),
-            delta: args.delta_field.clone(),
-            id: args.id_field.clone(),
-        }
-    }
-
+impl FieldArgs {
     /// The edit that `line` is, which is the `number`th.
     pub(super) fn edit(&self, line: &[u8], number: u64) -> Result<Mapped, String> {
         let line: Value = serde_json::from_slice(line).map_err(|error| format!("it is not JSON: {error}"))?;
         if !line.is_object() {
             return Err("it is not an object".to_owned());
         }
-        let parts = self.page.iter().map(|field| required(&line, field)).collect::<Result<Vec<_>, _>>()?;
-        let at = required(&line, &self.time)?;
+        let parts =
+            self.page_field.iter().map(|field| required(&line, field)).collect::<Result<Vec<_>, _>>()?;
+        let at = required(&line, &self.time_field)?;
         let mapped = Mapped {
             page: parts.join(&self.join),
-            id: match &self.id {
+            id: match &self.id_field {
                 Some(field) => required(&line, field)?,
                 None => number.to_string(),
             },
-            editor: text(&line, &self.editor)?.unwrap_or_default(),
-            byte_change: delta(&line, &self.delta)?,
-            at: moment::parse(&at).map_err(|refused| format!("`{}`: {refused}", self.time))?,
+            editor: text(&line, &self.editor_field)?.unwrap_or_default(),
+            byte_change: delta(&line, &self.delta_field)?,
+            at: moment::parse(&at).map_err(|refused| format!("`{}`: {refused}", self.time_field))?,
         };
         // Nothing that follows finds anything wrong with it.
         mapped.edit(None)?;
@@ -109,14 +88,14 @@ fn delta(line: &Value, name: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    fn fields(page: &[&str]) -> Fields {
-        Fields {
-            page: page.iter().map(|it| (*it).to_owned()).collect(),
+    fn fields(page: &[&str]) -> FieldArgs {
+        FieldArgs {
+            page_field: page.iter().map(|it| (*it).to_owned()).collect(),
             join: ":".to_owned(),
-            time: "meta.dt".to_owned(),
-            editor: "user".to_owned(),
-            delta: "delta".to_owned(),
-            id: None,
+            time_field: "meta.dt".to_owned(),
+            editor_field: "user".to_owned(),
+            delta_field: "delta".to_owned(),
+            id_field: None,
         }
     }
 
@@ -127,7 +106,7 @@ mod tests {
         let mapped = fields(&["wiki", "n"]).edit(line, 12).unwrap();
         assert_eq!((mapped.page.as_str(), mapped.id.as_str(), mapped.editor.as_str()), ("en:7", "12", ""));
         assert_eq!((mapped.byte_change, mapped.at.as_millis()), (-3, 1_442_018_818_771));
-        let with_id = Fields { id: Some("wiki".to_owned()), ..fields(&["n"]) };
+        let with_id = FieldArgs { id_field: Some("wiki".to_owned()), ..fields(&["n"]) };
         assert_eq!(with_id.edit(br#"{"meta.dt":5,"wiki":"en","n":"x"}"#, 1).unwrap().id, "en");
     }
 

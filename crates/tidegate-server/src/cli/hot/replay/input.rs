@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+
+use crate::cli::bar::style;
 
 /// What every gzip file starts with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -42,9 +44,4 @@ impl Input {
             if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
         Ok(Self { reader, bar })
     }
-}
-
-/// A template of ours is never wrong; a plain bar would do.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -11,9 +11,7 @@ use super::report::Report;
 use super::{Refused, Sink};
 use crate::api::hot::{Bulk, Edit, Pages};
 use crate::cli::hot::args::ReplayArgs;
-use crate::cli::render::{detail, read};
-use crate::cli::request::{NDJSON, Request, encoded};
-use crate::cli::target::Target;
+use crate::cli::{NDJSON, Request, Target, encoded, read};
 use crate::parts::Access;
 
 /// A request has what is due within so much of a second, at most.
@@ -48,14 +46,6 @@ impl Live {
         Ok(Self { target, path, top: args.top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
     }
 
-    async fn request(&self, request: Request) -> Result<axum::body::Bytes, String> {
-        let (status, answer) = self.target.send(request).await?;
-        match status.is_success() {
-            true => Ok(answer),
-            false => Err(self.target.failure(status, detail(&answer))),
-        }
-    }
-
     /// Sends what waits, when it is due.
     async fn send(&mut self, report: &mut Report) -> Result<(), String> {
         if self.waiting == 0 {
@@ -67,7 +57,7 @@ impl Live {
         let body = Some(std::mem::take(&mut self.body));
         let path = format!("{}/edits", self.path);
         let request = Request { method: Method::POST, path, body, media_type: NDJSON };
-        let tally: Bulk = read(&self.request(request).await?)?;
+        let tally: Bulk = read(&self.target.fetch(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(
                 "{} edits were not understood: is that a server of this version?",
@@ -102,7 +92,7 @@ impl Sink for Live {
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         self.send(report).await?;
         let request = Request::get(format!("{}?limit={}", self.path, self.top));
-        let hottest: Pages = read(&self.request(request).await?)?;
+        let hottest: Pages = read(&self.target.fetch(request).await?)?;
         report.count = hottest.count;
         report.window_ms = hottest.window_ms;
         report.pages = hottest.pages;

@@ -17,12 +17,12 @@ use std::process::ExitCode;
 
 use tokio::sync::{mpsc, watch};
 
-use self::fields::{Fields, Mapped};
+use self::fields::Mapped;
 use self::input::Input;
 use self::plausible::{Judged, Plausible};
 use self::report::Report;
-use super::args::ReplayArgs;
-use crate::cli::render::print;
+use super::args::{FieldArgs, ReplayArgs};
+use crate::cli::print;
 use crate::lines::{Line, Lines};
 
 /// A line may have far more fields than an edit needs.
@@ -70,7 +70,7 @@ async fn feed(args: &ReplayArgs, sink: impl Sink) -> Result<Report, String> {
     let stop = Stop::on_ctrl_c();
     let mut pieces = pieces(reader);
     let mut feeding = Feeding {
-        fields: Fields::of(args),
+        fields: &args.fields,
         // Live they are all made now.
         waiting: args.rate.is_none().then(|| Plausible::new(args.max_gap)),
         report: Report::default(),
@@ -160,14 +160,14 @@ impl Stop {
 }
 
 /// A file on its way to a sink.
-struct Feeding<S> {
-    fields: Fields,
+struct Feeding<'a, S> {
+    fields: &'a FieldArgs,
     waiting: Option<Plausible<(u64, Mapped)>>,
     report: Report,
     sink: S,
 }
 
-impl<S: Sink> Feeding<S> {
+impl<S: Sink> Feeding<'_, S> {
     async fn line(&mut self, line: &Line<'_>) -> Result<(), String> {
         self.report.lines += 1;
         let number = self.report.lines;

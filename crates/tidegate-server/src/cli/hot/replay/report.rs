@@ -8,7 +8,7 @@ use tidegate::clock::Timestamp;
 
 use crate::api::hot::{BadLine, Ranked};
 use crate::cli::hot::render::ranking;
-use crate::cli::render::{moment, plural, printable, time};
+use crate::cli::{moment, plural, printable, time};
 use crate::moment;
 use crate::outcomes::Outcomes;
 

@@ -10,10 +10,8 @@ use tidegate::clock::monotonic;
 use tidegate::session::SessionId;
 
 use super::Reconciler;
-use crate::cli::REFUSED;
-use crate::cli::render::plural;
-use crate::cli::render::print;
 use crate::cli::sessions::args::ReconcileArgs;
+use crate::cli::{REFUSED, plural, print};
 use crate::parts::Access;
 
 /// Sessions listed at a time: the most that there may be.

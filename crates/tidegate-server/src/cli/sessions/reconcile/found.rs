@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidegate::session::Reconciled;
 
-use crate::cli::render::plural;
+use crate::cli::plural;
 
 pub(super) fn for_machines(found: &Reconciled) -> Value {
     json!({

@@ -8,9 +8,8 @@ use serde_json::json;
 use tidegate::session::{Counts, Reconciled};
 
 use super::{Reconciler, found};
-use crate::cli::REFUSED;
-use crate::cli::render::print;
 use crate::cli::sessions::args::ReconcileArgs;
+use crate::cli::{REFUSED, print};
 use crate::parts::Access;
 use crate::settings::StoreSettings;
 

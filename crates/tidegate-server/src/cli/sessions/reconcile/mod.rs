@@ -4,25 +4,38 @@
 mod compare;
 mod found;
 mod migrate;
-mod run;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::json;
 use tidegate::Tidegate;
 use tidegate::session::{Reap, Reconciled, Reconciliation, Sessions, Step};
 use tidegate::store::PartKind;
 
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
-pub(super) use self::run::reconcile;
 use super::args::ReconcileArgs;
-use crate::cli::bar::Bar;
 use crate::cli::target::STORE_DEADLINE;
+use crate::cli::{Bar, print};
 use crate::parts::{Access, Named};
 use crate::settings::{Settings, StoreSettings};
 
 /// How long the loops in the background wait: longer than any of these commands.
 const LATER: Duration = Duration::from_secs(24 * 3600);
+
+/// Compares sessions with their index and repairs both.
+pub(super) async fn reconcile(args: &ReconcileArgs) -> Result<ExitCode, String> {
+    let reconciler = Reconciler::open(args, Access::Write, |_| Ok(())).await?;
+    let done = reconciler.run("mending", reconciler.sessions.reconcile().anew(), |_| {}).await;
+    reconciler.close().await;
+    let done = done?;
+    print(&match args.json {
+        true => json!({"space": reconciler.space(), "done": found::for_machines(&done)}).to_string(),
+        false => found::for_people(&done, true),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// A store and the space on it.
 struct Reconciler<'a> {
