@@ -1,6 +1,7 @@
 //! A terminal that is drawn anew, and the keys that are pressed meanwhile.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use console::{Term, truncate_str};
@@ -27,13 +28,12 @@ pub(super) async fn live(
     let mut keys = keys();
     let mut ticks = tokio::time::interval(interval.max(LEAST));
     loop {
-        tokio::select! {
-            key = keys.recv() => if is_quit(key) { return Ok(()) } else { continue },
-            _ = tokio::signal::ctrl_c() => return Ok(()),
-            _ = ticks.tick() => {}
-        }
-        let (rows, columns) = term.size();
-        let Some(lines) = lines(rows).await else { return Ok(()) };
+        let next = async {
+            ticks.tick().await;
+            let (rows, columns) = term.size();
+            (rows, columns, lines(rows).await)
+        };
+        let Some((rows, columns, Some(lines))) = unless_quit(&mut keys, next).await else { return Ok(()) };
         // What failed may be back with the next.
         let lines = lines.unwrap_or_else(|error| vec![printable(&error)]);
         let fits = lines.iter().take(usize::from(rows).saturating_sub(1));
@@ -59,6 +59,18 @@ fn draw(lines: &[String]) -> std::io::Result<()> {
 /// Whether a key says that it is enough: `q`, Escape or Ctrl-C; no key can come any more at the end.
 fn is_quit(key: Option<u8>) -> bool {
     matches!(key, Some(b'q' | b'Q' | 3 | 27) | None)
+}
+
+/// What is waited for; none if a key says before that it is enough.
+async fn unless_quit<T>(keys: &mut mpsc::Receiver<u8>, awaited: impl Future<Output = T>) -> Option<T> {
+    let mut awaited = pin!(awaited);
+    loop {
+        tokio::select! {
+            done = &mut awaited => return Some(done),
+            key = keys.recv() => if is_quit(key) { return None },
+            _ = tokio::signal::ctrl_c() => return None,
+        }
+    }
 }
 
 /// Keys as they are pressed. The thread ends with the process.

@@ -1,6 +1,7 @@
 //! What a command talks to: a server, or a store, which is a server without a socket.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Response, StatusCode, header};
@@ -15,6 +16,10 @@ use super::request::Request;
 use crate::http::{App, Reason, router};
 use crate::parts::{Access, Parts};
 use crate::settings::{Settings, Sources};
+
+/// How long a command waits for an answer of its store at least. Nobody waits for the command but who has typed it:
+/// rather late than never.
+pub(in crate::cli) const STORE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// One of the two, for as many requests as there are.
 pub(super) enum Target {
@@ -57,7 +62,8 @@ impl Target {
         parts: &[(PartKind, &str)],
         access: Access,
     ) -> Result<Self, String> {
-        let settings = Settings::load(sources).map_err(|error| error.to_string())?;
+        let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
+        settings.store.options.deadline = settings.store.options.deadline.max(STORE_DEADLINE);
         let parts = Parts::for_requests(settings, parts, access).await?;
         for (part, declared) in parts.gate().differing() {
             let differences = Differences { declared: &declared, own: &part.settings };

@@ -1,7 +1,9 @@
 //! `tidegate hot`: what it prints and how it exits.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use tidegate::testkit::RedisServer;
+use tidegate::testkit::{Fault, FaultProxy, RedisServer};
 
 use crate::cli::{Server, run, tidegate};
 
@@ -237,4 +239,25 @@ fn on_a_store_the_reason_itself_is_printed() {
     let (code, _, err) = run(command);
     assert_eq!(code, 2);
     assert!(err.contains("WRONGTYPE") && !err.contains("server's log"), "{err}");
+}
+
+/// A server gives up early, since others wait for its answer. Nobody waits for a command but who has typed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_waits_for_a_store_that_is_slow() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port()).await;
+    // There and back it is twice as long, and a server's deadline is 100 ms.
+    proxy.set(Fault::Delay(Duration::from_millis(150)));
+    for (args, setting) in [
+        (&["hot", "record", "p", "--id", "1"][..], "hot.main.hot_threshold=2"),
+        (&["hot", "list"], "hot.main.hot_threshold=2"),
+        (&["limit", "take", "api", "k", "--set", "limits.api.outage=closed"], "limits.api.rate=5/s"),
+        (&["sessions", "counts"], "sessions.main.grace=1h"),
+        (&["run", "start", "r"], "runs.main.prefix=slow"),
+    ] {
+        let mut command = tidegate(args);
+        command.args(["--store", &proxy.url(), "--set", setting]);
+        let (code, out, err) = tokio::task::spawn_blocking(|| run(command)).await.unwrap();
+        assert_eq!(code, 0, "{args:?}: {out}{err}");
+    }
 }

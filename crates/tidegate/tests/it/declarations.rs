@@ -15,6 +15,7 @@ use tidegate::testkit::{RedisServer, unique};
 use tidegate::{Cost, ErrorKind, Key, Name, Tidegate};
 
 use crate::kit::{CLUSTER, REDIS};
+use crate::session_world::orders;
 
 const START_MS: u64 = 1_700_000_000_000;
 const HOUR: u64 = 3_600_000;
@@ -394,7 +395,7 @@ async fn a_changed_window_finds_what_is_due() {
 #[tokio::test]
 async fn the_longest_window_holds_while_two_disagree() {
     for url in urls() {
-        for seed in 0..6_u64 {
+        for seed in 0..orders(20) {
             let (namespace, clock) = (unique("t"), clock());
             let long = replacing(&url, &namespace, &clock).await;
             let short = replacing(&url, &namespace, &clock).await;

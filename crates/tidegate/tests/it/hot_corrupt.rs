@@ -2,6 +2,7 @@
 //! unreadable. Whatever it is and whoever comes upon it, an answer is right or says so, nothing is
 //! half done, no other page suffers, and to remove the page repairs it.
 
+use futures_util::StreamExt as _;
 use redis::{Connection, Value};
 use tidegate::clock::Timestamp;
 use tidegate::hot::{Edit, EventKind, Recorded};
@@ -196,83 +197,87 @@ fn check<T>(answer: Result<T, Error>, what: &str) -> Option<T> {
     }
 }
 
+/// Each in a space of its own, several at a time: most of it is waiting for events.
 async fn goes_well(name: &'static str) {
-    for (family, plant) in all() {
-        let is_page = family.ends_with(":bad") || family.ends_with(":new");
-        let page = if family.ends_with(":new") { "new" } else { "bad" };
-        let shown: Vec<_> = plant.iter().map(|word| String::from_utf8_lossy(word)).collect();
-        let what = format!("{name}: {shown:?} at {family}");
-        let mut planted = Planted::on(name).await;
-        planted.plant(family, &plant);
-        let before = planted.all_of(page);
-        let Planted { space, .. } = &planted;
-        let everything = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX);
+    let cases = futures_util::stream::iter(all());
+    cases.for_each_concurrent(16, |(family, plant)| goes_well_with(name, family, plant)).await;
+}
 
-        // Reads of it, and of everything.
-        check(space.hot.is_hot(key(page)).await, &what);
-        check(space.hot.stats(key(page)).await, &what);
-        check(space.hot.window(key(page), everything.clone()).await, &what);
-        let listed = check(space.hot.list(9).await, &what);
-        check(space.hot.count().await, &what);
-        let mut watch = space.hot.watch(Some("0-0")).await.expect(&what);
-        if is_page {
-            assert!(listed.unwrap().iter().any(|it| it.page == "good"), "{what}");
-        }
+async fn goes_well_with(name: &'static str, family: &'static str, plant: Plant) {
+    let is_page = family.ends_with(":bad") || family.ends_with(":new");
+    let page = if family.ends_with(":new") { "new" } else { "bad" };
+    let shown: Vec<_> = plant.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    let what = format!("{name}: {shown:?} at {family}");
+    let mut planted = Planted::on(name).await;
+    planted.plant(family, &plant);
+    let before = planted.all_of(page);
+    let Planted { space, .. } = &planted;
+    let everything = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX);
 
-        // An edit of it: done or not at all.
-        let edit = async |id: &str| space.hot.record(&Edit::new(key(page), id, "bob")).await;
-        if check(edit("4").await, &what).is_none() {
-            assert_eq!(planted.all_of(page), before, "{what}: half done");
-            let Planted { space, .. } = &planted;
-            let edit = Edit::new(key(page), "4", "bob");
-            assert_eq!(space.hot.record(&edit).await.unwrap_err().kind(), ErrorKind::Corrupt, "{what}");
-        }
-        let Planted { space, .. } = &planted;
-
-        // One of many stops no other.
-        let edits =
-            [("good", "5"), (page, "5"), ("other", "1")].map(|(page, id)| Edit::new(key(page), id, "eve"));
-        let recorded = space.hot.record_many(&edits).await.expect(&what);
-        if is_page {
-            assert_eq!((&recorded[0], &recorded[2]), (&Recorded::Added, &Recorded::Remembered), "{what}");
-            assert_eq!(space.stats("good").await.edits_last_hour, 4, "{what}");
-        }
-        // What happens is told, or that it was missed, whatever was there.
-        let edit = Edit::new(key("other"), "2", "eve");
-        assert_eq!(space.hot.record(&edit).await.expect(&what), PROMOTED, "{what}");
-        let message = async {
-            loop {
-                let event = watch.next().await.expect(&what);
-                let is_gap = event.kind == EventKind::Missed && event.edits == 0;
-                if event.page == "other" || is_gap {
-                    return;
-                }
-            }
-        };
-        if !is_page {
-            tokio::time::timeout(std::time::Duration::from_secs(20), message).await.expect(&what);
-        }
-
-        // A cleanup looks after the others, and comes to an end, now and when all is over.
-        space.hot.cleanup().await.expect(&what);
-        assert!(space.hot.list(9).await.expect(&what).iter().any(|it| it.page == "good"), "{what}");
-
-        // To remove it repairs it.
-        space.hot.remove(key(page)).await.expect(&what);
-        assert!(!space.stats(page).await.is_hot, "{what}");
-        assert_eq!(space.record(page, "6").await, Recorded::Remembered, "{what}");
-        assert_eq!(space.record(page, "7").await, PROMOTED, "{what}");
-        assert_eq!(space.window(page).await.len(), 2, "{what}");
-        if page == "bad" {
-            space.hot.remove(key("new")).await.expect(&what);
-        }
-        let connections = servers(name).iter().map(RedisServer::connection).collect();
-        let hot = if page == "bad" { 3 } else { 4 };
-        assert_eq!(audit(connections, &space.namespace, HOUR), hot, "{what}");
-        space.clock.advance_ms(2 * HOUR);
-        space.hot.cleanup().await.expect(&what);
-        assert_eq!(space.hot.count().await.unwrap(), 0, "{what}");
+    // Reads of it, and of everything.
+    check(space.hot.is_hot(key(page)).await, &what);
+    check(space.hot.stats(key(page)).await, &what);
+    check(space.hot.window(key(page), everything.clone()).await, &what);
+    let listed = check(space.hot.list(9).await, &what);
+    check(space.hot.count().await, &what);
+    let mut watch = space.hot.watch(Some("0-0")).await.expect(&what);
+    if is_page {
+        assert!(listed.unwrap().iter().any(|it| it.page == "good"), "{what}");
     }
+
+    // An edit of it: done or not at all.
+    let edit = async |id: &str| space.hot.record(&Edit::new(key(page), id, "bob")).await;
+    if check(edit("4").await, &what).is_none() {
+        assert_eq!(planted.all_of(page), before, "{what}: half done");
+        let Planted { space, .. } = &planted;
+        let edit = Edit::new(key(page), "4", "bob");
+        assert_eq!(space.hot.record(&edit).await.unwrap_err().kind(), ErrorKind::Corrupt, "{what}");
+    }
+    let Planted { space, .. } = &planted;
+
+    // One of many stops no other.
+    let edits =
+        [("good", "5"), (page, "5"), ("other", "1")].map(|(page, id)| Edit::new(key(page), id, "eve"));
+    let recorded = space.hot.record_many(&edits).await.expect(&what);
+    if is_page {
+        assert_eq!((&recorded[0], &recorded[2]), (&Recorded::Added, &Recorded::Remembered), "{what}");
+        assert_eq!(space.stats("good").await.edits_last_hour, 4, "{what}");
+    }
+    // What happens is told, or that it was missed, whatever was there.
+    let edit = Edit::new(key("other"), "2", "eve");
+    assert_eq!(space.hot.record(&edit).await.expect(&what), PROMOTED, "{what}");
+    let message = async {
+        loop {
+            let event = watch.next().await.expect(&what);
+            let is_gap = event.kind == EventKind::Missed && event.edits == 0;
+            if event.page == "other" || is_gap {
+                return;
+            }
+        }
+    };
+    if !is_page {
+        tokio::time::timeout(std::time::Duration::from_secs(20), message).await.expect(&what);
+    }
+
+    // A cleanup looks after the others, and comes to an end, now and when all is over.
+    space.hot.cleanup().await.expect(&what);
+    assert!(space.hot.list(9).await.expect(&what).iter().any(|it| it.page == "good"), "{what}");
+
+    // To remove it repairs it.
+    space.hot.remove(key(page)).await.expect(&what);
+    assert!(!space.stats(page).await.is_hot, "{what}");
+    assert_eq!(space.record(page, "6").await, Recorded::Remembered, "{what}");
+    assert_eq!(space.record(page, "7").await, PROMOTED, "{what}");
+    assert_eq!(space.window(page).await.len(), 2, "{what}");
+    if page == "bad" {
+        space.hot.remove(key("new")).await.expect(&what);
+    }
+    let connections = servers(name).iter().map(RedisServer::connection).collect();
+    let hot = if page == "bad" { 3 } else { 4 };
+    assert_eq!(audit(connections, &space.namespace, HOUR), hot, "{what}");
+    space.clock.advance_ms(2 * HOUR);
+    space.hot.cleanup().await.expect(&what);
+    assert_eq!(space.hot.count().await.unwrap(), 0, "{what}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tidegate::session::{Answer, Disconnect, Generation, Holder, Lease, Refusal, 
 
 use crate::session::{CLAIM, GRACE, LEASE, Space, key};
 
-/// How many of so many random orders are tried: a tenth, unless `TIDEGATE_ORDERS` says what part.
+/// How many of so many random orders, or ids, are tried: a tenth, unless `TIDEGATE_ORDERS` says what part.
 pub(crate) fn orders(count: u64) -> u64 {
     count / std::env::var("TIDEGATE_ORDERS").map_or(10, |by| by.parse::<u64>().expect("a number"))
 }

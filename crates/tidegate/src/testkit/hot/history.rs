@@ -207,21 +207,27 @@ impl<F: Face> Pair<'_, F> {
     }
 }
 
-async fn agree(face: &impl Face, options: HotOptions, history: &[Op]) -> TestCaseResult {
-    let mut watch = face.watch().await.expect("events");
+async fn agree(face: &impl Face, options: HotOptions, history: &[Op], is_live: bool) -> TestCaseResult {
+    let live = if is_live { Some(face.watch().await.expect("events")) } else { None };
     let mut pair = Pair { face, model: HotModel::new(options) };
     for (number, op) in history.iter().enumerate() {
         let agreed = pair.step(op).await;
         agreed.map_err(|error| TestCaseError::fail(format!("step {number}, {op:?}: {error}")))?;
     }
+    let mut watch = match live {
+        Some(watch) => watch,
+        None => face.watch().await.expect("events"),
+    };
     let events = tokio::time::timeout(SOON, pair.events(&mut watch)).await;
     events.unwrap_or_else(|_| Err(TestCaseError::fail("an event is missing")))
 }
 
 /// Runs so many random operations on spaces of `kit` and on the model.
 pub fn check(kit: &impl Kit, operations: usize) {
+    // Whoever watches while it happens waits for the store to be asked again; whoever comes after does not.
+    let is_live = prop::bool::weighted(0.1);
     // Histories have 60 operations in the mean.
-    history::run(operations / 60, &(spaces(), ops()), async |(options, history)| {
-        agree(&kit.fresh(options.clone()).await, options, &history).await
+    history::run(operations / 60, &(spaces(), ops(), is_live), async |(options, history, is_live)| {
+        agree(&kit.fresh(options.clone()).await, options, &history, is_live).await
     });
 }

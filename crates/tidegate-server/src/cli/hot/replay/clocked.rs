@@ -13,10 +13,8 @@ use super::report::Report;
 use super::{Refused, Sink};
 use crate::api::hot::Ranked;
 use crate::cli::hot::args::ReplayArgs;
+use crate::cli::target::STORE_DEADLINE;
 use crate::parts::Named;
-
-/// Nobody waits for a single edit: rather late than lost.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The longest that a space may go without looking after itself. The file's clock says
 /// when it does.
@@ -55,7 +53,7 @@ impl Clocked {
         let clock = ManualClock::at(Timestamp::from_millis(0));
         // As long as its indices: nothing of it is there after that.
         let marker_ttl = space.options.window_duration.max(ACTIVITY) + 2 * SLACK;
-        let deadline = settings.store.options.deadline.max(DEADLINE);
+        let deadline = settings.store.options.deadline.max(STORE_DEADLINE);
         let options = settings.store.options.namespace(checked).declarations(Declarations::ReadOnly);
         settings.store.options =
             options.deadline(deadline).clock(clock.clone().into()).marker_ttl(marker_ttl);

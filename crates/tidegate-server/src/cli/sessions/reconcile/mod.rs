@@ -16,12 +16,10 @@ use tidegate::store::PartKind;
 pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 use super::args::ReconcileArgs;
+use crate::cli::target::STORE_DEADLINE;
 use crate::cli::{Bar, print};
 use crate::parts::{Access, Named};
 use crate::settings::StoreSettings;
-
-/// Nobody waits for a single step: rather late than never.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the loops in the background wait: longer than any of these commands.
 const LATER: Duration = Duration::from_secs(24 * 3600);
@@ -59,7 +57,7 @@ impl<'a> Reconciler<'a> {
             return Err(why.to_owned());
         }
         check(&settings.store)?;
-        settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
+        settings.store.options.deadline = settings.store.options.deadline.max(STORE_DEADLINE);
         // Defaults would be a guess: at what is an orphan, and at when whose keys end.
         let gate = settings.open_for(&[(PartKind::Sessions, &args.space)], access).await?;
         let space = Named::find(&settings.parts.sessions, &args.space);
