@@ -6,14 +6,14 @@
 -- same outcome. ARGV and KEYS are those of charge_all.lua, for one calendar limit.
 local has_written = false
 
--- Which ids go to make room for `added` more: mostly the first of the index, and nothing else is tried here. None if
--- one of them may not.
+-- Which ids are due, and which others go to make room for `added` more: mostly the first of the index, and nothing else
+-- is tried here. None if one of them may not.
 local function first_to_go(ids, index, added, is_fresh, forget_ms, now_ms)
   local due = index_due(index, now_ms, 16)
   local count, max = redis.call('ZCARD', index) - #due, tonumber(ARGV[19])
   -- Who remembers too many forgets one for each that comes.
   local leaving = math.min(added, count + added - max)
-  if leaving <= 0 then return due end
+  if leaving <= 0 then return due, {} end
   local last = #due + leaving - 1
   local gone = redis.call('ZRANGE', index, #due, last)
   -- What comes now is forgotten later than all of these.
@@ -27,8 +27,13 @@ local function first_to_go(ids, index, added, is_fresh, forget_ms, now_ms)
       if state == PENDING then return end
     end
   end
-  for _, id in ipairs(due) do gone[#gone + 1] = id end
-  return gone
+  return due, gone
+end
+
+local function forget_ids(ids, index, gone)
+  if #gone == 0 then return end
+  redis.call('HDEL', ids, unpack(gone))
+  redis.call('ZREM', index, unpack(gone))
 end
 
 local function charge_at_once()
@@ -69,26 +74,25 @@ local function charge_at_once()
       dues[n * 2 - 1], dues[n * 2] = forget, id
     end
   end
-  local gone
+  local due, gone
   if #fresh > 0 then
     for _, record in ipairs(call('HMGET', ids, unpack(fresh))) do
       if record then return end
     end
-    gone = first_to_go(ids, index, #fresh, is_fresh, forget_ms, now_ms)
-    if not gone then return end
+    due, gone = first_to_go(ids, index, #fresh, is_fresh, forget_ms, now_ms)
+    if not due then return end
   end
 
   -- First what a server without memory refuses.
   call('INCRBY', counter, int(count - before))
   has_written = true
   if count > tonumber(most) then call('HSET', hours, hour, began .. ' ' .. int(count)) end
-  if gone then
-    if #gone > 0 then
-      call('HDEL', ids, unpack(gone))
-      call('ZREM', index, unpack(gone))
-    end
+  if due then
+    forget_ids(ids, index, due)
     call('HSET', ids, unpack(records))
     call('ZADD', index, unpack(dues))
+    -- Behind what comes: keys that are never empty keep their end.
+    forget_ids(ids, index, gone)
     local ttl_ms = forget_ms - now_ms + tonumber(ARGV[2])
     for _, key in ipairs({ ids, index }) do
       if call('PTTL', key) < ttl_ms then call('PEXPIRE', key, int(ttl_ms)) end
