@@ -30,12 +30,31 @@ struct Inner {
     store: Store,
     metrics: Metrics,
     store_metrics: StoreMetrics,
-    limits: Arc<Registry<Limit>>,
+    limits: Arc<Limits>,
     /// All other parts.
     spaces: Registries,
     quotas: Quotas,
     /// A store in this process has nobody to agree with.
     declarer: Option<Arc<Declarer>>,
+}
+
+/// The limits that are open.
+#[derive(Debug, Default)]
+struct Limits {
+    by_name: Registry<Limit>,
+    /// Those of quotas of other families than the default one, which all have the same names.
+    of_families: Mutex<Vec<Limit>>,
+}
+
+impl Limits {
+    /// All of them, each with what it is called in metrics.
+    fn all(&self) -> Vec<(String, Limit)> {
+        let by_name = self.by_name.all().into_iter().map(|limit| (limit.name().as_str().to_owned(), limit));
+        let of_families = self.of_families.lock().clone().into_iter();
+        let of_families =
+            of_families.map(|limit| (format!("{}:{}", limit.prefix(), limit.name().as_str()), limit));
+        by_name.chain(of_families).collect()
+    }
 }
 
 /// What runs in the background, for as long as somebody holds the store or a
@@ -48,6 +67,9 @@ pub(crate) struct Background {
 
 /// Idle keys are looked for every second, a thousand at a time.
 const SWEEP: Rhythm = Rhythm { interval: Duration::from_secs(1), batch: NonZeroUsize::new(1000).unwrap() };
+
+/// For how long anything of a quota counts.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Markers live for months; once an hour keeps them so.
 const RENEW: Rhythm = Rhythm { interval: Duration::from_secs(3600), batch: NonZeroUsize::MIN };
@@ -72,18 +94,18 @@ impl Tidegate {
     /// On a store that is open already. Needs a tokio runtime.
     pub fn on(store: Store) -> Self {
         let (metrics, store_metrics) = (Metrics::default(), store.metrics());
-        let limits = Arc::<Registry<Limit>>::default();
+        let limits = Arc::<Limits>::default();
         metrics.read({
             let (limits, store) = (limits.clone(), store.clone());
             move |reading| {
-                limits.all().iter().for_each(|limit| limit::metrics::read(limit, reading));
+                limits.all().iter().for_each(|(name, limit)| limit::metrics::read(name, limit, reading));
                 let help = "Partitions whose server is away";
                 reading.gauge("tidegate_store_partitions_away", help, &[], store.away());
             }
         });
         let sweeping = ReaperMetrics::new(&metrics, "limit");
         let mut reapers = vec![Reaper::of(&limits, SWEEP, sweeping, async |limits, batch| {
-            let swept = limits.all().into_iter().map(|limit| limit.sweep(batch));
+            let swept = limits.all().into_iter().map(|(_, limit)| limit.sweep(batch));
             let nothing = Progress { items: 0, is_more: false };
             Ok(swept.fold(nothing, |sum, swept| Progress {
                 items: sum.items + swept.dropped,
@@ -111,7 +133,7 @@ impl Tidegate {
     /// The limit called `name`. Asked again with the same numbers and options it
     /// is the same limit; with others it is an error.
     pub fn limit(&self, name: &str, algorithm: impl Into<Algorithm>, options: LimitOptions) -> Result<Limit> {
-        self.open_part(&self.inner.limits, name, &(algorithm.into(), options))
+        self.open_part(&self.inner.limits.by_name, name, &(algorithm.into(), options))
     }
 
     /// The space called `name`, of any kind: what the kind calls it is in its own folder.
@@ -205,15 +227,21 @@ impl Tidegate {
     /// The quota of the family of runs whose keys start with [`prefix`](QuotaOptions::prefix). Asked again with the
     /// same options it is the same quota; with others it is an error.
     pub fn quota(&self, options: QuotaOptions) -> Result<Quota> {
-        self.inner.quotas.open(options, |name, algorithm, options| self.limit_of(name, algorithm, options))
+        let limit = |name: &str, algorithm, options| self.limit_of(name, algorithm, options);
+        self.inner.quotas.open(options, limit, |quota| {
+            if let Some(declarer) = &self.inner.declarer {
+                // Nobody deletes anything that counts for others: an hour is an hour to all of them.
+                declarer.add(quota, HOUR, |_| ());
+            }
+        })
     }
 
     /// A limit of a family of runs. Limits are found by their names, so only those of the default family are open to
-    /// everybody; one that is open with the same name and prefix is the same, whatever else was set of it.
+    /// everybody, and declared; one that is open with the same name and prefix is the same, whatever else was set of it.
     fn limit_of(&self, name: &str, algorithm: Algorithm, mut options: LimitOptions) -> Result<Limit> {
         let prefix = options.prefix.clone().unwrap_or_default();
         let is_it = |limit: &Limit| limit.name().as_str() == name && limit.prefix() == prefix;
-        if let Some(open) = self.inner.limits.all().into_iter().find(is_it) {
+        if let Some((_, open)) = self.inner.limits.all().into_iter().find(|(_, limit)| is_it(limit)) {
             if *open.algorithm() != algorithm {
                 return Err(Error::invalid(format!(
                     "the limit {name:?} with the prefix {prefix:?} is open with other numbers than the quota has"
@@ -222,12 +250,10 @@ impl Tidegate {
             return Ok(open.with(&self.background));
         }
         if prefix != DEFAULT_FAMILY {
-            return Limit::open(
-                &self.inner.store,
-                Name::new(name)?,
-                &(algorithm, options),
-                &self.inner.metrics,
-            );
+            let Inner { store, metrics, limits, .. } = &*self.inner;
+            let limit = Limit::open(store, Name::new(name)?, &(algorithm, options), metrics)?;
+            limits.of_families.lock().push(limit.clone());
+            return Ok(limit.with(&self.background));
         }
         if prefix == algorithm.prefix() {
             // As it is opened by whoever does not care.
@@ -325,7 +351,7 @@ impl Tidegate {
     /// Returns what limits hold by lease, and stops the background loops, each after
     /// the batch it is in.
     pub async fn shutdown(&self) {
-        for limit in self.inner.limits.all() {
+        for (_, limit) in self.inner.limits.all() {
             limit.end_leases().await;
         }
         drop(self.background.declaring.lock().take());

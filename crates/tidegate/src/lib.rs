@@ -90,10 +90,12 @@ pub enum PartKind {
     Sessions,
     /// A space of runs.
     Runs,
+    /// The quota of a family of runs.
+    Quota,
 }
 
 impl PartKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Limit, Self::Hot, Self::Sessions, Self::Runs];
+    pub(crate) const ALL: [Self; 5] = [Self::Limit, Self::Hot, Self::Sessions, Self::Runs, Self::Quota];
 
     /// The word for it in declarations and metrics.
     pub fn as_str(self) -> &'static str {
@@ -102,6 +104,7 @@ impl PartKind {
             Self::Hot => "hot",
             Self::Sessions => "sessions",
             Self::Runs => "runs",
+            Self::Quota => "quota",
         }
     }
 }

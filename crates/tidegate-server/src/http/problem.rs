@@ -214,6 +214,7 @@ impl From<PartError> for Problem {
         match error {
             PartError::Unknown(unknown) => unknown.into(),
             PartError::Failed(error) => error.into(),
+            PartError::Undeclared(why) => Self::invalid(why),
         }
     }
 }

@@ -1,28 +1,35 @@
 //! Settings that the store declares: for parts that nobody has written down here.
 
-use tidegate::store::{Declaration, Part, PartKind};
+use tidegate::store::{Declaration, DeclaredSettings, Part, PartKind};
 
 use super::{About, Named, PartOptions, PartSettings};
 use crate::settings::SettingsError;
-use crate::settings::raw::{Node as _, Refused};
+use crate::settings::raw::{Node, Refused};
 
 impl PartSettings {
     /// What nobody has written down here, and others have declared, is as they declare it.
     pub fn adopt(&mut self, declared: &[Declaration]) -> Result<(), SettingsError> {
-        self.set(declared, |was_implied| was_implied == Some(true))
+        self.set(declared, |was_implied| was_implied == Some(true))?;
+        self.adopt_beside(declared, false)
     }
 
     /// What is written down here, and beside it only what is declared.
     pub fn only_declared(&mut self, declared: &[Declaration]) -> Result<(), SettingsError> {
         self.each_mut().into_iter().for_each(|settings| settings.retain(&|_, is_implied| !is_implied));
-        self.set(declared, |was_implied| was_implied.is_none())
+        self.set(declared, |was_implied| was_implied.is_none())?;
+        self.adopt_beside(declared, true)
+    }
+
+    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
+        self.each_mut().into_iter().try_for_each(|settings| settings.adopt_beside(declared, is_all))
     }
 
     /// Whether this version knows all of what is declared.
     pub fn can_read(declared: &Declaration) -> bool {
         let mut none = Self::default();
-        none.set(std::slice::from_ref(declared), |_| true).is_ok()
-            && none.has(declared.kind, declared.name.as_str())
+        let is_part = none.set(std::slice::from_ref(declared), |_| true).is_ok()
+            && none.has(declared.kind, declared.name.as_str());
+        is_part || none.each().iter().any(|settings| settings.reads_beside(declared))
     }
 
     /// Sets what is declared, if it shall be: by whether one of the same name is implied.
@@ -68,6 +75,11 @@ pub(super) trait AnySettings {
 
     fn written(&self) -> Vec<Part>;
 
+    /// Whether it is of what comes with such a part, and this version knows all of it.
+    fn reads_beside(&self, declared: &Declaration) -> bool;
+
+    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError>;
+
     fn for_one_request(&mut self);
 }
 
@@ -82,19 +94,7 @@ impl<O: PartOptions> AnySettings for Vec<Named<O>> {
 
     fn set(&mut self, declared: &Declaration) -> Result<(), SettingsError> {
         let (group, name) = (O::ABOUT.group, declared.name.as_str());
-        // Like settings of any other source.
-        let mut raw = O::Raw::default();
-        for (setting, value) in &declared.settings {
-            raw.set(&[setting], value).map_err(|refused| {
-                let reason = match refused {
-                    Refused::Value(reason) => reason,
-                    Refused::Unknown | Refused::Group => {
-                        format!("{value:?} is declared, and this version has no such setting")
-                    }
-                };
-                SettingsError(format!("`{group}.{name}.{setting}`, as the store declares it: {reason}"))
-            })?;
-        }
+        let raw = read_declared(&format!("{group}.{name}"), &declared.settings)?;
         let named = Named::read(name, raw, true)?;
         match self.iter_mut().find(|it| it.is_called(name)) {
             Some(was) => *was = named,
@@ -108,10 +108,41 @@ impl<O: PartOptions> AnySettings for Vec<Named<O>> {
     }
 
     fn written(&self) -> Vec<Part> {
-        self.iter().filter(|it| !it.is_implied).map(|it| it.options.declared(&it.name)).collect()
+        let written = self.iter().filter(|it| !it.is_implied);
+        let parts =
+            |it: &Named<O>| [vec![it.options.declared(&it.name)], it.options.declared_beside()].concat();
+        written.flat_map(parts).collect()
+    }
+
+    fn reads_beside(&self, declared: &Declaration) -> bool {
+        O::reads_beside(declared)
+    }
+
+    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
+        self.iter_mut().try_for_each(|it| it.options.adopt_beside(declared, is_all))
     }
 
     fn for_one_request(&mut self) {
         self.iter_mut().for_each(|it| it.options.for_one_request());
     }
+}
+
+/// Settings of a group as they are declared: like those of any other source.
+pub(crate) fn read_declared<R: Node + Default>(
+    path: &str,
+    settings: &DeclaredSettings,
+) -> Result<R, SettingsError> {
+    let mut raw = R::default();
+    for (setting, value) in settings {
+        raw.set(&[setting], value).map_err(|refused| {
+            let reason = match refused {
+                Refused::Value(reason) => reason,
+                Refused::Unknown | Refused::Group => {
+                    format!("{value:?} is declared, and this version has no such setting")
+                }
+            };
+            SettingsError(format!("`{path}.{setting}`, as the store declares it: {reason}"))
+        })?;
+    }
+    Ok(raw)
 }

@@ -17,10 +17,11 @@ use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, LimitOptions};
 use tidegate::run::{QuotaOptions, RunOptions};
 use tidegate::session::SessionOptions;
-use tidegate::store::{DEFAULT_SPACE, Declarations, Part, PartKind};
+use tidegate::store::{DEFAULT_SPACE, Declaration, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
 
 use self::declared::AnySettings;
+pub(crate) use self::declared::read_declared;
 pub use self::named::Named;
 pub(crate) use self::open::Access;
 pub(crate) use self::opened::{Opened, PartError, Unknown};
@@ -44,6 +45,22 @@ pub(crate) trait PartOptions: Debug + Clone + Send + Sync + 'static {
     fn declared(&self, name: &Name) -> Part;
 
     fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<Self::Open>;
+
+    /// The same of what comes with it and is declared by itself, as far as it is written down.
+    fn declared_beside(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// Whether a declaration is of such, and can be read.
+    fn reads_beside(_declared: &Declaration) -> bool {
+        false
+    }
+
+    /// Goes by what the store declares of that, where it is not written down; if it `is_all` that is known, by nothing
+    /// else.
+    fn adopt_beside(&mut self, _declared: &[Declaration], _is_all: bool) -> Result<(), SettingsError> {
+        Ok(())
+    }
 
     /// Leaves out what is not worth while for a single request.
     fn for_one_request(&mut self) {}
@@ -108,7 +125,18 @@ pub struct RunSettings {
     /// How its runs live.
     pub options: RunOptions,
     /// What the other side allows in an hour.
-    pub quota: QuotaOptions,
+    pub quota: QuotaSettings,
+}
+
+/// The quota of a family of runs, as far as it is known.
+#[derive(Debug, Clone)]
+pub enum QuotaSettings {
+    /// It is written down.
+    Written(QuotaOptions),
+    /// It is not: by the defaults, or as the store declares it.
+    Implied(QuotaOptions),
+    /// Nobody has said what it is, and it is not guessed.
+    Unknown,
 }
 
 /// The kinds of parts, by what their settings are below: what can be set, what is set and what

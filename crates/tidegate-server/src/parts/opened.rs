@@ -75,6 +75,8 @@ pub(crate) enum PartError {
     Unknown(Unknown),
     /// It could not be opened.
     Failed(Error),
+    /// Nobody has said what it is.
+    Undeclared(String),
 }
 
 /// There is none of that name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate::hot::HotOptions;
 use tidegate::limit::{Algorithm, Period};
 use tidegate::session::{Reap, SessionOptions};
+use tidegate_server::parts::QuotaSettings;
 use tidegate_server::settings::{Flag, Settings, Sources};
 
 /// Sources with this file.
@@ -365,7 +366,7 @@ fn names_of_pipelines_are_read_from_the_environment() {
         ("REDIS_COUNTER_TTL_HOURS", "3"),
         ("TIDEGATE_RUNS__MAIN__QUOTA__LIMIT", "2000"),
     ]));
-    let quota = &settings.parts.runs[0].options.quota;
+    let QuotaSettings::Written(quota) = &settings.parts.runs[0].options.quota else { panic!("it is set") };
     assert_eq!((quota.limit, quota.safety_buffer, quota.counter_ttl.as_secs()), (2000, 0, 3 * 3600));
     assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
 }

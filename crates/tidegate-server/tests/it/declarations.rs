@@ -5,6 +5,7 @@ use tidegate::Tidegate;
 use tidegate::clock::Clock;
 use tidegate::store::PartKind;
 use tidegate::testkit::{RedisCluster, RedisServer};
+use tidegate_server::parts::QuotaSettings;
 use tidegate_server::settings::{Flag, Settings, Sources};
 
 use crate::cli::{Server, run, tidegate};
@@ -74,6 +75,12 @@ async fn a_part_is_opened_again_exactly_as_it_is_declared() {
         ("sessions.rooms.reap", "claims"),
         ("sessions.rooms.max_holders", "3"),
         ("sessions.rooms.retention", "30d"),
+        ("runs.night.prefix", "acme"),
+        ("runs.night.quota.kind", "both"),
+        ("runs.night.quota.limit", "77"),
+        ("runs.night.quota.safety_buffer", "7"),
+        ("runs.night.quota.counter_ttl", "3h"),
+        ("runs.night.quota.max_charges", "9"),
     ]);
     for part in written.parts.written() {
         assert_eq!(gate.replace_declaration(&part).await.unwrap(), None);
@@ -97,6 +104,12 @@ async fn a_part_is_opened_again_exactly_as_it_is_declared() {
         assert_eq!((&found.name, &found.options), (&space.name, &space.options));
     }
     assert_eq!((declared.parts.hot.len(), declared.parts.sessions.len()), (2, 1));
+    let [found, own] = [&declared, &written].map(|settings| &settings.parts.runs[0].options);
+    assert_eq!(found.options, own.options);
+    let (QuotaSettings::Implied(found), QuotaSettings::Written(own)) = (&found.quota, &own.quota) else {
+        panic!("{found:?} as {own:?}")
+    };
+    assert_eq!(found, own);
     assert!(
         declared.parts.has(PartKind::Sessions, "rooms") && !declared.parts.has(PartKind::Sessions, "main")
     );
@@ -256,4 +269,80 @@ fn strict_does_not_start_with_other_settings_until_they_are_declared() {
         err.contains("`declarations`: strict, and what the store declares cannot be known while it is away"),
         "{err}"
     );
+}
+
+/// A quota is what the server that has it says: whoever has only the store goes by that, and says where it does not.
+#[test]
+fn quota_commands_on_a_store_go_by_what_is_declared() {
+    let (redis, cluster) = (RedisServer::start(), RedisCluster::start());
+    for store in [redis.url(), cluster.url()] {
+        let sets = ["runs.main.prefix=acme", "runs.main.quota.limit=10", "runs.main.quota.safety_buffer=2"];
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let server = server(&store, &sets);
+        assert_eq!(
+            on(&store, &["run", "charge", "a", "--cost", "5"]),
+            (0, "charged, 3 left\n".into(), "".into())
+        );
+        let (code, out, err) = on(&store, &["run", "quota"]);
+        let head = "acme: 3 left of 10 per hour (2 are never used), counted aligned";
+        assert_eq!((code, out.lines().next(), err.as_str()), (0, Some(head), ""));
+        assert_eq!(on(&store, &["run", "release", "a"]), (0, "released\n".into(), "".into()));
+        // By other settings it is done, and said.
+        let other = ["--set", "runs.main.prefix=acme", "--set", "runs.main.quota.limit=100"];
+        let (code, out, err) = on(&store, &[&["run", "charge", "b", "--cost", "9"], &other[..]].concat());
+        assert_eq!((code, out.as_str()), (0, "charged, 66 left\n"));
+        let said = "tidegate: quota acme is declared with other settings than are used here: limit 10 declared, 100 here";
+        assert!(err.contains(said), "{err}");
+        // What is written down of the space says nothing of its quota.
+        let other = ["--set", "runs.main.prefix=acme", "--set", "runs.main.max_runs=9"];
+        let (_, out, _) = on(&store, &[&["run", "quota"], &other[..]].concat());
+        assert!(out.starts_with("acme: 0 left of 10 per hour"), "{out}");
+        // A second server with nothing written down takes what is declared; a strict one with others does not start.
+        let second = self::server(&store, &[]);
+        let mut command = tidegate(&["run", "quota", "--server"]);
+        command.arg(format!("http://{}", second.address()));
+        let (_, out, _) = run(command);
+        assert!(out.starts_with("acme: 0 left of 10 per hour"), "{out}");
+        let refused = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--set",
+            "declarations=strict",
+            "--set",
+            "runs.main.prefix=acme",
+            "--set",
+            "runs.main.quota.limit=11",
+            "--set",
+            "runs.main.quota.safety_buffer=2",
+        ];
+        let (code, _, err) = on(&store, &refused);
+        assert_ne!(code, 0);
+        assert!(
+            err.contains("quota \"acme\" is declared with other settings: limit 10 declared, 11 here"),
+            "{err}"
+        );
+        drop((server, second));
+    }
+}
+
+/// What nobody has said is not guessed.
+#[test]
+fn a_quota_that_nobody_has_declared_is_not_guessed() {
+    let redis = RedisServer::start();
+    let space = ["--set", "runs.main.max_runs=9"];
+    let (code, out, err) = on(&redis.url(), &[&["declare", "--replace"], &space[..]].concat());
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "runs main: declared\n", ""));
+    for command in [&["run", "quota"][..], &["run", "charge", "a"], &["run", "release", "a"]] {
+        let (code, out, err) = on(&redis.url(), command);
+        assert_eq!((code, out.as_str()), (2, ""), "{command:?}");
+        assert!(err.contains("the store declares no quota of the family \"courtlistener\""), "{err}");
+        assert!(err.contains("--set runs.main.quota.limit=5000"), "{err}");
+    }
+    assert_eq!(on(&redis.url(), &["run", "list"]).0, 0, "runs have nothing to do with it");
+    let quota = ["--set", "runs.main.max_runs=9", "--set", "runs.main.quota.limit=50"];
+    let (code, out, _) = on(&redis.url(), &[&["declare", "--replace"], &quota[..]].concat());
+    assert_eq!((code, out.as_str()), (0, "runs main: as it was\nquota courtlistener: declared\n"));
+    let (_, out, _) = on(&redis.url(), &["run", "quota"]);
+    assert!(out.starts_with("courtlistener: 25 left of 50 per hour"), "{out}");
 }

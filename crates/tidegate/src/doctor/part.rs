@@ -53,12 +53,14 @@ impl Part {
         let space = declared.kind.key_prefix(&declared.name);
         let mut roots: Vec<_> = settings
             .iter()
-            .map(|it| {
+            .flat_map(|it| {
                 let prefix = it.get("prefix").map(|it| escape(it)).unwrap_or_default();
                 match declared.kind {
-                    PartKind::Limit => format!("{prefix}:{}:", declared.name.as_str()),
-                    PartKind::Runs => format!("{space}{prefix}:"),
-                    PartKind::Hot | PartKind::Sessions => space.clone(),
+                    PartKind::Limit => vec![format!("{prefix}:{}:", declared.name.as_str())],
+                    // Whatever kind it is, it may have been another.
+                    PartKind::Quota => run::QUOTA_LIMITS.map(|limit| format!("{prefix}:{limit}:")).to_vec(),
+                    PartKind::Runs => vec![format!("{space}{prefix}:")],
+                    PartKind::Hot | PartKind::Sessions => vec![space.clone()],
                 }
             })
             .collect();
@@ -83,7 +85,7 @@ impl Part {
         let hour_ms = 3_600_000;
         let (script, span_ms, life_ms, numbers): (&'static Script, _, _, _) = match declared.kind {
             // No key of ours lives for longer, and the next charge knows better.
-            PartKind::Limit => (&limit::LOOK, 0, ms(MARKER_TTL), Vec::new()),
+            PartKind::Limit | PartKind::Quota => (&limit::LOOK, 0, ms(MARKER_TTL), Vec::new()),
             PartKind::Hot => {
                 let window_ms = longest("window_duration");
                 (&hot::LOOK, window_ms, window_ms + hour_ms, Vec::new())
@@ -120,7 +122,9 @@ impl Part {
             }
         };
         let spread = number("partitions").clamp(1, 64) as u32;
-        Self { kind: declared.kind, root, life_ms, script, spread, span_ms, numbers }
+        // A quota is known by the limits it stands on.
+        let kind = if declared.kind == PartKind::Quota { PartKind::Limit } else { declared.kind };
+        Self { kind, root, life_ms, script, spread, span_ms, numbers }
     }
 
     /// What a script that looks at it is told: the keys that all items share, and the arguments in
@@ -139,7 +143,7 @@ impl Part {
         args.extend(self.numbers.iter().map(u64::to_string));
         let mut keys = vec![keyspace.marker(partition)];
         match self.kind {
-            PartKind::Limit | PartKind::Hot => {}
+            PartKind::Limit | PartKind::Quota | PartKind::Hot => {}
             PartKind::Sessions => {
                 keys.extend(of(&[
                     "sessions:state",

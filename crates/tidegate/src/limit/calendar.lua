@@ -33,6 +33,11 @@ local function calendar(at, now_us, slack_ms)
     if not pick(k, first) or (later and not pick(k, first, later)) then return { ELSEWHERE, now_ms } end
   end
 
+  -- Whether a counter is as Redis writes it, and can be added to.
+  local function is_whole(stored)
+    return stored == '0' or #stored < 18 and string.find(stored, '^%-?[1-9]%d*$')
+  end
+
   local function add(counter, cost, later)
     if redis.call('INCRBY', counter, int(cost)) == cost then
       local life_ms = math.max(ttl_ms, rest_ms + (later or 0) * window_ms)
@@ -111,7 +116,8 @@ local function calendar(at, now_us, slack_ms)
 
   function rule.judge(k, cost, capacity, _, first)
     local counter, beside = pick(k, first)
-    local count = tonumber(redis.call('GET', counter)) or 0
+    local stored = redis.call('GET', counter)
+    local count = tonumber(stored) or 0
     local before = redis.call('HMGET', beside, 'v', 't', 'p', 'n')
     local loans, sum = lent(before[3])
     local used_ahead, loans_ahead = 0, {}
@@ -124,8 +130,12 @@ local function calendar(at, now_us, slack_ms)
       end
       return nil, answer, before[2]
     end
-    return { count = count, lent = sum, given = tonumber(before[1]) or 0, has_terms = before[2],
+    return { stored = stored, count = count, lent = sum, given = tonumber(before[1]) or 0, has_terms = before[2],
       used_ahead = used_ahead }, answer
+  end
+
+  function rule.check(_, state)
+    if state.stored and not is_whole(state.stored) then error('the counter is not an integer', 0) end
   end
 
   function rule.charge(k, state, cost, capacity, _, remember, first)
@@ -229,13 +239,16 @@ local function calendar(at, now_us, slack_ms)
           return cost
         end
       end
-    elseif (tonumber(redis.call('GET', counter)) or 0) >= cost then
-      redis.call('DECRBY', counter, int(cost))
-      -- As if refunded: no two charges shall have the same receipt.
-      note(beside, 'v', int((tonumber(redis.call('HGET', beside, 'v')) or 0) + cost))
-      return cost
+      return 0
     end
-    return 0
+    local stored = redis.call('GET', counter)
+    local count = tonumber(stored) or 0
+    -- A text that is no number of ours holds nothing.
+    if count < cost or not is_whole(stored) then return 0 end
+    redis.call('DECRBY', counter, int(cost))
+    -- As if refunded: no two charges shall have the same receipt.
+    note(beside, 'v', int((tonumber(redis.call('HGET', beside, 'v')) or 0) + cost))
+    return cost
   end
 
   -- Where a charge is, by what its receipt says.

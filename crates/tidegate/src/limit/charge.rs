@@ -22,7 +22,7 @@ pub enum Charge {
         /// Where the key stands now.
         quota: Quota,
     },
-    /// It was charged by this id, and has been released: nothing is charged.
+    /// It was charged by this id, and has been released, or was released before it came: nothing is charged.
     Released,
     /// Over the limit; nothing is charged.
     Refused(Decision),
@@ -36,7 +36,8 @@ pub enum Release {
         /// Whether this request did it, and not an earlier one.
         is_new: bool,
     },
-    /// Nothing is known of the id, or no longer.
+    /// Nothing is known of the id, or no longer. A charge by it that is still on its way will not be made: the id is
+    /// remembered as released, if there is room for it.
     Unknown,
 }
 

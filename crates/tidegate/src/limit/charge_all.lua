@@ -1,20 +1,22 @@
 -- charge_all: charges a subject under several limits, or under none, by an id of the caller's: sent twice it charges
 -- once. A charge is remembered in the records of each limit.
 --
--- ARGV  behind the limits: how long the id is remembered (ms), 1 if hours are noted
--- KEYS  of an item for each limit, after the limit's: records and their index; then, if hours are noted, the hours
--- Own   id (empty: it is not remembered), which limits are charged together; per limit: cost, extra, how many ids
---       are remembered
+-- ARGV  behind the limits: how long the id is remembered (ms), 1 if hours are noted, which limits are charged together;
+--       per limit: extra, how many ids are remembered
+-- KEYS  of an item for each limit, after the limit's: records and their index. If hours are noted, all items are of
+--       one subject and share these, and the hours behind them
+-- Own   id (empty: it is not remembered); per limit: cost
 -- Answers ALL_CHARGED and each limit's answer, and of noted hours what `note_hour` says
 --         ALL_KNOWN and where each limit stands: it was charged by this id before
---         ALL_RELEASED: it was, and has been given back
+--         ALL_RELEASED: it was, and has been given back; or it was released before it came
 --         ALL_REFUSED and each limit's answer
 --         ALL_OTHER, number of the limit, cost: the id was used for this cost, or (0) for something else
 --         ALL_NO_ROOM, number of the limit: no room for another id
 --         or the number of one that holds, or TRY_AGAIN, and its answer alone
 local rules, described = several({ sliding = sliding, calendar = calendar })
 local remembered_ms, notes_hours = tonumber(ARGV[described + 1]), ARGV[described + 2] == '1'
-local keys = notes_hours and 1 or 0
+local together = tonumber(ARGV[described + 3])
+local shared_args, arguments, keys = described + 3 + 2 * #rules, 1 + #rules, 0
 for _, rule in ipairs(rules) do keys = keys + rule.stride + 2 end
 
 -- What limits remember of a key, by the index of it: looked at before the first charge, and given its end behind the
@@ -40,13 +42,13 @@ local function remember(part, id, r)
 end
 
 -- What is known of the id, by the state of its charge; or an answer in place of that.
-local function find(parts, id, together)
+local function find(parts, id)
   local state
   for i, part in ipairs(parts) do
     book_of(part)
     local r = load(part.ids, id)
     if r then
-      if r.cost ~= part.cost then return nil, { ALL_OTHER, i, r.cost } end
+      if r.cost ~= part.cost and r.cost ~= 0 then return nil, { ALL_OTHER, i, r.cost } end
       local is_charge = r.state == CHARGED or r.state == RELEASED
       if not is_charge or r.deadline ~= together then return nil, { ALL_OTHER, i, 0 } end
       state = r.state
@@ -66,20 +68,19 @@ local function find_room(parts)
 end
 
 local replies = each(function(k, at)
-  local id, together = ARGV[at + 1], tonumber(ARGV[at + 2])
-  local parts, k_of, at_of = {}, k, at + 2
+  local id, parts, k_of, at_of = ARGV[at + 1], {}, k, described + 3
   for i, rule in ipairs(rules) do
-    local part = { k = k_of, cost = tonumber(ARGV[at_of + 1]), extra = tonumber(ARGV[at_of + 2]),
-      max = tonumber(ARGV[at_of + 3]), ids = KEYS[k_of + rule.stride], index = KEYS[k_of + rule.stride + 1] }
+    local part = { k = k_of, cost = tonumber(ARGV[at + 1 + i]), extra = tonumber(ARGV[at_of + 1]),
+      max = tonumber(ARGV[at_of + 2]), ids = KEYS[k_of + rule.stride], index = KEYS[k_of + rule.stride + 1] }
     local other = otherwise(rule, k_of, part.extra)
     -- Nothing is known of the key, or the caller has to try again.
     if other then return { other[1] == HELD and i or TRY_AGAIN, other } end
     part.a, part.b = terms(rule, k_of)
-    parts[i], k_of, at_of = part, k_of + rule.stride + 2, at_of + 3
+    parts[i], k_of, at_of = part, k_of + rule.stride + 2, at_of + 2
   end
 
   if id ~= '' then
-    local state, answer = find(parts, id, together)
+    local state, answer = find(parts, id)
     if answer then return answer end
     if state == RELEASED then return { ALL_RELEASED } end
     if state then return standing(rules, parts) end
@@ -98,6 +99,7 @@ local replies = each(function(k, at)
   if is_refused then return answers end
 
   -- Before anything is charged: it may be of another type.
+  check_all(rules, parts)
   local hour = notes_hours and hour_of(KEYS[k_of])
   local used = {}
   for i, rule in ipairs(rules) do
@@ -111,7 +113,7 @@ local replies = each(function(k, at)
   end
   if notes_hours then answers[#answers + 1] = note_hour(hour, used) end
   return answers
-end, keys, 2 + 3 * #rules)
+end, notes_hours and 0 or keys, arguments, 0, (#ARGV - shared_args) / arguments)
 
 for index, book in pairs(books) do
   if book.is_changed then renew(book.ids, index, now_ms + remembered_ms) end

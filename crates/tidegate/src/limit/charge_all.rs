@@ -27,6 +27,13 @@ pub enum AllCharge {
     Refused(AllDecision),
 }
 
+/// What limits keep between charges by the hour, which are always to the same key.
+#[derive(Debug, Default)]
+pub(crate) struct Hourly {
+    hours: Hours,
+    prepared: redis::Prepared,
+}
+
 /// Limits that are charged together, all on one store.
 struct Together<'a> {
     limits: &'a [(&'a Limit, Cost)],
@@ -65,14 +72,17 @@ impl<'a> Together<'a> {
         of_redis.collect::<Result<_>>().map(Parts::Redis)
     }
 
-    /// Charges them; with `hours`, notes in them what is used.
-    async fn charge(&self, key: Key<'_>, hours: Option<&Hours>) -> Result<(Outcome, Option<HourChange>)> {
+    /// Charges them; with `hourly`, notes what is used.
+    async fn charge(&self, key: Key<'_>, hourly: Option<&Hourly>) -> Result<(Outcome, Option<HourChange>)> {
         let parts = match self.parts()? {
             // They count for themselves, under their own locks.
-            Parts::Memory(parts) => return memory::charge_all(&parts, key, &self.identity, hours),
+            Parts::Memory(parts) => {
+                return memory::charge_all(&parts, key, &self.identity, hourly.map(|hourly| &hourly.hours));
+            }
             Parts::Redis(parts) => parts,
         };
-        let charged = redis::charge_all(&parts, key, &self.identity, hours.is_some()).await?;
+        let prepared = hourly.map(|hourly| &hourly.prepared);
+        let charged = redis::charge_all(&parts, key, &self.identity, prepared).await?;
         for (limit, _) in self.limits {
             match &charged.0 {
                 Outcome::Charged { is_new: true, .. } => limit.core.tallies.count(true, Source::Store),
@@ -128,10 +138,10 @@ pub(crate) async fn charge_by_the_hour(
     key: Key<'_>,
     limits: &[(&Limit, Cost)],
     id: Option<&str>,
-    hours: &Hours,
+    hourly: &Hourly,
 ) -> Result<(AllCharge, Option<HourChange>)> {
     let together = Together::new(limits, id)?;
-    let (outcome, change) = together.charge(key, Some(hours)).await?;
+    let (outcome, change) = together.charge(key, Some(hourly)).await?;
     Ok((together.name(outcome), change))
 }
 
@@ -146,11 +156,11 @@ pub(crate) async fn release_all(key: Key<'_>, limits: &[&Limit], id: &str) -> Re
 pub(crate) async fn hours_of(
     key: Key<'_>,
     limits: &[&Limit],
-    hours: &Hours,
+    hourly: &Hourly,
 ) -> Result<(Timestamp, Vec<Quota>, Vec<Hour>)> {
     let limits: Vec<_> = limits.iter().map(|limit| (*limit, Cost::ONE)).collect();
     match Together::new(&limits, None)?.parts()? {
-        Parts::Memory(parts) => Ok(memory::hours_of(&parts, key, hours)),
+        Parts::Memory(parts) => Ok(memory::hours_of(&parts, key, &hourly.hours)),
         Parts::Redis(parts) => redis::hours_of(&parts, key).await,
     }
 }

@@ -18,9 +18,8 @@ const LEASE_GAUGES: [LeaseMetric; 2] = [
     ("tidegate_limit_lease_held_permits", "Permits held now", |it| it.held),
 ];
 
-/// The rows of a limit.
-pub(crate) fn read(limit: &Limit, reading: &mut Reading) {
-    let name = limit.name().as_str();
+/// The rows of a limit, by what it is called here.
+pub(crate) fn read(name: &str, limit: &Limit, reading: &mut Reading) {
     for (outcome, source, count) in limit.tallies() {
         let labels = [("limit", name), ("outcome", outcome), ("source", source.as_str())];
         let help = "Decisions by outcome and by who decided";

@@ -81,11 +81,11 @@ pub use self::charge::{Charge, Release};
 #[cfg(feature = "redis")]
 pub use self::charge_all::AllCharge;
 #[cfg(feature = "redis")]
-pub(crate) use self::charge_all::{charge_all, charge_by_the_hour, hours_of, release_all};
+pub(crate) use self::charge_all::{Hourly, charge_all, charge_by_the_hour, hours_of, release_all};
 pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Suppression, Wait};
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
-pub(crate) use self::hours::{Hour, HourChange, Hours};
+pub(crate) use self::hours::{Hour, HourChange};
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;

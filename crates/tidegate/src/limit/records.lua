@@ -3,7 +3,7 @@
 -- `ids` is a hash of records by id, `index` a time index of the ids by when they are forgotten. A record is
 -- seven doubles: cost, state, deadline_ms, forget_ms, where it is held (a bucket, or the first window), 1 if it
 -- is held in the next window too, gives_back. A charge has no deadline: in its place is which limits were
--- charged together, as a number.
+-- charged together, as a number. A charge whose cost is 0 was released before it came: it is void.
 local RECORD, LOOKED_AT = '<ddddddd', 16
 
 local function load(ids, id)

@@ -20,7 +20,7 @@ use parking_lot::RwLock;
 use siphasher::sip::SipHasher24;
 
 pub(super) use self::all::{Part, take_all};
-pub(super) use self::charges::{ChargePart, charge_all, hours_of, release_all};
+pub(super) use self::charges::{ChargePart, Prepared, charge_all, hours_of, release_all};
 use self::reply::{REPLIES, Reply};
 pub(crate) use self::scripts::LOOK;
 use self::scripts::Scripts;
@@ -138,7 +138,7 @@ impl OnRedis {
             Algorithm::Suppressed(_) => (one("suppressed:h:"), 0),
             Algorithm::Token(_) => (one("token:"), 0),
             Algorithm::Calendar(calendar) => {
-                let first = calendar.window(self.now_ms()).saturating_sub(1);
+                let first = self.first_window();
                 let keys = (first..first + 3).flat_map(|window| {
                     let label = calendar.period().label(window);
                     let subject = if text.is_empty() { String::new() } else { format!(":{text}") };
@@ -154,6 +154,19 @@ impl OnRedis {
             keys.push(format!("{prefix}{root}override:{text}"));
         }
         (keys, first)
+    }
+
+    /// Which window comes first of those whose keys are sent, where the calendar decides.
+    fn first_window(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::Calendar(calendar) => calendar.window(self.now_ms()).saturating_sub(1),
+            _ => 0,
+        }
+    }
+
+    /// What scripts are told of it alone.
+    fn described(&self, with_override: bool) -> Arc<[CompactString]> {
+        self.description.read().shared_args[usize::from(with_override)].clone()
     }
 
     /// An index of the limit in a partition.
@@ -209,7 +222,7 @@ impl OnRedis {
             let (keys, first) = self.keys(&place.prefix, key, with_override);
             let of = |family: &&str| self.beside(&place.prefix, family, key);
             let mut call = Call::new(script)
-                .shared_args(self.description.read().shared_args[usize::from(with_override)].clone())
+                .shared_args(self.described(with_override))
                 .keys(keys)
                 .keys(families.iter().map(of))
                 .args(args(first));

@@ -212,6 +212,9 @@ struct Record {
     together: Option<u64>,
 }
 
+/// The cost of a charge that was released before it came.
+pub(super) const VOID: u64 = 0;
+
 /// What is known of a charge by its id; `together` is none if the id is of a reservation.
 pub(super) struct KnownCharge {
     pub(super) cost: u64,
@@ -352,6 +355,19 @@ impl Book {
         let held = Held { cost, deadline_ms: now_ms, place, on_lapse: OnLapse::Spend };
         let (forget_ms, together) = (now_ms + identity.remembered_ms, Some(identity.together));
         self.insert(id, Record { held, state: ReservationState::Committed, forget_ms, together });
+    }
+
+    /// Notes that a charge by an id which is not known is released before it has come, where there is room: nothing else
+    /// is forgotten for it.
+    pub(super) fn void_charge(&mut self, now_ms: u64, id: &str, identity: &Identity<'_>, max: usize) {
+        self.forget_due(now_ms);
+        if self.records.len() >= max && !self.records.contains_key(id) {
+            return;
+        }
+        let place = Place { at: 0, spans: false };
+        let held = Held { cost: VOID, deadline_ms: now_ms, place, on_lapse: OnLapse::Spend };
+        let (forget_ms, together) = (now_ms + identity.remembered_ms, Some(identity.together));
+        self.insert(id, Record { held, state: ReservationState::Released, forget_ms, together });
     }
 
     /// Notes that a charge is given back, unless that was done before: what it is.

@@ -8,6 +8,7 @@
 -- An algorithm is a function that reads its numbers and returns a rule:
 --   keys, own               keys of an item, and arguments of a take
 --   judge(k, cost, a, b, extra)    a state to charge by or nil, and what to answer
+--   check(k, state)         fails if what was judged cannot be charged; without it, it always can
 --   charge(k, state, cost, a, b, remember, extra), take (both at once),
 --   terms_of(rate)          the terms of a rate, see rate.lua; nil if it has none
 --   seconds_of(a, b)        the window, where it depends on the terms

@@ -13,3 +13,10 @@ local function several(algorithms)
   end
   return rules, at
 end
+
+-- Makes sure that all can be charged, before the first of them is: nothing is done by halves.
+local function check_all(rules, requests)
+  for i, rule in ipairs(rules) do
+    if rule.check then rule.check(requests[i].k, requests[i].state) end
+  end
+end

@@ -243,6 +243,13 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     return w, { ADMITTED, capacity, remaining(w, capacity), reset_after(w) }
   end
 
+  function rule.check(k, w)
+    local bucket = math.floor(w.instant / coalesce_ms)
+    if w.started_over or w.rewrite or bucket == w.newest or bucket > w.last then return end
+    local ahead = redis.call(HGET, KEYS[k], int(bucket))
+    if ahead and not tonumber(ahead) then error('a bucket is not an integer', 0) end
+  end
+
   -- Charges what has been judged.
   function rule.charge(k, w, cost, capacity, _, remember)
     local key = KEYS[k]

@@ -23,6 +23,7 @@ return each(function(k, at)
     requests[i] = request
     at, k_of = at + 4, k_of + rule.stride
   end
+  if not is_refused then check_all(rules, requests) end
   local answers = { is_refused and ALL_REFUSED or ALL_CHARGED }
   for i, rule in ipairs(rules) do
     local request = requests[i]

@@ -56,7 +56,7 @@ pub use self::in_process::InProcess;
 pub use self::options::{MAX_ITEMS, RunOptions};
 pub use self::progress::Progress;
 #[cfg(feature = "redis")]
-pub(crate) use self::quota::{DEFAULT_FAMILY, Quotas};
+pub(crate) use self::quota::{DEFAULT_FAMILY, LIMITS as QUOTA_LIMITS, Quotas};
 #[cfg(feature = "redis")]
 pub use self::quota::{
     Quota, QuotaCharge, QuotaHour, QuotaKind, QuotaOptions, QuotaRefusal, QuotaStatus, QuotaUse,

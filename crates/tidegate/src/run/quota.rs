@@ -12,18 +12,19 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub(crate) use self::options::DEFAULT_FAMILY;
 use self::options::{ALIGNED, SLIDING};
+pub(crate) use self::options::{DEFAULT_FAMILY, LIMITS};
 pub use self::options::{QuotaKind, QuotaOptions};
 pub use self::types::{QuotaCharge, QuotaHour, QuotaRefusal, QuotaStatus, QuotaUse};
 use crate::bounds::Cost;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::limit::{
-    Algorithm, AllCharge, HourChange, Hours, Limit, LimitOptions, Release, charge_by_the_hour, hours_of,
+    Algorithm, AllCharge, HourChange, Hourly, Limit, LimitOptions, Release, charge_by_the_hour, hours_of,
     release_all,
 };
 use crate::log;
+use crate::store::Part;
 
 /// The quota of a family of runs on a store. Clones share it.
 ///
@@ -53,7 +54,7 @@ pub struct Quota {
     options: Arc<QuotaOptions>,
     aligned: Option<Limit>,
     sliding: Option<Limit>,
-    hours: Arc<Hours>,
+    hourly: Arc<Hourly>,
 }
 
 impl Quota {
@@ -74,7 +75,7 @@ impl Quota {
     /// While the store is away it is an error: nothing is guessed. Whoever sends it again uses the same id.
     pub async fn charge(&self, cost: Cost, id: Option<&str>) -> Result<QuotaCharge> {
         let limits: Vec<_> = self.limits().map(|limit| (limit, cost)).collect();
-        let (charge, change) = charge_by_the_hour(Key::EVERYONE, &limits, id, &self.hours).await?;
+        let (charge, change) = charge_by_the_hour(Key::EVERYONE, &limits, id, &self.hourly).await?;
         if let Some(change) = change {
             self.say(&change);
         }
@@ -97,7 +98,7 @@ impl Quota {
     /// What is left, when there is more, and what was used at most in the hours of the last day.
     pub async fn status(&self) -> Result<QuotaStatus> {
         let limits: Vec<_> = self.limits().collect();
-        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits, &self.hours).await?;
+        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits, &self.hourly).await?;
         let QuotaOptions { kind, limit, safety_buffer, .. } = *self.options;
         let remaining = standing.iter().map(|quota| quota.remaining).min().unwrap_or(0);
         let mut standing = standing.iter();
@@ -133,12 +134,13 @@ impl Quota {
 pub(crate) struct Quotas(Mutex<BTreeMap<String, Quota>>);
 
 impl Quotas {
-    /// The quota of a family: the one that is open, or one on limits that `limit` opens. With other options than those it
-    /// was opened with it is an error.
+    /// The quota of a family: the one that is open, or one on limits that `limit` opens, which is declared. With other
+    /// options than those it was opened with it is an error.
     pub(crate) fn open(
         &self,
         options: QuotaOptions,
         limit: impl Fn(&str, Algorithm, LimitOptions) -> Result<Limit>,
+        declare: impl FnOnce(Part),
     ) -> Result<Quota> {
         options.check()?;
         // Held until it is open, so that nobody else opens it meanwhile.
@@ -158,7 +160,8 @@ impl Quotas {
         };
         let aligned = open(ALIGNED, options.aligned()?)?;
         let sliding = open(SLIDING, options.sliding()?)?;
-        let quota = Quota { options: Arc::new(options), aligned, sliding, hours: Arc::default() };
+        declare(options.declared()?);
+        let quota = Quota { options: Arc::new(options), aligned, sliding, hourly: Arc::default() };
         quotas.insert(quota.options.prefix.clone(), quota.clone());
         Ok(quota)
     }

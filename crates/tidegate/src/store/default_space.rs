@@ -16,7 +16,7 @@ impl PartKind {
         match self {
             Self::Hot => Some("pages"),
             Self::Sessions => Some("sessions"),
-            Self::Limit => None,
+            Self::Limit | Self::Quota => None,
             // What came later has one name.
             _ => Some(DEFAULT_SPACE),
         }

@@ -56,9 +56,10 @@ end
 -- Runs `operation(k, at)` for each item, whose `keys` keys are KEYS[k] and on,
 -- and whose own `arguments` texts are ARGV[at + 1] and on; returns one reply per
 -- item. An item that fails answers its error as text and leaves the others alone.
-local function each(operation, keys, arguments, shared_keys)
+-- How many there are is told by their keys, or by `items` where they have none of their own.
+local function each(operation, keys, arguments, shared_keys, items)
   shared_keys = shared_keys or 0
-  local items = (#KEYS - 1 - shared_keys) / keys
+  items = items or (#KEYS - 1 - shared_keys) / keys
   local k, at = 2 + shared_keys, #ARGV - items * arguments
   local replies = {}
   for i = 1, items do

@@ -93,6 +93,31 @@ async fn a_charge_whose_answer_is_lost_is_charged_once() {
     );
 }
 
+/// Who does not know whether a charge was made, and gives it back, is not charged by what was still on its way: the
+/// release took another way and was faster.
+#[tokio::test]
+async fn a_charge_that_comes_after_its_release_is_not_made() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let clock = clock();
+    let options = StoreOptions::new().clock(clock.clone().into()).deadline(Duration::from_secs(10));
+    let direct = Tidegate::open_with(&server.url(), options).await.unwrap();
+    let slow = behind(&proxy, &clock).await;
+    let ([minute, hour], [other_minute, other_hour]) = (limits(&slow), limits(&direct));
+    let both = [(&minute, Cost::ONE), (&hour, Cost::ONE)];
+    proxy.set(Fault::Freeze);
+    assert!(slow.charge_all(key(), &both, "late").await.unwrap_err().is_transient());
+    let released = direct.release_all(key(), &[&other_minute, &other_hour], "late").await.unwrap();
+    assert_eq!(released, Release::Unknown);
+    proxy.set(Fault::None);
+    // What waited comes first, on the same connection or before the next one is there.
+    let answer = insistently(async || slow.charge_all(key(), &both, "late").await).await;
+    assert_eq!(answer, AllCharge::Released);
+    assert_eq!(other_minute.peek(key()).await.unwrap().quota().remaining, 10_000);
+    assert_eq!(other_hour.peek(key()).await.unwrap().quota().remaining, 10_000);
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
 /// Nothing is guessed while the store is away, whatever the policies of the limits are: who does not know whether a
 /// charge was made sends it again.
 #[tokio::test]
@@ -157,6 +182,78 @@ async fn what_is_corrupt_charges_nothing() {
         hour.reset(key()).await.unwrap();
     }
     gate.charge_all(key(), &both, "after the reset").await.unwrap();
+}
+
+/// A counter that somebody else has written to, so that nothing can be added to it, is found before any other is
+/// charged: by charges, takes and releases of several limits, whichever comes first.
+#[tokio::test]
+async fn a_counter_that_is_no_number_charges_no_other_limit() {
+    let server = RedisServer::start();
+    let gate = On::url(server.url()).open(clock(), 1).await;
+    let [minute, hour] = limits(&gate);
+    let mut redis = server.connection();
+    let (mut in_order, mut other) = ([(&minute, Cost::ONE), (&hour, Cost::ONE)], 0);
+    gate.charge_all(key(), &in_order, "before").await.unwrap();
+    let counter: Vec<String> = redis::cmd("KEYS").arg("*:hour:20*").query(&mut redis).unwrap();
+    for text in ["text", "", "007", "1e1", "12.5", " 5", "5 ", "0x10", "-0", "nan", "-inf"] {
+        redis::cmd("SET").arg(&counter[0]).arg(text).arg("KEEPTTL").exec(&mut redis).unwrap();
+        for _ in 0..2 {
+            in_order.reverse();
+            other += 1;
+            let charged = gate.charge_all(key(), &in_order, &other.to_string()).await.unwrap_err();
+            let taken = gate.take_all(key(), &in_order).await.unwrap_err();
+            for error in [charged, taken] {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{text:?}: {error}");
+                assert!(error.to_string().contains(&counter[0]), "{text:?}: {error}");
+            }
+            assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 9_999, "{text:?}");
+            // Nothing is known of it either.
+            let ids = [&minute, &hour];
+            let released = gate.release_all(key(), &ids, &other.to_string()).await.unwrap();
+            assert_eq!(released, Release::Unknown, "{text:?}");
+        }
+    }
+    // What was charged before can be given back: to the one it still counts in, and nothing to the other.
+    redis::cmd("SET").arg(&counter[0]).arg("1e1").arg("KEEPTTL").exec(&mut redis).unwrap();
+    let released = gate.release_all(key(), &[&minute, &hour], "before").await.unwrap();
+    assert_eq!(released, Release::Released { is_new: true });
+    assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 10_000);
+    let left: String = redis::cmd("GET").arg(&counter[0]).query(&mut redis).unwrap();
+    assert_eq!(left, "1e1");
+    hour.reset(key()).await.unwrap();
+    gate.charge_all(key(), &in_order, "after the reset").await.unwrap();
+    // Of another type it gives nothing back by halves.
+    redis::cmd("DEL").arg(&counter[0]).exec(&mut redis).unwrap();
+    redis::cmd("RPUSH").arg(&counter[0]).arg("x").exec(&mut redis).unwrap();
+    for _ in 0..2 {
+        let error = gate.release_all(key(), &[&minute, &hour], "after the reset").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(minute.peek(key()).await.unwrap().quota().remaining, 9_999);
+    }
+}
+
+/// The same of a bucket of a sliding limit that is held for later: the charge that comes to it would add to it.
+#[tokio::test]
+async fn a_bucket_that_is_no_number_charges_no_other_limit() {
+    let (server, clock) = (RedisServer::start(), clock());
+    let gate = On::url(server.url()).open(clock.clone(), 1).await;
+    let [minute, hour] = limits(&gate);
+    let mut redis = server.connection();
+    let both = [(&hour, Cost::ONE), (&minute, Cost::ONE)];
+    minute.reserve(key(), "held", Cost::ONE, Duration::from_secs(30)).await.unwrap();
+    let stored: Vec<String> = redis::cmd("KEYS").arg("*:minute:absolute:h:*").query(&mut redis).unwrap();
+    let fields: Vec<String> = redis::cmd("HKEYS").arg(&stored[0]).query(&mut redis).unwrap();
+    let bucket = fields.iter().find(|field| field.parse::<u64>().is_ok()).expect("a bucket ahead");
+    redis::cmd("HSET").arg(&stored[0]).arg(bucket).arg("text").exec(&mut redis).unwrap();
+    // When that bucket begins.
+    clock.set(Timestamp::from_millis(bucket.parse::<u64>().unwrap() * 600));
+    for id in ["a", "b"] {
+        let error = gate.charge_all(key(), &both, id).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let error = gate.take_all(key(), &both).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(hour.peek(key()).await.unwrap().quota().remaining, 10_000);
+    }
 }
 
 /// One limit alone has the same, on any store and in this process.

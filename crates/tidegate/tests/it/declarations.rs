@@ -8,6 +8,7 @@ use serde_json::Value;
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::{Edit, HotOptions, Recorded};
 use tidegate::limit::{Calendar, LimitOptions, Period, Sliding};
+use tidegate::run::{QuotaKind, QuotaOptions};
 use tidegate::session::SessionOptions;
 use tidegate::store::{Declaration, Declarations, PartKind, StoreOptions};
 use tidegate::testkit::{RedisServer, unique};
@@ -456,4 +457,75 @@ async fn the_wait_of_who_counts_shorter_is_exact_too() {
     assert!(!two.take(key, Cost::ONE).await.unwrap().is_admitted());
     clock.advance_ms(1);
     assert!(two.take(key, Cost::ONE).await.unwrap().is_admitted());
+}
+
+/// Who charges a family by another quota says so and replaces it, and who was there before hears of it: as of a limit,
+/// whatever the family is called.
+#[tokio::test]
+async fn who_has_another_quota_for_a_family_says_so() {
+    for url in urls() {
+        let (namespace, clock) = (unique("t"), clock());
+        for (prefix, name) in [("acme", "acme"), ("courtlistener", "courtlistener"), ("A:{b}", "")] {
+            let options =
+                |limit: u64| QuotaOptions::new().prefix(prefix.to_owned()).limit(limit).safety_buffer(1);
+            let first = replacing(&url, &namespace, &clock).await;
+            let quota = first.quota(options(100)).unwrap();
+            assert!(quota.charge(Cost::ONE, Some("a")).await.unwrap().is_admitted());
+            first.declare().await.unwrap();
+            let of_prefix = |it: &Declaration| it.kind == PartKind::Quota && it.settings["prefix"] == prefix;
+            let all = first.declarations().await.unwrap();
+            let declared = all.into_iter().find(of_prefix).expect("it is declared");
+            assert!(name.is_empty() || declared.name.as_str() == name, "{declared:?}");
+            let name = declared.name.as_str();
+            let settings: Vec<_> = declared.settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            let expected = [
+                ("counter_ttl", "2h"),
+                ("kind", "aligned"),
+                ("limit", "100"),
+                ("max_charges", "10000"),
+                ("prefix", prefix),
+                ("safety_buffer", "1"),
+            ];
+            assert_eq!(settings, expected);
+            assert!(first.differing().is_empty());
+
+            let strict = open(&url, &namespace, &clock, Declarations::Strict).await;
+            strict.quota(options(200)).unwrap();
+            let refused = strict.declare().await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Config);
+            assert!(refused.to_string().contains("limit 100 declared, 200 here"), "{refused}");
+
+            let second = replacing(&url, &namespace, &clock).await;
+            second.quota(options(200).kind(QuotaKind::Both)).unwrap();
+            second.declare().await.unwrap();
+            assert!(replaced(&second, "quota", name), "{}", second.metrics());
+            first.declare().await.unwrap();
+            assert!(differs(&first, "quota", name), "{}", first.metrics());
+            assert!(!differs(&second, "quota", name));
+            let (part, theirs) =
+                first.differing().into_iter().find(|(part, _)| part.kind == PartKind::Quota).unwrap();
+            assert_eq!((part.settings["limit"].as_str(), theirs["limit"].as_str()), ("100", "200"));
+        }
+    }
+}
+
+/// The limits that a quota stands on are counted, whatever its family: each by a name of its own.
+#[tokio::test]
+async fn the_limits_of_all_families_are_in_the_metrics() {
+    for url in ["memory:".to_owned(), REDIS.url()] {
+        let gate = replacing(&url, &unique("t"), &clock()).await;
+        for prefix in ["courtlistener", "acme", "other"] {
+            let options = QuotaOptions::new().prefix(prefix.to_owned()).kind(QuotaKind::Both).limit(30);
+            let quota = gate.quota(options).unwrap();
+            assert!(quota.charge(Cost::new(2).unwrap(), None).await.unwrap().is_admitted());
+            assert!(!quota.charge(Cost::new(20).unwrap(), None).await.unwrap().is_admitted());
+        }
+        let metrics = gate.metrics();
+        for name in ["rate_limit", "rate_limit_sliding", "acme:rate_limit", "other:rate_limit_sliding"] {
+            for outcome in ["admitted", "rejected"] {
+                let row = format!("limit=\"{name}\",outcome=\"{outcome}\",source=\"store\"}} 1\n");
+                assert_eq!(metrics.matches(&row).count(), 1, "{row} in {metrics}");
+            }
+        }
+    }
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use redis::Commands as _;
 use tidegate::clock::{ManualClock, Timestamp, monotonic};
 use tidegate::doctor::{DefectKind, Doctor, DoctorOptions};
+use tidegate::run::{QuotaKind, QuotaOptions};
 use tidegate::store::{FAMILIES, StoreOptions};
 use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, run, session, unique};
-use tidegate::{ErrorKind, Name};
+use tidegate::{Cost, ErrorKind, Name, Tidegate};
 
 use crate::doctor_world::{World, assert_well, options, quick};
 use crate::kit::On;
@@ -45,6 +46,39 @@ async fn pass(world: &World, clock: &ManualClock, seconds: u64) {
     for _ in 0..seconds {
         clock.advance_ms(1000);
         world.sessions.stamp().await.unwrap();
+    }
+}
+
+/// Keys of a quota are known whatever its family is called, and whichever kinds of it there were.
+#[tokio::test]
+async fn the_keys_of_quotas_are_known_by_their_families() {
+    let (server, cluster) = (RedisServer::start(), RedisCluster::start());
+    for url in [server.url(), cluster.url()] {
+        let options = options(&unique("d"), None, None);
+        let gate = Tidegate::open_with(&url, options.clone()).await.unwrap();
+        for prefix in ["courtlistener", "acme", "A:{b}"] {
+            let quota = QuotaOptions::new().prefix(prefix.to_owned()).kind(QuotaKind::Both);
+            let quota = gate.quota(quota).unwrap();
+            quota.charge(Cost::ONE, Some("a")).await.unwrap();
+            quota.charge(Cost::ONE, Some("b")).await.unwrap();
+            quota.release("b").await.unwrap();
+        }
+        gate.declare().await.unwrap();
+        // A server that counts otherwise has taken over.
+        let other = Tidegate::open_with(&url, options.clone()).await.unwrap();
+        other.quota(QuotaOptions::new().prefix("acme".to_owned()).kind(QuotaKind::Sliding)).unwrap();
+        other.declare().await.unwrap();
+        let doctor = Doctor::open(&url, &options).await.unwrap();
+        let report = doctor.check(&quick(), |_| ()).await.unwrap();
+        assert_eq!((report.undeclared, report.others), (0, 0), "{url}: {report:?}");
+        let keys =
+            |family: &str| report.families.iter().find(|it| it.family.name == family).map_or(0, |it| it.keys);
+        assert_eq!((keys("hours"), keys("calendar"), keys("absolute")), (3, 3, 3), "{url}");
+        assert_eq!(keys("reservations"), 6, "{url}");
+        // What two disagree about is told, by the quota and nothing else.
+        let told: Vec<_> = report.defects.iter().map(|it| (it.kind, it.subject.as_str())).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(report.defects[0].detail.contains("kind"), "{:?}", report.defects);
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use tidegate::run::{Quota, QuotaKind, QuotaOptions, RunOptions, Runs};
-use tidegate::store::{Part, PartKind};
+use tidegate::store::{Declaration, Part, PartKind};
 use tidegate::{Name, Tidegate};
 
-use crate::parts::{About, PartOptions, RunSettings, Variable};
+use crate::parts::{About, PartError, PartOptions, QuotaSettings, RunSettings, Variable, read_declared};
 use crate::settings::SettingsError;
 use crate::settings::parse::{Prefix, choices};
 use crate::settings::raw::{Leaf, group};
@@ -83,8 +83,10 @@ impl PartOptions for RunSettings {
         let options = raw.over(RunOptions::default());
         options.check().map_err(|error| SettingsError(format!("`runs.{name}`: {error}")))?;
         // The family is that of its keys.
+        let is_written = quota.is_written();
         let quota = quota.over(QuotaOptions::new().prefix(options.prefix.clone()));
         quota.check().map_err(|error| SettingsError(format!("`runs.{name}.quota`: {error}")))?;
+        let quota = if is_written { QuotaSettings::Written(quota) } else { QuotaSettings::Implied(quota) };
         Ok(Self { options, quota })
     }
 
@@ -92,28 +94,94 @@ impl PartOptions for RunSettings {
         self.options.declared(name)
     }
 
+    fn declared_beside(&self) -> Vec<Part> {
+        match &self.quota {
+            QuotaSettings::Written(quota) => quota.declared().into_iter().collect(),
+            QuotaSettings::Implied(_) | QuotaSettings::Unknown => Vec::new(),
+        }
+    }
+
+    fn reads_beside(declared: &Declaration) -> bool {
+        declared.kind == PartKind::Quota && declared_quota(declared).is_ok()
+    }
+
+    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
+        if let QuotaSettings::Written(_) = self.quota {
+            return Ok(());
+        }
+        let is_it = |it: &&Declaration| {
+            it.kind == PartKind::Quota && it.settings.get("prefix") == Some(&self.options.prefix)
+        };
+        match declared.iter().find(is_it) {
+            Some(found) => self.quota = QuotaSettings::Implied(declared_quota(found)?),
+            None if is_all => self.quota = QuotaSettings::Unknown,
+            None => {}
+        }
+        Ok(())
+    }
+
     fn open(&self, gate: &Tidegate, name: &str) -> tidegate::Result<OpenRuns> {
         let runs = gate.runs(name, self.options.clone())?;
-        Ok(OpenRuns { runs, gate: gate.clone(), settings: self.quota.clone(), quota: OnceLock::new() })
+        let (gate, family) = (gate.clone(), self.options.prefix.clone());
+        let open = OpenRuns { runs, gate, family, settings: self.quota.clone(), quota: OnceLock::new() };
+        // So that it is declared; a limit that stands in its way matters to who uses it.
+        let _ = open.quota();
+        Ok(open)
     }
 }
 
-/// A space of runs, open. Its quota is opened by its first use: it declares limits of its own.
+impl RawQuota {
+    /// Whether anything is.
+    fn is_written(&self) -> bool {
+        let Self { kind, limit, safety_buffer, counter_ttl, max_charges } = self;
+        kind.0.is_some()
+            || limit.0.is_some()
+            || safety_buffer.0.is_some()
+            || counter_ttl.0.is_some()
+            || max_charges.0.is_some()
+    }
+}
+
+/// A quota as the store declares it.
+fn declared_quota(declared: &Declaration) -> Result<QuotaOptions, SettingsError> {
+    let mut settings = declared.settings.clone();
+    let prefix = settings.remove("prefix").unwrap_or_default();
+    let path = format!("quota of {prefix:?}");
+    let raw: RawQuota = read_declared(&path, &settings)?;
+    let quota = raw.over(QuotaOptions::new().prefix(prefix));
+    quota.check().map_err(|error| SettingsError(format!("`{path}`, as the store declares it: {error}")))?;
+    Ok(quota)
+}
+
+/// A space of runs, open, and the quota of its family.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRuns {
     pub(crate) runs: Runs,
     gate: Tidegate,
-    settings: QuotaOptions,
+    family: String,
+    settings: QuotaSettings,
     quota: OnceLock<Quota>,
 }
 
 impl OpenRuns {
-    pub(crate) fn quota(&self) -> tidegate::Result<&Quota> {
+    pub(crate) fn quota(&self) -> Result<&Quota, PartError> {
         if let Some(quota) = self.quota.get() {
             return Ok(quota);
         }
+        let options = match &self.settings {
+            QuotaSettings::Written(options) | QuotaSettings::Implied(options) => options.clone(),
+            QuotaSettings::Unknown => return Err(self.undeclared()),
+        };
         // Opened twice at once it is the same quota.
-        let opened = self.gate.quota(self.settings.clone())?;
+        let opened = self.gate.quota(options)?;
         Ok(self.quota.get_or_init(|| opened))
+    }
+
+    fn undeclared(&self) -> PartError {
+        let (family, space) = (&self.family, self.runs.space().as_str());
+        PartError::Undeclared(format!(
+            "the store declares no quota of the family {family:?}, and it is not written down here: a server that has it \
+             declares it; or say what it is, by --config FILE or --set runs.{space}.quota.limit=5000"
+        ))
     }
 }

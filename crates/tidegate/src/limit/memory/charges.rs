@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::charge::{Charge, Identity, Outcome, Release, is_something_else};
 use super::super::decision::{Decision, Quota};
 use super::super::hours::{Hour, HourChange, Hours};
-use super::super::reservation::{self, Book, ReservationState, too_many};
+use super::super::reservation::{self, Book, ReservationState, VOID, too_many};
 use super::super::rule::Rule as _;
 use super::super::usage::LIVES;
 use super::all::{Overflow, Part, take_all_or};
@@ -55,18 +55,23 @@ pub(in crate::limit) fn release_all(
     with_books(parts, key, now, &mut |books| {
         let mut release = Release::Unknown;
         for book in books.iter() {
-            match book.charge(now.as_millis(), id) {
-                Some(found) if found.together == Some(together) => {
-                    release = Release::Released { is_new: false };
-                }
-                Some(_) => return Err(is_something_else(id)),
-                None => {}
+            let Some(found) = book.charge(now.as_millis(), id) else { continue };
+            if found.together != Some(together) {
+                return Err(is_something_else(id));
+            }
+            if found.cost != VOID {
+                release = Release::Released { is_new: false };
             }
         }
         for (book, part) in books.iter_mut().zip(parts) {
             if let Some(held) = book.release_charge(now.as_millis(), id, identity.remembered_ms) {
                 part.limit.give_back(key, now, held);
                 release = Release::Released { is_new: true };
+            }
+        }
+        if release == Release::Unknown {
+            for (book, part) in books.iter_mut().zip(parts) {
+                book.void_charge(now.as_millis(), id, identity, part.limit.shared.max_reservations);
             }
         }
         Ok(release)
@@ -112,7 +117,7 @@ fn charge_once(
     for (book, part) in books.iter_mut().zip(parts) {
         book.forget_due(now_ms);
         let Some(found) = book.charge(now_ms, id) else { continue };
-        if found.cost != part.request.cost {
+        if found.cost != part.request.cost && found.cost != VOID {
             return Err(reservation::conflict(id, part.request.cost, found.cost));
         }
         if found.together != Some(identity.together) {

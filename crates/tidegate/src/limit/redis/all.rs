@@ -15,7 +15,7 @@ use super::scripts::TAKE_ALL;
 use super::{OnRedis, describe, exact};
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::store::redis::{Call, Fields, MARKER_TTL, RedisStore, Script};
+use crate::store::redis::{Call, Fields, MARKER_TTL};
 
 /// One limit of a take from several.
 pub(in crate::limit) struct Part<'a> {
@@ -24,14 +24,13 @@ pub(in crate::limit) struct Part<'a> {
 }
 
 /// What a script is told of several limits, and behind that.
-fn describe_all(
+pub(super) fn describe_all(
     limits: &[&OnRedis],
-    store: &RedisStore,
     with_overrides: bool,
-    behind: &[u64],
+    behind: impl IntoIterator<Item = u64>,
 ) -> Arc<[CompactString]> {
-    let (slack_ms, ttl_ms) = (store.clock().slack_ms(), MARKER_TTL.as_millis() as u64);
-    let numbers = [slack_ms, ttl_ms, u64::from(with_overrides), limits.len() as u64];
+    let slack_ms = limits.first().map_or(0, |limit| limit.store.clock().slack_ms());
+    let numbers = [slack_ms, MARKER_TTL.as_millis() as u64, u64::from(with_overrides), limits.len() as u64];
     let limits = limits.iter().flat_map(|limit| {
         let name = match limit.algorithm {
             Algorithm::Suppressed(_) => "suppressed",
@@ -42,26 +41,23 @@ fn describe_all(
         // Beside its numbers it is described by four more.
         [name.into(), (described.len() - 4).to_compact_string()].into_iter().chain(described)
     });
-    let behind = behind.iter().map(|n| n.to_compact_string());
+    let behind = behind.into_iter().map(|n| n.to_compact_string());
     numbers.map(|n| n.to_compact_string()).into_iter().chain(limits).chain(behind).collect()
 }
 
-/// Runs a script for `key` under several limits. `add` adds its keys and arguments to a call, for keys that start with
-/// a prefix, and those of overrides or not. Asks again if the script needs other keys: it has done nothing then.
+/// Runs a script for `key` under several limits. `make` makes the call, for keys that start with a prefix, and with
+/// those of overrides or not. Asks again if the script needs other keys: it has done nothing then.
 pub(super) async fn run_all(
-    script: &'static Script,
     limits: &[&OnRedis],
     key: Key<'_>,
-    behind: &[u64],
-    add: impl Fn(Call, &str, bool) -> Call,
+    make: impl Fn(&str, bool) -> Call,
 ) -> Result<Value> {
     let Some(one) = limits.first() else { return Err(Error::internal("no limit is asked")) };
     let mut attempts = 0;
     loop {
         let place = one.store.place(key.as_str());
         let with_override = limits.iter().any(|limit| limit.has_overrides.load(Ordering::Relaxed));
-        let call = Call::new(script).shared_args(describe_all(limits, &one.store, with_override, behind));
-        let value = one.store.call(place.partition, add(call, &place.prefix, with_override)).await?;
+        let value = one.store.call(place.partition, make(&place.prefix, with_override)).await?;
         attempts += 1;
         let mut fields = REPLIES.list(&value)?;
         if fields.integer()? != TRY_AGAIN || attempts == 4 {
@@ -78,7 +74,8 @@ pub(super) async fn run_all(
 /// or only that of one that refuses for all.
 pub(in crate::limit) async fn take_all(parts: &[Part<'_>], key: Key<'_>) -> Result<Vec<(usize, Decision)>> {
     let limits: Vec<_> = parts.iter().map(|part| part.limit).collect();
-    let value = run_all(&TAKE_ALL, &limits, key, &[], |mut call, prefix, with_override| {
+    let value = run_all(&limits, key, |prefix, with_override| {
+        let mut call = Call::new(&TAKE_ALL).shared_args(describe_all(&limits, with_override, []));
         for Part { limit, request } in parts {
             let (keys, first) = limit.keys(prefix, key, with_override);
             let [a, b] = if request.remember { request.terms } else { [0; 2] };

@@ -1,11 +1,20 @@
 //! Charges by an id, on Redis.
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
 use super::super::algorithm::Request;
 use super::super::charge::{Identity, Outcome, Release, is_something_else};
 use super::super::decision::Quota;
 use super::super::hours::{Hour, HourChange};
 use super::super::reservation;
-use super::all::{decide_all, decide_one, run_all};
+use super::all::{decide_all, decide_one, describe_all, run_all};
 use super::codes::{ALL_CHARGED, ALL_KNOWN, ALL_NO_ROOM, ALL_OTHER, ALL_REFUSED, ALL_RELEASED, ALL_UNKNOWN};
 use super::reply::REPLIES;
 use super::scripts::{CHARGE_ALL, HOURS_OF, RELEASE_ALL};
@@ -14,7 +23,7 @@ use crate::bounds::Cost;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::store::redis::Fields;
+use crate::store::redis::{Call, Fields};
 
 /// The hours of limits that are charged together: a key of the first of them.
 const HOURS: &str = "hours";
@@ -35,26 +44,85 @@ fn requests_of<'a>(parts: &[ChargePart<'a>]) -> Vec<(&'a OnRedis, Request)> {
     parts.iter().map(|part| (part.limit, part.limit.plain(part.cost))).collect()
 }
 
-/// Charges `key` under all of `parts`, or under none; notes the hour if that `is_noted`.
+/// What all charges of a quota send along: made once for many, and anew when anything of it has changed.
+#[derive(Debug, Default)]
+pub(in crate::limit) struct Prepared(RwLock<Option<Sent>>);
+
+#[derive(Debug, Clone)]
+struct Sent {
+    /// What scripts are told of each limit, and which window comes first.
+    of: SmallVec<[(Arc<[CompactString]>, u64); 2]>,
+    args: Arc<[CompactString]>,
+    keys: Arc<[String]>,
+}
+
+impl Sent {
+    fn new(
+        parts: &[ChargePart<'_>],
+        key: Key<'_>,
+        identity: &Identity<'_>,
+        is_noted: bool,
+        prefix: &str,
+        with_override: bool,
+    ) -> Self {
+        let (mut of, mut keys) = (SmallVec::new(), Vec::new());
+        let mut behind = vec![identity.remembered_ms, u64::from(is_noted), identity.together];
+        for ChargePart { limit, max, .. } in parts {
+            let (of_limit, first) = limit.keys(prefix, key, with_override);
+            keys.extend(of_limit);
+            keys.extend(RECORDS.map(|family| limit.beside(prefix, family, key)));
+            behind.extend([first, *max as u64]);
+            of.push((limit.described(with_override), first));
+        }
+        if let Some(first) = parts.first().filter(|_| is_noted) {
+            keys.push(first.limit.index(prefix, HOURS));
+        }
+        Self { of, args: describe_all(&limits_of(parts), with_override, behind), keys: keys.into() }
+    }
+
+    /// Whether it would be made the same now.
+    fn is_current(&self, parts: &[ChargePart<'_>], with_override: bool) -> bool {
+        self.of.iter().zip(parts).all(|((described, first), ChargePart { limit, .. })| {
+            Arc::ptr_eq(described, &limit.described(with_override)) && *first == limit.first_window()
+        })
+    }
+}
+
+impl Prepared {
+    fn get(&self, parts: &[ChargePart<'_>], with_override: bool, make: impl FnOnce() -> Sent) -> Sent {
+        if let Some(sent) = self.0.read().as_ref().filter(|sent| sent.is_current(parts, with_override)) {
+            return sent.clone();
+        }
+        let made = make();
+        *self.0.write() = Some(made.clone());
+        made
+    }
+}
+
+/// Charges `key` under all of `parts`, or under none. A quota has what its charges send along `prepared`: it is all of
+/// one key, and hours are noted of it.
 pub(in crate::limit) async fn charge_all(
     parts: &[ChargePart<'_>],
     key: Key<'_>,
     identity: &Identity<'_>,
-    is_noted: bool,
+    prepared: Option<&Prepared>,
 ) -> Result<(Outcome, Option<HourChange>)> {
-    let (id, behind) = (identity.id.unwrap_or(""), [identity.remembered_ms, u64::from(is_noted)]);
+    let (id, is_noted) = (identity.id.unwrap_or(""), prepared.is_some());
     let limits = limits_of(parts);
-    let value = run_all(&CHARGE_ALL, &limits, key, &behind, |call, prefix, with_override| {
-        let mut call = call.arg(id).arg(identity.together);
-        for ChargePart { limit, cost, max } in parts {
-            let (keys, first) = limit.keys(prefix, key, with_override);
-            let records = RECORDS.map(|family| limit.beside(prefix, family, key));
-            call = call.keys(keys).keys(records).arg(cost.get()).arg(first).arg(*max);
-        }
-        match parts.first() {
-            Some(first) if is_noted => call.key(first.limit.index(prefix, HOURS)),
-            _ => call,
-        }
+    let value = run_all(&limits, key, |prefix, with_override| {
+        let make = || Sent::new(parts, key, identity, is_noted, prefix, with_override);
+        let call = Call::new(&CHARGE_ALL);
+        let call = match prepared {
+            Some(prepared) => {
+                let Sent { args, keys, .. } = prepared.get(parts, with_override, make);
+                call.shared_args(args).shared_keys(keys)
+            }
+            None => {
+                let Sent { args, keys, .. } = make();
+                call.shared_args(args).keys(keys.iter().cloned())
+            }
+        };
+        parts.iter().fold(call.arg(id), |call, part| call.arg(part.cost.get()))
     });
     let value = value.await?;
     let requests = requests_of(parts);
@@ -81,7 +149,10 @@ pub(in crate::limit) async fn charge_all(
         number => Outcome::Refused(decide_one(&requests, key, number, &mut fields)?),
     };
     let change = match outcome {
-        Outcome::Charged { is_new: true, .. } if is_noted => read_change(&mut fields.list()?)?,
+        // The fast path is not there for the first of an hour.
+        Outcome::Charged { is_new: true, .. } if is_noted && !fields.is_empty() => {
+            read_change(&mut fields.list()?)?
+        }
         _ => None,
     };
     Ok((outcome, change))
@@ -94,13 +165,14 @@ pub(in crate::limit) async fn release_all(
     identity: &Identity<'_>,
 ) -> Result<Release> {
     let id = identity.id.unwrap_or("");
-    let behind = [identity.remembered_ms];
     let limits = limits_of(parts);
-    let value = run_all(&RELEASE_ALL, &limits, key, &behind, |call, prefix, with_override| {
-        let mut call = call.arg(id).arg(identity.together);
-        for ChargePart { limit, .. } in parts {
+    let value = run_all(&limits, key, |prefix, with_override| {
+        let args = describe_all(&limits, with_override, [identity.remembered_ms]);
+        let mut call = Call::new(&RELEASE_ALL).shared_args(args).arg(id).arg(identity.together);
+        for ChargePart { limit, max, .. } in parts {
             let (keys, first) = limit.keys(prefix, key, with_override);
-            call = call.keys(keys).keys(RECORDS.map(|family| limit.beside(prefix, family, key))).arg(first);
+            let records = RECORDS.map(|family| limit.beside(prefix, family, key));
+            call = call.keys(keys).keys(records).arg(first).arg(*max);
         }
         call
     });
@@ -124,7 +196,8 @@ pub(in crate::limit) async fn hours_of(
     key: Key<'_>,
 ) -> Result<(Timestamp, Vec<Quota>, Vec<Hour>)> {
     let limits = limits_of(parts);
-    let value = run_all(&HOURS_OF, &limits, key, &[], |mut call, prefix, with_override| {
+    let value = run_all(&limits, key, |prefix, with_override| {
+        let mut call = Call::new(&HOURS_OF).shared_args(describe_all(&limits, with_override, []));
         for ChargePart { limit, .. } in parts {
             let (keys, first) = limit.keys(prefix, key, with_override);
             call = call.keys(keys).arg(first);

@@ -79,6 +79,9 @@ pub(crate) const DEFAULT_FAMILY: &str = "courtlistener";
 pub(super) const ALIGNED: &str = "rate_limit";
 pub(super) const SLIDING: &str = "rate_limit_sliding";
 
+/// Both of them.
+pub(crate) const LIMITS: [&str; 2] = [ALIGNED, SLIDING];
+
 const MAX_CHARGES: usize = 1_000_000;
 
 impl QuotaOptions {

@@ -15,7 +15,8 @@ pub enum QuotaCharge {
         /// What is left now.
         remaining: u64,
     },
-    /// It was charged by this id, and has been released: nothing is charged. Use another id.
+    /// It was charged by this id, and has been released, or was released before it came: nothing is charged. Use another
+    /// id.
     Released,
     /// Over the quota; nothing is charged.
     Refused(QuotaRefusal),

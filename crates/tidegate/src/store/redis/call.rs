@@ -95,7 +95,7 @@ impl Call {
             && std::ptr::eq(self.script, other.script)
             // Mostly the same allocation.
             && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)
-            && self.shared_keys == other.shared_keys
+            && (Arc::ptr_eq(&self.shared_keys, &other.shared_keys) || self.shared_keys == other.shared_keys)
             && self.now_ms == other.now_ms
     }
 
@@ -103,12 +103,9 @@ impl Call {
     /// several items only the first is named, which is made of the same names.
     pub(super) fn named_keys(&self) -> String {
         let count = if self.items == 1 { self.item_keys.len() } else { 1 };
-        let (first, beside) = self
-            .item_keys
-            .split_first()
-            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), &rest[..count.saturating_sub(1)]));
-        let beside: Vec<_> =
-            beside.iter().chain(self.shared_keys.iter()).map(|key| format!("{key:?}")).collect();
+        let mut keys = self.item_keys.iter().take(count).chain(self.shared_keys.iter());
+        let first = keys.next().map_or("", String::as_str);
+        let beside: Vec<_> = keys.map(|key| format!("{key:?}")).collect();
         let with = if beside.is_empty() { "" } else { " with " };
         format!("{first:?}{with}{}", beside.join(", "))
     }

@@ -184,6 +184,44 @@ pub async fn charge_is_given_back_however_many_were(kit: &impl Kit) {
     assert_eq!(s.quotas().await.map(|quota| quota.reset_after_ms), [0, 0]);
 }
 
+/// A charge that waited on its way until its caller gave it back is not made: there is nobody left to give it back.
+pub async fn charge_that_was_released_before_it_came_is_not_made(kit: &impl Kit) {
+    let s = Together::new(kit, &both([10, 20])).await;
+    assert_eq!(s.release("late").await, Release::Unknown);
+    for cost in [1, 3] {
+        assert_eq!(s.charge("late", [cost, cost]).await, ChargeAnswer::Released);
+    }
+    assert_eq!(s.release("late").await, Release::Unknown, "nothing was ever charged by it");
+    assert_eq!(s.left().await, [10, 20]);
+    conflicts(s.gate.charge_all(KEY, "late", &[("hour", 1)]).await);
+    conflicts(s.gate.release_all(KEY, "late", &["hour"]).await);
+    // For as long as other ids, from the last release on.
+    s.at(1000);
+    assert_eq!(s.release("late").await, Release::Unknown);
+    s.at(HOUR_MS + 999);
+    assert_eq!(s.charge("late", [1, 1]).await, ChargeAnswer::Released);
+    s.at(HOUR_MS + 1000);
+    assert!(s.charged("late", [1, 1]).await.0);
+    // One limit that has forgotten is enough to know.
+    assert_eq!(s.release("later").await, Release::Unknown);
+    s.gate.limit("minute").reset(KEY).await.expect("a reset");
+    assert_eq!(s.charge("later", [1, 1]).await, ChargeAnswer::Released);
+
+    // No charge is forgotten for it: where there is no room it is not remembered.
+    let options = LimitOptions { max_reservations: 3, ..LimitOptions::default() };
+    let s = Together::with(kit, &both([10, 20]), &options).await;
+    for id in ["a", "b", "c"] {
+        s.charged(id, [1, 1]).await;
+    }
+    assert_eq!(s.release("late").await, Release::Unknown);
+    assert!(s.charged("late", [1, 1]).await.0);
+    assert_eq!(s.release("a").await, Release::Unknown, "forgotten for the charge");
+    for id in ["b", "c", "late"] {
+        assert_eq!(s.release(id).await, NEW);
+    }
+    assert_eq!(s.left().await, [9, 19]);
+}
+
 /// An id is of one charge: other costs, other limits and reservations are told.
 pub async fn charge_with_other_costs_or_limits_is_a_conflict(kit: &impl Kit) {
     let s = Together::new(kit, &both([10, 20])).await;
@@ -236,7 +274,6 @@ pub async fn charge_ids_are_remembered_for_an_hour_or_the_window(kit: &impl Kit)
     s.at(HOUR_MS + 999);
     assert_eq!(s.charge("b", [1, 1]).await, ChargeAnswer::Released);
     s.at(HOUR_MS + 1000);
-    assert_eq!(s.release("b").await, Release::Unknown);
     assert!(s.charged("b", [1, 1]).await.0);
 
     let day = [("minute", sliding(10, 60, 600).into()), ("hour", calendar(20, Period::Day).into())];
@@ -288,8 +325,11 @@ pub async fn charge_is_void_after_a_reset(kit: &impl Kit) {
     for name in BOTH {
         s.gate.limit(name).reset(KEY).await.expect("a reset");
     }
-    assert_eq!(s.release("b").await, Release::Unknown);
     assert_eq!(s.charged("b", [1, 1]).await, (true, [9, 19]));
+    for name in BOTH {
+        s.gate.limit(name).reset(KEY).await.expect("a reset");
+    }
+    assert_eq!(s.release("b").await, Release::Unknown);
 }
 
 /// No two charges are mistaken for each other: receipts of takes before, between and after stay good.

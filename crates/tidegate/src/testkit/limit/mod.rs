@@ -266,6 +266,7 @@ macro_rules! limit_conformance {
             charge_sent_twice_charges_once
             charge_is_for_all_limits_or_none
             charge_is_given_back_once
+            charge_that_was_released_before_it_came_is_not_made
             charge_is_given_back_however_many_were
             charge_with_other_costs_or_limits_is_a_conflict
             charge_is_seen_as_committed

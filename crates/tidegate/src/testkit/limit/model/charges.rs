@@ -12,6 +12,8 @@ struct Known {
     together: Vec<usize>,
     charge: Charge,
     is_released: bool,
+    /// It was released before it came.
+    is_void: bool,
 }
 
 /// What limits know of charges, by limit, key and id.
@@ -62,7 +64,7 @@ impl Charges {
         let mut known = None;
         for (limit, cost) in request {
             let Some(found) = self.0.get(&(*limit, key.to_owned(), id)) else { continue };
-            if found.cost != *cost || found.together != together {
+            if !found.is_void && found.cost != *cost || found.together != together {
                 return Charged::Conflict;
             }
             known = Some(found.is_released);
@@ -83,7 +85,8 @@ impl Charges {
         }
         for ((limit, cost), (_, charge)) in request.iter().zip(answers) {
             let charge = charge.expect("it was charged");
-            let known = Known { cost: *cost, together: together.clone(), charge, is_released: false };
+            let known =
+                Known { cost: *cost, together: together.clone(), charge, is_released: false, is_void: false };
             self.0.insert((*limit, key.to_owned(), id), known);
         }
         Charged::Charged(true, expected)
@@ -104,6 +107,15 @@ impl Charges {
         if known.iter().any(|limit| self.0[&of(**limit)].together != together) {
             return GivenBack::Conflict;
         }
+        if known.iter().all(|limit| self.0[&of(**limit)].is_void) {
+            for limit in request {
+                let charge = Charge::default();
+                let void =
+                    Known { cost: 0, together: together.clone(), charge, is_released: true, is_void: true };
+                self.0.insert(of(*limit), void);
+            }
+            return GivenBack::Unknown;
+        }
         let mut is_new = false;
         for limit in &known {
             let found = self.0.get_mut(&of(**limit)).expect("it is known");
@@ -112,7 +124,7 @@ impl Charges {
                 (found.is_released, is_new) = (true, true);
             }
         }
-        if known.is_empty() { GivenBack::Unknown } else { GivenBack::Released(is_new) }
+        GivenBack::Released(is_new)
     }
 
     /// A limit forgets what it knows of a key.
