@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -43,13 +42,9 @@ Examples:
   tidegate doctor --store redis://127.0.0.1:6379 --set store.namespace=blue --json
   tidegate doctor --store redis-cluster://10.0.0.1:6379,10.0.0.2:6379 --fix";
 
-/// Nobody waits for a single step: rather late than never.
-const DEADLINE: Duration = Duration::from_secs(10);
-
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
-    let mut settings =
+    let settings =
         Settings::load(&args.settings.sources_on(&args.store)).map_err(|error| error.to_string())?;
-    settings.store.options.deadline = settings.store.options.deadline.max(DEADLINE);
     let store = settings.store.whole_options().map_err(|error| error.to_string())?;
     let options =
         DoctorOptions::default().fix(args.fix).keys_per_second(NonZeroU32::new(args.keys_per_second));
@@ -106,8 +101,9 @@ fn server_line(server: &ServerState) -> String {
         max => max.map_or_else(unknown, bytes),
     };
     format!(
-        "{} version {}, {}, {} of {max} in use, {}",
+        "{} {} {}, {}, {} of {max} in use, {}",
         server.address,
+        if server.program.is_empty() { "version" } else { &server.program },
         if server.version.is_empty() { "?" } else { &server.version },
         plural(server.keys, "key"),
         server.used_memory.map_or_else(unknown, bytes),
@@ -133,7 +129,7 @@ fn bytes(bytes: u64) -> String {
 fn for_machines(report: &Report) -> Value {
     let server = |it: &ServerState| {
         json!({
-            "address": it.address, "version": it.version, "role": it.role, "keys": it.keys,
+            "address": it.address, "program": it.program, "version": it.version, "role": it.role, "keys": it.keys,
             "used_memory": it.used_memory, "maxmemory": it.max_memory, "maxmemory_policy": it.eviction,
             "appendonly": it.append_only, "appendfsync": it.appendfsync, "replicas": it.replicas,
         })

@@ -22,10 +22,18 @@ local is_mending, life_ms, ROOT = ARGV[TAIL + 1] == '1', ARGV[TAIL + 2], ARGV[TA
 local SUFFIX, SPAN_MS, WHAT = ARGV[TAIL + 4], tonumber(ARGV[TAIL + 5]), ARGV[TAIL + 6]
 local look_ms, ANY_END = now(), 'any end'
 
--- The score of a member; true if that cannot be said because the index is of another type, which is told of itself.
+-- What a command answers; nothing if the key is of another type, which is told of itself. Whatever else it fails with
+-- must not be taken for that: whoever may not use a command has seen nothing.
+local function ask(...)
+  local answer = redis.pcall(...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer.err, 0) end
+end
+
+-- The score of a member; true if that cannot be said because the index is of another type.
 local function listed(index, member)
-  local score = redis.pcall('ZSCORE', index, member)
-  if type(score) == 'table' then return true end
+  local score = ask('ZSCORE', index, member)
+  if score == nil then return true end
   return score and tonumber(score)
 end
 
@@ -33,9 +41,9 @@ local function exists(...)
   return redis.call('EXISTS', ...) > 0
 end
 
--- Whether a hash has a field; what is no hash has all of them, and is told of itself.
+-- Whether a hash has a field; what is no hash has all of them.
 local function has_field(key, field)
-  return redis.pcall('HEXISTS', key, field) ~= 0
+  return ask('HEXISTS', key, field) ~= 0
 end
 
 local function look_at_key(key, at, judge, is_yielding)
@@ -74,9 +82,8 @@ local function look(first, judge, judge_entry, is_yielding)
     return answers
   end
   local key, cursor, count, subject = KEYS[first], ARGV[TAIL + 7], ARGV[TAIL + 8], ARGV[TAIL + 9]
-  local page = redis.pcall(ARGV[TAIL + 10], key, cursor, 'COUNT', count)
-  -- One of another type has been told.
-  if page.err then return { '0', '0' } end
+  local page = ask(ARGV[TAIL + 10], key, cursor, 'COUNT', count)
+  if not page then return { '0', '0' } end
   local answer = { page[1], int(#page[2] / 2) }
   for i = 1, #page[2], 2 do
     local word, mend = judge_entry(WHAT, key, subject, page[2][i], page[2][i + 1])

@@ -139,7 +139,9 @@ impl FamilyCount {
 pub struct ServerState {
     /// Where it is.
     pub address: String,
-    /// Its version, as Redis has them.
+    /// What it says it is: `redis` or `valkey`.
+    pub program: String,
+    /// Its version.
     pub version: String,
     /// `master` or `slave`.
     pub role: String,
@@ -234,5 +236,22 @@ impl Report {
             }
         };
         &mut self.families[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SCAN may come by a key twice.
+    #[test]
+    fn a_defect_that_is_met_again_is_one() {
+        let mut report = Report::default();
+        for _ in 0..2 {
+            report.found(DefectKind::NoTtl, "a", "");
+            report.found(DefectKind::NoTtl, "b", "");
+        }
+        assert_eq!((report.defect_count(), report.defects.len()), (2, 2));
+        assert!(!report.is_well());
     }
 }

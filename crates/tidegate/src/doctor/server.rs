@@ -18,19 +18,11 @@ const OLDEST: [u32; 2] = [6, 2];
 pub(super) async fn look_at(direct: &Direct, node: &Node, report: &mut Report) -> Result<()> {
     let address = node.address();
     let info = info(&text_of(direct.send(node, &redis::cmd("INFO")).await));
-    let number = |name: &str| info.get(name).and_then(|it| it.parse::<u64>().ok());
     let keys = direct.send(node, &redis::cmd("DBSIZE")).await?;
     let mut server = ServerState {
-        version: info.get("redis_version").cloned().unwrap_or_default(),
-        role: info.get("role").cloned().unwrap_or_default(),
         keys: if let Value::Int(keys) = keys { keys as u64 } else { 0 },
-        used_memory: number("used_memory"),
-        max_memory: number("maxmemory"),
-        eviction: info.get("maxmemory_policy").cloned(),
-        append_only: info.get("aof_enabled").map(|it| it == "1"),
         appendfsync: config(direct, node, "appendfsync").await,
-        address: address.clone(),
-        replicas: Vec::new(),
+        ..told(&address, &info)
     };
     if info.is_empty() {
         report.notes.push(format!("{address} does not answer INFO: its version and memory are not known"));
@@ -62,6 +54,24 @@ pub(super) async fn look_at(direct: &Direct, node: &Node, report: &mut Report) -
     }
     report.servers.push(server);
     Ok(())
+}
+
+/// What a server says of itself. Valkey also says which Redis it is like.
+fn told(address: &str, info: &HashMap<String, String>) -> ServerState {
+    let text = |name: &str| info.get(name).cloned();
+    let number = |name: &str| info.get(name).and_then(|it| it.parse::<u64>().ok());
+    let redis = || text("redis_version").map(|_| "redis".to_owned());
+    ServerState {
+        address: address.to_owned(),
+        program: text("server_name").or_else(redis).unwrap_or_default(),
+        version: text("valkey_version").or_else(|| text("redis_version")).unwrap_or_default(),
+        role: text("role").unwrap_or_default(),
+        used_memory: number("used_memory"),
+        max_memory: number("maxmemory"),
+        eviction: text("maxmemory_policy"),
+        append_only: info.get("aof_enabled").map(|it| it == "1"),
+        ..ServerState::default()
+    }
 }
 
 fn judge(server: &ServerState, report: &mut Report) {
@@ -138,6 +148,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_is_called_what_it_is() {
+        for (text, program, version) in [
+            ("redis_version:7.0.15\r\nredis_mode:standalone\r\n", "redis", "7.0.15"),
+            ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "valkey", "9.1.2"),
+            ("", "", ""),
+        ] {
+            let server = told("here", &info(text));
+            assert_eq!((&*server.program, &*server.version), (program, version));
+        }
+    }
+
+    #[test]
     fn what_servers_tell_is_read_whatever_they_leave_out() {
         let text = "# Server\r\nredis_version:7.0.15\r\nslave0:ip=::1,port=7001,state=online,lag=0\r\n\
                     slave1:ip=10.0.0.2,port=7002\r\n";
@@ -149,6 +171,10 @@ mod tests {
             [("6.0.16", true), ("6.2.0", false), ("7.0.15", false), ("", false), ("5", false)]
         {
             assert_eq!(is_old(version), old, "{version}");
+            let mut report = Report::default();
+            judge(&ServerState { version: version.to_owned(), ..ServerState::default() }, &mut report);
+            let kinds: Vec<_> = report.defects.iter().map(|it| it.kind).collect();
+            assert_eq!(kinds.contains(&DefectKind::OldServer), old, "{version}");
         }
     }
 }

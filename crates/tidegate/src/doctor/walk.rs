@@ -31,6 +31,9 @@ const CHEAPER: u32 = 20;
 const MEASURED_FIRST: u64 = 64;
 const MEASURED_EVERY: u64 = 32;
 
+/// What was spent is waited for when it comes to so much: timers are no finer, and most steps cost less.
+const LEAST_WAIT: Duration = Duration::from_millis(5);
+
 /// A key to be looked at.
 struct Item {
     family: &'static Family,
@@ -307,6 +310,8 @@ impl Pace {
         let Some(per_second) = self.per_second else { return };
         let now = clock::deadline(Duration::ZERO);
         self.until = self.until.max(now) + Duration::from_secs(1) * cost / per_second;
-        tokio::time::sleep_until(self.until).await;
+        if self.until > now + LEAST_WAIT {
+            tokio::time::sleep_until(self.until).await;
+        }
     }
 }

@@ -34,6 +34,9 @@ return finish(each(function(_, at)
     end
     forget(page, key)
   end
+  -- Numbers only grow: what is listed below this later on was not put there by us.
+  local first = tonumber(call('ZRANGE', ACTIVITIES, 0, 0, 'WITHSCORES')[2])
+  redis.pcall('HSET', STATE, 'swept', int(math.max(math.min(first or math.huge, sequence + 1), 1)))
   local note = call('HMGET', STATE, 'mended', 'mended_at')
   local repaired, note_id = note[1] or '', ''
   if repaired ~= '' then

@@ -8,7 +8,8 @@
 --               these are: it ends when the store forgets; `due_base` what the scores of `due`
 --               are ahead of the oldest edits (ms); `mended` keys that were not ours and were repaired,
 --               until who has logged them says so, and `mended_at` since when (µs);
---               `matching` how far the indices of hot pages have been compared, while they are
+--               `matching` how far the indices of hot pages have been compared, while they are;
+--               `swept` below which number a cleanup has left no activity listed
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
@@ -91,7 +92,9 @@ local sequence, is_pinned = number_of(state[2], 0, MAX_SEQUENCE), true
 if REPAIRS or not (READS or sequence) then
   local out_of_range = redis.pcall('ZCOUNT', ACTIVITIES, '(' .. int(MAX_SEQUENCE), '+inf')
   local latest = type(out_of_range) == 'number' and call('ZREVRANGE', ACTIVITIES, out_of_range, out_of_range, 'WITHSCORES')
-  sequence = math.max(sequence or 0, latest and tonumber(latest[2]) or 0)
+  -- Below this nothing may come any more.
+  local swept = number_of(call('HGET', STATE, 'swept'), 1, MAX_SEQUENCE) or 1
+  sequence = math.max(sequence or 0, latest and tonumber(latest[2]) or 0, swept - 1)
 end
 local now_ms = deciding(clock_ms, stamp_ms, absurd_ms)
 -- What keys live longer for: they end by the clock, what is in them by the stamp.

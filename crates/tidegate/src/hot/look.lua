@@ -7,10 +7,11 @@ local RANK, DUE = ROOT .. 'hot:rank' .. SUFFIX, ROOT .. 'hot:due' .. SUFFIX
 local ACTIVITY_MS, OF_PAGE = 600000, { window = true, meta = true, editors = true }
 
 -- What was done last may be ahead of the clock, and decides then.
-local state = redis.pcall('HMGET', STATE, 'now', 'due_base', 'seq')
+local state = redis.pcall('HMGET', STATE, 'now', 'due_base', 'seq', 'swept')
 if state.err then state = {} end
 local hot_ms = math.max(look_ms, math.min(tonumber(state[1] or nil) or 0, look_ms + SPAN_MS))
 local base_ms, sequence = tonumber(state[2] or nil) or SPAN_MS, tonumber(state[3] or nil)
+local swept = tonumber(state[4] or nil) or 1
 
 -- When the first edit of a page that is not hot came; nothing if it cannot be read.
 local function first_edit(activity)
@@ -18,6 +19,25 @@ local function first_edit(activity)
   if type(edits) ~= 'string' then return end
   local is_read, first_ms = pcall(struct.unpack, 's', edits)
   return is_read and tonumber(first_ms) or nil
+end
+
+local function is_remembered(page)
+  local first_ms = first_edit(ROOT .. 'activity:' .. page)
+  return first_ms and first_ms <= hot_ms and first_ms + ACTIVITY_MS > hot_ms
+end
+
+-- Whether activity that is listed with a number has ended as it should: such are listed until the next cleanup.
+-- Cleanups leave none below `swept`, and they end in the order in which they are listed: one that has ended is behind
+-- none that is there.
+local function has_ended(key, page, number)
+  if number < swept or sequence and number > sequence or number % 1 ~= 0 then return false end
+  local at = redis.call('ZREVRANK', key, page)
+  local before = redis.call('ZREVRANGE', key, int(at + 1), int(at + 3))
+  before[#before + 1] = redis.call('ZRANGE', key, 0, 0)[1]
+  for _, earlier in ipairs(before) do
+    if is_remembered(earlier) then return false end
+  end
+  return true
 end
 
 local function judge(family, key, page, report)
@@ -43,11 +63,7 @@ end
 local function judge_entry(family, key, _, page, score)
   score = tonumber(score)
   if family == 'activities' then
-    if exists(ROOT .. 'activity:' .. page) then return end
-    -- They end in the order in which they are listed: one that has ended is behind none that is there.
-    local first_ms = first_edit(ROOT .. 'activity:' .. redis.call('ZRANGE', key, 0, 0)[1])
-    local is_over = not (first_ms and first_ms + ACTIVITY_MS > hot_ms) and score >= 1 and not (sequence and score > sequence)
-    if is_over then return end
+    if exists(ROOT .. 'activity:' .. page) or has_ended(key, page, score) then return end
     return 'entry-without-data', function() redis.call('ZREM', key, page) end
   end
   if exists(ROOT .. 'hot:meta:' .. page) then return end

@@ -40,11 +40,11 @@ return named(each(function(_, at)
     redis.pcall('ZREM', part('failed', hour(tonumber(oldest[2]))), member(id, oldest[1]))
     answer[4] = oldest[1]
   end
-  touch(run)
   if count == 0 then
     expire(run, failures)
     expire(run, failed_at)
   end
   if call('ZCARD', to_retry) == 1 then expire(run, to_retry) end
+  touch(run)
   return answer
 end, 1, 5, SHARED_KEYS))

@@ -10,7 +10,8 @@ return named(each(function(_, at)
   if why then return why end
   local key, to_retry = part('processed', id), part('to_retry', id)
   local before, new, is_full = call('SCARD', key), 0, false
-  local is_failing = call('EXISTS', to_retry) == 1
+  -- If it is of another type, nothing is written.
+  local is_failing = call('ZCARD', to_retry) > 0
   if first <= last and before + last - first < max_processed then
     new = call('SADD', key, unpack(ARGV, first, last))
     if is_failing then call('ZREM', to_retry, unpack(ARGV, first, last)) end
@@ -25,7 +26,7 @@ return named(each(function(_, at)
       end
     end
   end
-  touch(run)
   if before == 0 and new > 0 then expire(run, key) end
+  touch(run)
   return is_full and { FULL, new } or { DONE, new, before + new }
 end, 1, #ARGV - 1 - SHARED_ARGS, SHARED_KEYS))

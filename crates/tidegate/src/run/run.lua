@@ -116,7 +116,8 @@ local function unchangeable(run, attempt)
   if IS_TERMINAL[run.status] then return { ENDED, run.status, run.attempt } end
 end
 
--- How long its keys live: longer than it, until they are next renewed.
+-- How long its keys live: longer than it, until they are next renewed. A call gives it to a key that it has made before it
+-- touches the run: that may fail, if an index is of another type.
 local function life(run)
   return run.ends - clock_ms + RENEW_MS + slack_ms
 end

@@ -17,8 +17,8 @@ return named(each(function(_, at)
     return { TOO_MANY_TASKS }
   end
   call('HSET', tasks, task, int(run.attempt) .. ' ' .. int(run.now) .. ' 0')
-  touch(run)
-  call('SET', task_start(id, task), iso(run.now), 'PX', int(life(run)))
   if not known and call('HLEN', tasks) == 1 then expire(run, tasks) end
+  call('SET', task_start(id, task), iso(run.now), 'PX', int(life(run)))
+  touch(run)
   return { DONE, run.now, 1 }
 end, 1, 3, SHARED_KEYS))

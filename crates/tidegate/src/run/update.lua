@@ -29,7 +29,7 @@ return named(each(function(_, at)
   if state ~= '' then move(run, state) end
   if #texts > 0 then call('HSET', key, unpack(texts)) end
   if #removed > 0 then call('HDEL', key, unpack(removed)) end
+  if known == 0 and #texts > 0 then expire(run, key) end
   if total ~= '' then touch(run, 'status', run.status, 'total', total) else touch(run, 'status', run.status) end
-  if known == 0 and count > 0 then expire(run, key) end
   return { DONE, run.attempt, run.status, run.ends }
 end, 1, #ARGV - 1 - SHARED_ARGS, SHARED_KEYS))

@@ -45,6 +45,8 @@ pub struct FaultProxy {
     held_back: Arc<AtomicUsize>,
     /// Connections so far.
     accepted: watch::Sender<u64>,
+    /// Connections that [`Fault::Cut`] closed at once.
+    turned_away: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
 
@@ -59,9 +61,13 @@ impl FaultProxy {
         let holding = held_back.clone();
         let accepted = watch::Sender::new(0);
         let accepts = accepted.clone();
+        let turned_away = watch::Sender::new(0);
+        let turns_away = turned_away.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if *faults.borrow() == Fault::Cut {
+                    drop(client);
+                    turns_away.send_modify(|count| *count += 1);
                     continue;
                 }
                 let mut passing = Passing {
@@ -81,7 +87,7 @@ impl FaultProxy {
                 accepts.send_modify(|count| *count += 1);
             }
         });
-        Self { address, fault, closed, held_back, accepted, accepting }
+        Self { address, fault, closed, held_back, accepted, turned_away, accepting }
     }
 
     /// The address to connect to.
@@ -109,6 +115,17 @@ impl FaultProxy {
     pub async fn accepts(&self, count: u64) {
         // It lives as long as the sender, which is ours.
         let _ = self.accepted.subscribe().wait_for(|accepted| *accepted >= count).await;
+    }
+
+    /// Waits until [`Fault::Cut`] has closed so many more connections at once, counted from this call on, for
+    /// as long as it takes.
+    pub fn turns_away(&self, more: u64) -> impl Future<Output = ()> + use<> {
+        let mut turned_away = self.turned_away.subscribe();
+        let before = *turned_away.borrow_and_update();
+        async move {
+            // Without the sender there is no proxy, and nobody who waits.
+            let _ = turned_away.wait_for(|count| *count >= before + more).await;
+        }
     }
 
     /// How many pieces it holds back.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate::doctor::{Doctor, DoctorOptions};
+use tidegate::doctor::Report;
 use tidegate::limit::LimitOptions;
 use tidegate::run::{Hour, RunOptions, RunState};
 use tidegate::session::{Reconciliation, SessionOptions};
@@ -11,6 +11,7 @@ use tidegate::store::StoreOptions;
 use tidegate::testkit::{RedisCluster, RedisServer, hot, limit, run, session};
 use tidegate::{Cost, Key, Rate, Tidegate};
 
+use crate::doctor::world::{World, assert_well, options};
 use crate::kit::On;
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
@@ -94,47 +95,52 @@ fn the_documented_commands_are_enough_in_a_cluster() {
     run::history::check(&on, 600);
 }
 
-/// A doctor needs a few more, and is the same without those that it can miss.
+/// A doctor needs a few more, all of them, and does without others.
 #[tokio::test]
 async fn the_documented_commands_are_enough_for_a_doctor() {
     let server = RedisServer::start();
-    let more = quoted(between("commands beside those of a server:", "It does without"));
-    let more: Vec<_> = more.map(|it| format!("+{}", it.to_lowercase().replace(' ', "|"))).collect();
-    assert!(more.len() > 5, "{more:?}");
-    restrict_to(&server, &["*".to_owned()], &[commands(), more].concat());
-    let gate = Tidegate::open(&as_user(&server.url())).await.unwrap();
-    let key = Key::new("user:{42}").unwrap();
-    for limit in crate::keys::one_of_each(&gate) {
-        assert!(limit.take(key, Cost::ONE).await.unwrap().is_admitted());
-    }
-    let sessions = gate.sessions("rooms", SessionOptions::default()).unwrap();
-    let active = sessions.activate(key, "{}", Some(key)).await.unwrap().done().unwrap();
-    let hot = gate.hot("links", tidegate::hot::HotOptions::default()).unwrap();
-    for id in ["1", "2", "3"] {
-        hot.record(&tidegate::hot::Edit::new(key, id, "alice")).await.unwrap();
-    }
-    let runs = gate.runs("nightly", RunOptions::default()).unwrap();
-    runs.start(key).await.unwrap().done().unwrap();
-    runs.processed(key, None, &[key]).await.unwrap().done().unwrap();
-    gate.shutdown().await;
-    let url = as_user(&server.url());
-    let look = async |options: &DoctorOptions| {
-        let doctor = Doctor::open(&url, &StoreOptions::default()).await.unwrap();
-        doctor.check(options, |_| {}).await.unwrap()
+    let allowed = |text| -> Vec<_> {
+        quoted(text).map(|it| format!("+{}", it.to_lowercase().replace(' ', "|"))).collect()
     };
-    let report = look(&DoctorOptions::default()).await;
-    assert!(report.is_well(), "{report:?}");
+    let more = allowed(between("commands beside those of a server:", "It does without"));
+    let optional = allowed(between("It does without", "where it must"));
+    let needed = [commands(), more.clone()].concat();
+    let restrict = |commands: &[String]| restrict_to(&server, &["*".to_owned()], commands);
+    restrict(&needed);
+    let world = World::open(&as_user(&server.url()), options("", None, None)).await;
+    for number in 0..8 {
+        world.use_all(number).await;
+    }
+    world.gate.shutdown().await;
+    let report = world.check().await;
+    assert_well(&report, "with what is needed");
+    let is_blind = |report: &Report| {
+        let is_blind = report.notes.iter().any(|it| it.contains("does not answer"));
+        let measured = report.families.iter().filter(|it| it.measured > 0).count();
+        (is_blind, measured > 30)
+    };
+    assert_eq!(is_blind(&report), (true, false), "{report:?}");
+    restrict(&[needed.clone(), optional].concat());
+    let report = world.check().await;
+    assert_eq!(is_blind(&report), (false, true), "{report:?}");
     // It sees what there is, and mends it.
-    let pattern = format!("*{}", active.id);
-    let session: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut server.connection()).unwrap();
-    assert_eq!(session.len(), 1);
-    redis::cmd("PERSIST").arg(session).exec(&mut server.connection()).unwrap();
-    assert!(!look(&DoctorOptions::default()).await.is_well());
-    let mut fix = DoctorOptions::default();
-    fix.fix = true;
-    look(&fix).await;
-    assert!(look(&DoctorOptions::default()).await.is_well());
+    restrict(&needed);
+    let session: Vec<String> = redis::cmd("KEYS").arg("session:*").query(&mut server.connection()).unwrap();
+    redis::cmd("PERSIST").arg(&session[0]).exec(&mut server.connection()).unwrap();
+    assert!(!world.check().await.is_well());
+    assert_eq!(world.fix().await.mended, 1);
+    assert_well(&world.check().await, "mended");
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+    // Without one of them it says so, and not that all is well.
+    let own: Vec<_> = more.iter().filter(|it| !commands().contains(it)).collect();
+    assert!(own.len() >= 3, "{own:?}");
+    for command in own {
+        let others: Vec<_> = needed.iter().filter(|it| *it != command).cloned().collect();
+        restrict(&others);
+        let refused = world.try_check().await.map(|it| it.defects);
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("permission") || text.contains("can't run"), "{command}: {text}");
+    }
 }
 
 /// Without a namespace: whatever has keys of its own, in each room.

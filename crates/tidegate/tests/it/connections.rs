@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate::doctor::{Doctor, DoctorOptions};
 use tidegate::limit::{Decision, Limit, LimitOptions, Source};
 use tidegate::store::{Declarations, StoreOptions};
 use tidegate::testkit::limit::sliding;
@@ -19,6 +20,7 @@ use crate::outage::until;
 pub(crate) fn patient() -> StoreOptions {
     let mut options = StoreOptions::default();
     options.deadline = Duration::from_secs(10);
+    options.connect_timeout = Duration::from_secs(10);
     // No calls but those of the test.
     options.declarations = Declarations::ReadOnly;
     options
@@ -94,6 +96,51 @@ async fn killed_connections_to_a_cluster_are_replaced_before_the_next_call() {
     }
 }
 
+/// Who asks which server serves what does so on the connections there are, and all of them may
+/// have ended: a look through the cluster is none the worse for it.
+#[tokio::test]
+async fn a_cluster_whose_connections_were_all_killed_still_says_who_serves_what() {
+    let cluster = RedisCluster::start();
+    let doctor = Doctor::open(&cluster.url(), &patient()).await.unwrap();
+    let mut connections: Vec<_> = cluster.nodes().iter().map(RedisServer::connection).collect();
+    for _ in 0..10 {
+        let report = doctor.check(&DoctorOptions::default(), |_| {}).await.unwrap();
+        assert_eq!(report.servers.len(), 3);
+        // Nothing else runs between this and the next look: nobody has noticed it.
+        connections.iter_mut().for_each(kill_others);
+    }
+}
+
+async fn soon(event: impl Future<Output = ()>) {
+    tokio::time::timeout(Duration::from_secs(30), event).await.expect("it happens");
+}
+
+/// New connections are closed as soon as they are made, and then they are not: a call of which
+/// nothing was sent waits for one that lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_out_connections_that_are_closed_at_once() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port()).await;
+    let (gate, limit) = limit_on(&proxy.url(), patient()).await;
+    for round in 0..5 {
+        assert_eq!(take(&limit, "k").await.source(), Source::Store);
+        let closed = proxy.turns_away(1);
+        proxy.set(Fault::Cut);
+        // By then the end of the last one is known.
+        soon(closed).await;
+        let closed = proxy.turns_away(9);
+        let call = tokio::spawn({
+            let limit = limit.clone();
+            async move { take(&limit, "k").await }
+        });
+        soon(closed).await;
+        assert!(!call.is_finished(), "round {round}: {}", gate.metrics());
+        proxy.set(Fault::None);
+        assert_eq!(call.await.unwrap().source(), Source::Store, "round {round}");
+    }
+    assert_eq!(used(&limit, "k").await, 10);
+}
+
 #[tokio::test]
 async fn a_proxy_that_closes_idle_connections_goes_unnoticed() {
     let server = RedisServer::start();
@@ -117,9 +164,7 @@ async fn a_proxy_that_closes_idle_connections_goes_unnoticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_not_sent_waits_for_the_new_connection() {
     let server = RedisServer::start();
-    let mut options = patient();
-    options.connect_timeout = Duration::from_secs(10);
-    let (_gate, limit) = limit_on(&server.url(), options).await;
+    let (_gate, limit) = limit_on(&server.url(), patient()).await;
     for i in 0..5 {
         kill_others(&mut server.connection());
         server.freeze();

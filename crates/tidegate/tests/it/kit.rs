@@ -53,6 +53,12 @@ impl On {
     }
 }
 
+/// Waits until the parts of a history are declared: else it may be over before they are, and whoever looks at what
+/// it has left does not know whose it is.
+async fn declared(gate: &Tidegate) {
+    gate.declare().await.unwrap();
+}
+
 impl limit::Kit for On {
     type Gate = limit::Library;
 
@@ -66,7 +72,9 @@ impl limit::Kit for On {
         let gate = self.open(clock, seed).await;
         let made =
             limits.iter().map(|(name, algorithm)| gate.limit(name, *algorithm, options.clone()).unwrap());
-        limit::Library::new(gate.clone(), made.collect())
+        let face = limit::Library::new(gate.clone(), made.collect());
+        declared(&gate).await;
+        face
     }
 }
 
@@ -75,7 +83,10 @@ impl hot::Kit for On {
 
     async fn fresh(&self, options: HotOptions) -> hot::Library {
         let clock = ManualClock::at(Timestamp::from_millis(hot::START_MS));
-        hot::Library::new(self.open(clock.clone(), 1).await, options, clock)
+        let gate = self.open(clock.clone(), 1).await;
+        let face = hot::Library::new(gate.clone(), options, clock);
+        declared(&gate).await;
+        face
     }
 }
 
@@ -85,7 +96,9 @@ impl session::Kit for On {
     async fn fresh(&self, options: SessionOptions) -> session::Library {
         let (namespace, clock) = (unique("t"), ManualClock::at(Timestamp::from_millis(session::START_MS)));
         let gate = self.open_in(&namespace, clock.clone(), 1).await;
-        session::Library::new(&gate, options, namespace, clock)
+        let face = session::Library::new(&gate, options, namespace, clock);
+        declared(&gate).await;
+        face
     }
 
     fn is_partitioned(&self) -> bool {
@@ -103,7 +116,9 @@ impl run::Kit for On {
     async fn fresh(&self, options: RunOptions) -> run::Library {
         let (namespace, clock) = (unique("t"), ManualClock::at(Timestamp::from_millis(run::START_MS)));
         let gate = self.open_in(&namespace, clock.clone(), 1).await;
-        run::Library::new(&gate, options, namespace, clock)
+        let face = run::Library::new(&gate, options, namespace, clock);
+        declared(&gate).await;
+        face
     }
 
     fn is_partitioned(&self) -> bool {

@@ -12,7 +12,6 @@ mod connections;
 mod declarations;
 mod differential;
 mod doctor;
-mod doctor_world;
 mod full_memory;
 mod hot;
 mod hot_audit;

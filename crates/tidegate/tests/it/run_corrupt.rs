@@ -1,6 +1,7 @@
 //! Keys of runs that somebody else has written, or written to: it is told by name, nobody else is
 //! stopped by it, and a delete puts it right.
 
+use redis::Commands as _;
 use tidegate::run::{Answer, Hour, RunState, Update};
 use tidegate::{ErrorKind, Result};
 
@@ -138,4 +139,43 @@ async fn a_shared_index_of_another_type_is_named() {
     space.runs.failed(key("r"), None, key("9"), "", key("1")).await.unwrap().into_result().unwrap();
     let next = Hour::of(space.clock.now());
     assert_eq!(space.runs.failures_in_hour(next, None, 10).await.unwrap().items.len(), 1);
+}
+
+/// A call that stops at a key which is none of ours has given what it had written an end before.
+#[tokio::test]
+async fn what_a_call_has_written_before_it_failed_has_an_end() {
+    let mut connection = FEW_KEYS.connection();
+    let of_a_run = ["fields", "processed", "failures", "failed_at", "to_retry", "tasks"];
+    let names = of_a_run.map(|family| format!("{family}:r")).into_iter();
+    for name in names.chain(["runs_due", "runs:running", "runs:processing"].map(String::from)) {
+        let space = Space::on("redis", &FEW_KEYS.url(), |_| {}).await;
+        space.start("r").await;
+        let root = format!("{}:courtlistener:", space.namespace);
+        redis::cmd("DEL").arg(format!("{root}{name}")).exec(&mut connection).unwrap();
+        redis::cmd("SET")
+            .arg(format!("{root}{name}"))
+            .arg("x")
+            .arg("EX")
+            .arg(1000)
+            .exec(&mut connection)
+            .unwrap();
+        let (runs, r, mut failed) = (&space.runs, key("r"), 0);
+        let update = Update::new().state(RunState::Processing).field("a", "b");
+        for call in ["processed", "failed", "task_started", "update"] {
+            // It has to renew all of the run.
+            space.clock.advance_ms(HOUR_MS);
+            let is_done = match call {
+                "processed" => runs.processed(r, None, &[key("1")]).await.is_ok(),
+                "failed" => runs.failed(r, None, key("3"), "why", key("1")).await.is_ok(),
+                "task_started" => runs.task_started(r, None, key("t")).await.is_ok(),
+                _ => runs.update(r, None, &update).await.is_ok(),
+            };
+            failed += usize::from(!is_done);
+            for key in connection.keys::<_, Vec<String>>(format!("{root}*")).unwrap() {
+                let ttl: i64 = connection.pttl(&key).unwrap();
+                assert!(ttl > 0, "{key} has no end after {call} has met {name}");
+            }
+        }
+        assert!(failed > 0, "{name} was not met");
+    }
 }

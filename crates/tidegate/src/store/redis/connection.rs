@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::failure::Failure;
 use super::resp::{NotRedis, Parser};
-use super::stream::Stream;
+use super::stream::{Now, Stream};
 use crate::outage::OutageReason;
 
 /// Commands that may wait to be written; who comes then waits to be let in.
@@ -179,10 +179,8 @@ impl Driver {
                     _ => Poll::Pending,
                 };
             }
-            // The end may have come unnoticed: the runtime hears of it when it asks the system
-            // the next time, which may be after this.
-            if !ready!(self.poll_look()) {
-                return Poll::Ready(End::Closed);
+            if let Some(end) = ready!(self.poll_look()) {
+                return Poll::Ready(end);
             }
             match ready!(self.stream.poll_write(cx, &self.unwritten)) {
                 Ok(count) if count > 0 => {
@@ -208,27 +206,34 @@ impl Driver {
                 Ok(()) if !buffer.filled().is_empty() => self.unread.extend_from_slice(buffer.filled()),
                 _ => return Poll::Ready(End::Closed),
             }
-            loop {
-                let reply = match self.parser.next(&mut self.unread) {
-                    Ok(Some(reply)) => reply,
-                    Ok(None) => break,
-                    Err(not_redis) => return Poll::Ready(End::NotRedis(not_redis)),
-                };
-                let written = self.written;
-                let Some(first) = self.in_flight.front_mut().filter(|first| first.from < written) else {
-                    // It speaks without being asked: to say why it closes.
-                    if let Err(text) = reply {
-                        self.says_goodbye(Failure::Server(text));
-                    }
-                    return Poll::Ready(End::Closed);
-                };
-                first.replies -= 1;
-                if first.replies == 0
-                    && let Some(flight) = self.in_flight.pop_front()
-                {
-                    // The caller may have given up.
-                    let _ = flight.answer.send(reply.map_err(Failure::Server));
+            if let Some(end) = self.hand_out() {
+                return Poll::Ready(end);
+            }
+        }
+    }
+
+    /// Hands out the replies that have been read. An end if there is no more to come.
+    fn hand_out(&mut self) -> Option<End> {
+        loop {
+            let reply = match self.parser.next(&mut self.unread) {
+                Ok(Some(reply)) => reply,
+                Ok(None) => return None,
+                Err(not_redis) => return Some(End::NotRedis(not_redis)),
+            };
+            let written = self.written;
+            let Some(first) = self.in_flight.front_mut().filter(|first| first.from < written) else {
+                // It speaks without being asked: to say why it closes.
+                if let Err(text) = reply {
+                    self.says_goodbye(Failure::Server(text));
                 }
+                return Some(End::Closed);
+            };
+            first.replies -= 1;
+            if first.replies == 0
+                && let Some(flight) = self.in_flight.pop_front()
+            {
+                // The caller may have given up.
+                let _ = flight.answer.send(reply.map_err(Failure::Server));
             }
         }
     }
@@ -254,16 +259,21 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Asks the system whether the connection is still open.
-    fn poll_look(&self) -> Poll<bool> {
-        let is_idle = || self.in_flight.front().is_none_or(|first| first.from >= self.written);
-        match self.stream.peek() {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Poll::Ready(true),
-            // Something came that has not been read: where nothing is waited for a goodbye, most
-            // likely. Reading was tried before this, so the runtime will wake us for it.
-            Ok(1..) if is_idle() => Poll::Pending,
-            Ok(1..) => Poll::Ready(true),
-            _ => Poll::Ready(false),
+    /// Asks the system whether the connection has ended, before something is written. The
+    /// runtime hears of that when it asks the next time, which may be after this; and the end
+    /// may be behind replies that nobody has read, so those are read first.
+    fn poll_look(&mut self) -> Poll<Option<End>> {
+        loop {
+            match self.stream.read_now(&mut self.scratch) {
+                Ok(Now::Read(count)) => self.unread.extend_from_slice(&self.scratch[..count]),
+                // Reading was tried before this, so the runtime will wake us for it.
+                Ok(Now::Unread) => return Poll::Pending,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Poll::Ready(None),
+                Ok(Now::Ended) | Err(_) => return Poll::Ready(Some(End::Closed)),
+            }
+            if let Some(end) = self.hand_out() {
+                return Poll::Ready(Some(end));
+            }
         }
     }
 }

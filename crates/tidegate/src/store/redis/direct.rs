@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::failure::Failure;
-use super::link::{Links, MAX_MOVES, Node, is_cluster};
+use super::link::{Links, MAX_ENDS, MAX_MOVES, Node, is_cluster};
 use super::script::Script;
 use crate::clock::{self, Clock};
 use crate::error::Result;
@@ -18,8 +18,9 @@ use crate::outage::OutageReason;
 use crate::store::StoreOptions;
 use crate::store::keyspace::Keyspace;
 
-/// How often a connection may end before an answer is given up.
-const MAX_ENDS: usize = 3;
+/// How long an answer is waited for, at least: nobody waits for a single step, and late is better
+/// than never.
+const LEAST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a server that is moving a slot, or starting, is given between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -43,7 +44,8 @@ impl Direct {
         let keyspace = Keyspace::new(namespace, Some(partitions), options.hash_key, is_cluster(url))?;
         let slots = (0..partitions).map(|partition| keyspace.slot(partition)).collect();
         let links = Arc::new(Links::new(url, options)?.with_slots(slots));
-        Ok(Self { links, keyspace, clock: options.clock.clone(), deadline: options.deadline })
+        let deadline = options.deadline.max(LEAST_DEADLINE);
+        Ok(Self { links, keyspace, clock: options.clock.clone(), deadline })
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -75,13 +77,7 @@ impl Direct {
 
     /// Sends a command that only reads to one server.
     pub(crate) async fn send(&self, node: &Node, command: &Cmd) -> Result<Value> {
-        let mut attempts = 0;
-        loop {
-            match self.within(node.send(&self.links, command)).await {
-                Err(failure) if is_cut(&failure) && attempts < MAX_ENDS => attempts += 1,
-                answer => return answer.map_err(|failure| self.error(failure)),
-            }
-        }
+        self.within(node.query(&self.links, command)).await.map_err(|failure| self.error(failure))
     }
 
     /// Runs a script on a partition. It must be one that can be run twice.
@@ -100,7 +96,7 @@ impl Direct {
                 script.run(&mut link, keys, args).await
             });
             match ran.await {
-                Err(failure) if is_cut(&failure) && ends < MAX_ENDS => ends += 1,
+                Err(failure) if failure.is_cut() && ends < MAX_ENDS => ends += 1,
                 Err(Failure::Moved) if moves < MAX_MOVES => moves += 1,
                 Err(failure) if is_for_now(&failure) && pauses < MAX_PAUSES => {
                     pauses += 1;
@@ -124,11 +120,6 @@ impl Direct {
     fn error(&self, failure: Failure) -> crate::Error {
         failure.into_error(self.links.is_cluster())
     }
-}
-
-/// Whether the connection ended: to look twice does no harm.
-fn is_cut(failure: &Failure) -> bool {
-    matches!(failure, Failure::Unsent | Failure::Away(OutageReason::Cut, _))
 }
 
 /// Whether the server can be expected to answer soon.

@@ -32,6 +32,12 @@ impl Failure {
         Some((words.nth(1)?, is_ask))
     }
 
+    /// Whether a connection ended, and that is all: the next one may last. What does no harm
+    /// twice can be tried on it.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self, Self::Unsent | Self::Away(OutageReason::Cut, _))
+    }
+
     /// Whether the server's error has this code.
     pub(super) fn has_code(&self, code: &str) -> bool {
         matches!(self, Self::Server(text) if text.split(' ').next() == Some(code))

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use super::breaker::{Breaker, is_passing};
 use super::call::Call;
 use super::failure::Failure;
-use super::link::MAX_MOVES;
+use super::link::{Link, MAX_MOVES};
 use super::{Shared, Task};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +36,10 @@ const IN_FLIGHT: usize = 4;
 
 /// Calls that may wait; beyond it the store counts as away.
 const MAX_WAITING: usize = 16_384;
+
+/// Pauses between connections that end before they are of any use.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 struct Job {
     call: Call,
@@ -157,7 +162,7 @@ impl Worker {
         self.was_used.store(true, Ordering::Relaxed);
         let metrics = &self.shared.metrics;
         let started = clock::monotonic();
-        let outcome = tokio::time::timeout_at(deadline, self.attempt(&mut batch)).await;
+        let outcome = tokio::time::timeout_at(deadline, self.attempt(&mut batch, deadline)).await;
         metrics.batch(batch.len(), started.elapsed());
         match outcome {
             Ok(Ok(replies)) => {
@@ -210,13 +215,10 @@ impl Worker {
 
     /// One round trip, on the next connection if the one there was had ended before
     /// anything was sent, or leads to a server that has the slot no more.
-    async fn attempt(&self, batch: &mut Vec<Job>) -> Result<Vec<Value>, Undelivered> {
+    async fn attempt(&self, batch: &mut Vec<Job>, deadline: Instant) -> Result<Vec<Value>, Undelivered> {
         let mut moves = 0;
         loop {
-            // While running, a store that refuses us is away like any other: it was
-            // right when it was opened.
-            let refused = |error: Error| Undelivered { error: error.into_unavailable(), is_away: true };
-            let mut link = self.shared.link(self.partition).await.map_err(refused)?;
+            let mut link = self.link(deadline).await?;
             // Who has been answered meanwhile must not be charged after that.
             batch.retain(|job| !job.reply.is_closed());
             let Some(Job { call: first, .. }) = batch.first() else { return Ok(Vec::new()) };
@@ -256,6 +258,26 @@ impl Worker {
                     Err(Undelivered { error, is_away })
                 }
             };
+        }
+    }
+
+    /// The connection, waited for while those that are made end: nothing of a call is sent yet,
+    /// and the next one may last. The keeper tries too, and opens the breaker if none does.
+    async fn link(&self, deadline: Instant) -> Result<Link, Undelivered> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match self.shared.link(self.partition).await {
+                Ok(link) => return Ok(link),
+                Err(error) => error,
+            };
+            let is_cut = error.reason() == Some(OutageReason::Cut) && self.breaker.check().is_ok();
+            if !is_cut || clock::deadline(pause) >= deadline {
+                // While running, a store that refuses us is away like any other: it was
+                // right when it was opened.
+                return Err(Undelivered { error: error.into_unavailable(), is_away: true });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }

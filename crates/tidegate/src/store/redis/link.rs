@@ -27,6 +27,10 @@ use crate::outage::OutageReason;
 /// How often a call follows its slot to another server before giving up.
 pub(super) const MAX_MOVES: usize = 5;
 
+/// How often something that does no harm twice is tried on the next connection, if the one
+/// there was ends.
+pub(super) const MAX_ENDS: usize = 3;
+
 /// One server and the connection to it.
 #[derive(Debug)]
 struct Server {
@@ -77,9 +81,9 @@ impl Node {
         self.0.address.to_string()
     }
 
-    pub(super) async fn send(&self, links: &Links, command: &Cmd) -> Result<Value, Failure> {
-        let Connected { connection, .. } = self.0.connect(links).await?;
-        connection.send(command.get_packed_command(), 1).await
+    /// Sends a command that only reads.
+    pub(super) async fn query(&self, links: &Links, command: &Cmd) -> Result<Value, Failure> {
+        self.0.query(links, &command.get_packed_command()).await
     }
 }
 
@@ -122,7 +126,10 @@ impl Link {
         }
         // Every script names the marker, and the other server runs one only if all its keys
         // have arrived: the marker is the one that was read where it comes from.
-        let Connected { connection, .. } = server.connect(&self.links).await?;
+        let connected = server.connect(&self.links).await;
+        // Of this command nothing was sent there.
+        let unsent = |failure: Failure| if failure.is_cut() { Failure::Unsent } else { failure };
+        let Connected { connection, .. } = connected.map_err(unsent)?;
         let mut both = redis::cmd("ASKING").get_packed_command();
         command.write_packed_command(&mut both);
         connection.send(both, 2).await
@@ -289,6 +296,22 @@ impl Server {
         *self.current.lock() = Some((number, connection.clone()));
         Ok(Connected { number, is_new: true, connection })
     }
+
+    /// Sends a command that only reads. Where a connection ends, or had ended unnoticed, it
+    /// is sent on the next.
+    async fn query(&self, links: &Links, command: &[u8]) -> Result<Value, Failure> {
+        let mut ends = 0;
+        loop {
+            let answer = match self.connect(links).await {
+                Ok(Connected { connection, .. }) => connection.send(command.to_vec(), 1).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Err(failure) if failure.is_cut() && ends < MAX_ENDS => ends += 1,
+                answer => return answer,
+            }
+        }
+    }
 }
 
 impl Cluster {
@@ -335,10 +358,9 @@ impl Cluster {
         let mut answers: FuturesUnordered<_> = servers
             .into_iter()
             .map(|server| {
-                let command = command.clone();
+                let command = &command;
                 let query = async move {
-                    let Connected { connection, .. } = server.connect(links).await?;
-                    let rows = connection.send(command, 1).await?;
+                    let rows = server.query(links, command).await?;
                     Ok((server.address.host.clone(), rows))
                 };
                 tokio::time::timeout_at(deadline, query)

@@ -15,7 +15,7 @@ use super::super::secret::Secret;
 use super::Shared;
 use super::connection::Connection;
 use super::failure::{Failure, server_failure};
-use super::link::{Link, MAX_MOVES};
+use super::link::{Link, MAX_ENDS, MAX_MOVES};
 use super::script::Script;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
@@ -27,9 +27,6 @@ use crate::outage::OutageReason;
 pub(crate) const MARKER_TTL: Duration = Duration::from_secs(90 * 24 * 3600);
 
 static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("mark.lua")]));
-
-/// How often a connection is made again that ends before it was of any use.
-const MAX_ENDS: usize = 3;
 
 /// What is known of a partition's marker.
 #[derive(Debug, Clone, Default)]
@@ -95,29 +92,31 @@ impl Shared {
     }
 
     async fn make_link(&self, partition: u32) -> Result<Link> {
-        let slot = self.keyspace.slot(partition);
         let mut attempts = Attempts::default();
         loop {
-            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
-            let number = link.number;
-            let marked = self.in_turn(partition, async {
-                // Somebody may have read it meanwhile.
-                if self.read_on(partition) == number {
-                    return Ok(());
-                }
-                self.mark(partition, &mut link).await.map(drop)
-            });
-            let failure = match marked.await {
-                Ok(()) => return Ok(link),
-                Err(failure) => failure,
-            };
-            if matches!(failure, Failure::Away(OutageReason::Timeout, _)) {
-                self.links.discard(slot, number);
-            }
-            if !attempts.has_another(&failure) {
-                return Err(self.failure(failure));
+            match self.try_link(partition).await {
+                Err(failure) if attempts.has_another(&failure) => {}
+                link => return link.map_err(|failure| self.failure(failure)),
             }
         }
+    }
+
+    async fn try_link(&self, partition: u32) -> Result<Link, Failure> {
+        let slot = self.keyspace.slot(partition);
+        let mut link = self.links.get(slot).await?;
+        let number = link.number;
+        let marked = self.in_turn(partition, async {
+            // Somebody may have read it meanwhile.
+            if self.read_on(partition) == number {
+                return Ok(());
+            }
+            self.mark(partition, &mut link).await.map(drop)
+        });
+        let marked = marked.await;
+        if matches!(marked, Err(Failure::Away(OutageReason::Timeout, _))) {
+            self.links.discard(slot, number);
+        }
+        marked.map(|()| link)
     }
 
     /// `mark`, by one at a time, and not for ever: a connection may be silent from its very
@@ -153,22 +152,26 @@ impl Shared {
     /// Reads and renews the marker of a partition. A connection on which that fails is
     /// dropped.
     pub(super) async fn renew(&self, partition: u32) -> Result<Renewed> {
-        let slot = self.keyspace.slot(partition);
         let mut attempts = Attempts::default();
         loop {
-            let mut link = self.links.get(slot).await.map_err(|failure| self.failure(failure))?;
-            let number = link.number;
-            let renewed = self.in_turn(partition, self.mark(partition, &mut link)).await;
-            let failure = match renewed {
-                Ok(refusal) => return Ok(Renewed { connection: link.connection, refusal }),
-                Err(failure) => failure,
-            };
-            // By now the slot is known to be elsewhere, and that server is not in doubt.
-            if !matches!(failure, Failure::Moved) {
-                self.links.discard(slot, number);
+            match self.try_renew(partition).await {
+                Err(failure) if attempts.has_another(&failure) => {}
+                renewed => return renewed.map_err(|failure| self.failure(failure)),
             }
-            if !attempts.has_another(&failure) {
-                return Err(self.failure(failure));
+        }
+    }
+
+    async fn try_renew(&self, partition: u32) -> Result<Renewed, Failure> {
+        let slot = self.keyspace.slot(partition);
+        let mut link = self.links.get(slot).await?;
+        let marked = self.in_turn(partition, self.mark(partition, &mut link)).await;
+        match marked {
+            Ok(refusal) => Ok(Renewed { connection: link.connection, refusal }),
+            // By now the slot is known to be elsewhere, and that server is not in doubt.
+            Err(Failure::Moved) => Err(Failure::Moved),
+            Err(failure) => {
+                self.links.discard(slot, link.number);
+                Err(failure)
             }
         }
     }
@@ -250,11 +253,11 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Whether it is tried again. Whoever cut a connection, to read a marker twice does no
-    /// harm.
+    /// Whether it is tried again. Whoever cut a connection, to look for the server and to read
+    /// a marker twice does no harm.
     fn has_another(&mut self, failure: &Failure) -> bool {
         let (count, most) = match failure {
-            Failure::Unsent | Failure::Away(OutageReason::Cut, _) => (&mut self.ends, MAX_ENDS),
+            failure if failure.is_cut() => (&mut self.ends, MAX_ENDS),
             Failure::Moved => (&mut self.moves, MAX_MOVES),
             _ => return false,
         };

@@ -1,6 +1,6 @@
 //! Bytes to a server and back: TCP, or TLS over it.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -42,13 +42,32 @@ impl Stream {
         }
     }
 
-    /// What the system has that nobody has read, asked now and not when the runtime last
-    /// did: how many bytes of at most one, none at the end, `WouldBlock` if nothing came.
-    pub(super) fn peek(&self) -> io::Result<usize> {
-        let socket = match self {
-            Self::Tcp(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
-        };
-        SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])
+    /// Reads what the system has now, and not what it had when the runtime last asked it:
+    /// nothing at the end, `WouldBlock` if nothing came.
+    pub(super) fn read_now(&self, to: &mut [u8]) -> io::Result<Now> {
+        match self {
+            Self::Tcp(stream) => (&*SockRef::from(stream)).read(to).map(|count| match count {
+                0 => Now::Ended,
+                count => Now::Read(count),
+            }),
+            // What is encrypted only the runtime's way can read.
+            Self::Tls(stream) => {
+                let socket = SockRef::from(stream.get_ref().0);
+                socket.peek(&mut [MaybeUninit::uninit()]).map(|count| match count {
+                    0 => Now::Ended,
+                    _ => Now::Unread,
+                })
+            }
+        }
     }
+}
+
+/// What there is of a stream.
+pub(super) enum Now {
+    /// The other side has closed it.
+    Ended,
+    /// So many bytes were read.
+    Read(usize),
+    /// There is something that was not read.
+    Unread,
 }

@@ -1,6 +1,6 @@
 //! What callers are told when a connection ends around them.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener};
 use std::time::Duration;
 
@@ -57,6 +57,32 @@ async fn what_was_said_before_a_command_was_sent_is_not_its_answer() {
         peer.write_all(b"+PONG\r\n").unwrap();
         let answer = soon(connection.send(ping(), 1)).await;
         assert!(matches!(answer, Err(Failure::Unsent)), "round {round}: {answer:?}");
+    }
+}
+
+/// The end may be behind an answer that has come and that nobody has read: what is asked then
+/// is not written there.
+#[tokio::test]
+async fn nothing_is_written_behind_an_answer_that_the_end_follows() {
+    for round in 0..50 {
+        let (connection, mut peer) = pair().await;
+        let (answer, first) = oneshot::channel();
+        connection.requests.send(Request { bytes: ping(), replies: 1, answer }).await.unwrap();
+        // It is written, and what comes then has not been looked for.
+        peer.set_nonblocking(true).unwrap();
+        let mut read = vec![0; ping().len()];
+        while socket2::SockRef::from(&peer).peek(&mut [std::mem::MaybeUninit::uninit()]).is_err() {
+            tokio::task::yield_now().await;
+        }
+        peer.read_exact(&mut read).unwrap();
+        for _ in 0..round % 5 {
+            tokio::task::yield_now().await;
+        }
+        peer.write_all(b"+PONG\r\n").unwrap();
+        drop(peer);
+        let second = soon(connection.send(ping(), 1)).await;
+        assert!(matches!(second, Err(Failure::Unsent)), "round {round}: {second:?}");
+        assert!(soon(first).await.unwrap().is_ok(), "round {round}: it was answered");
     }
 }
 

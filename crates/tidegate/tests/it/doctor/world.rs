@@ -175,7 +175,11 @@ impl World {
     }
 
     pub(crate) async fn check(&self) -> Report {
-        self.doctor().await.check(&quick(), |_| {}).await.unwrap()
+        self.try_check().await.unwrap()
+    }
+
+    pub(crate) async fn try_check(&self) -> tidegate::Result<Report> {
+        Doctor::open(&self.url, &self.options).await?.check(&quick(), |_| {}).await
     }
 
     pub(crate) async fn fix(&self) -> Report {
