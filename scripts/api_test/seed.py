@@ -81,6 +81,13 @@ def of_limits(client):
     found = {name: everywhere for name in ["take", "peek", "reset", "set_override", "clear_override", "reserve",
         "list_overrides", "list_reservations", "get_limit"]}
     found["take_all"] = {"body.limits[*].limit": LIMITS}
+    # An id that was released before it was charged is never charged: each has its own.
+    given_back = [f"given-back-{number}" for number in range(MANY)]
+    for id in given_back:
+        client.request("POST", "/v1/charges", {"id": id, "key": "payer", "limits": [{"limit": "holding"}]})
+    charged = [f"charged-{number}" for number in range(MANY)]
+    found["charge_all"] = {"body.limits[*].limit": LIMITS, "body.id": charged}
+    found["release_all"] = {"body.limits[*]": ["holding"], "body.key": ["payer"], "body.id": given_back}
     found["refund"] = {"path.limit": ["holding"], "body.receipt": taken}
     found["get_override"] = {"path.limit": ["holding"], "path.key": ["favoured"]}
     for operation, name in [("get_reservation", "kept"), ("commit", "committed"), ("release", "released")]:
