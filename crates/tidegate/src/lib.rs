@@ -109,6 +109,18 @@ impl PartKind {
             Self::Quota => "quota",
         }
     }
+
+    /// What is known of its keys.
+    #[cfg(feature = "redis")]
+    pub(crate) fn keys(self) -> &'static dyn doctor::PartKeys {
+        match self {
+            Self::Limit => &limit::LimitKeys,
+            Self::Hot => &hot::HotKeys,
+            Self::Sessions => &session::SessionKeys,
+            Self::Runs => &run::RunKeys,
+            Self::Quota => &run::QuotaKeys,
+        }
+    }
 }
 
 /// The examples of the guide and the README are tests.

@@ -126,7 +126,7 @@ fn for_machines(report: &Report) -> Value {
     };
     let families = report.families.iter().map(|it| {
         json!({
-            "pattern": it.family.pattern, "part": it.family.kind.map(|kind| kind.as_str()),
+            "pattern": it.family.pattern, "part": it.family.kind().map(|kind| kind.as_str()),
             "type": it.family.key_type, "keys": it.keys, "bytes": it.bytes(), "measured": it.measured,
         })
     });

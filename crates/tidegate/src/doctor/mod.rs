@@ -1,6 +1,6 @@
 //! A doctor for stores on Redis: walks through all keys and says what is not as it should be.
 //!
-//! It knows keys by the [table of families](crate::store::FAMILIES) and by what the store declares,
+//! It knows keys by the [families of keys](crate::store::families) and by what the store declares,
 //! goes through them with SCAN in small steps, not faster than it is told to, and looks at each with
 //! all that belongs to it in one atomic step: beside live traffic nothing is taken for a defect that
 //! only was on its way. Keys that are not ours are counted and never touched.
@@ -20,21 +20,25 @@
 //! # }
 //! ```
 
+mod declared;
 mod markers;
 mod part;
+mod part_keys;
 mod report;
 mod server;
 mod walk;
 
 use std::num::NonZeroU32;
 
+pub(crate) use self::declared::Declared;
 use self::markers::Found;
+pub(crate) use self::part_keys::{Bounds, HOUR_MS, PartKeys, ms};
 pub use self::report::{Defect, DefectKind, FamilyCount, Report, ServerState};
 use self::walk::Walk;
 use crate::error::{Error, Result};
 use crate::setters::setters;
-use crate::store::StoreOptions;
 use crate::store::redis::Direct;
+use crate::store::{StoreOptions, families};
 
 /// What stands in front of the part of a room that knows its keys.
 pub(crate) const LOOK: &str = include_str!("look.lua");
@@ -119,8 +123,7 @@ impl Doctor {
             );
             report.found(DefectKind::MarkerMissing, marker, detail);
         }
-        let order =
-            |family: &FamilyCount| crate::store::FAMILIES.iter().position(|it| it.name == family.family.name);
+        let order = |family: &FamilyCount| families().position(|it| it.name == family.family.name);
         report.families.sort_by_key(order);
         report.counts.sort();
         Ok(report)

@@ -1,31 +1,20 @@
 //! Declared limits and spaces, as far as their keys are concerned.
 
-use std::time::Duration;
-
-use crate::clock::absurd_ms;
+use super::declared::Declared;
+use super::part_keys::{Bounds, PartKeys};
 use crate::key::escape;
-use crate::run::RunState;
 use crate::store::keyspace::Keyspace;
-use crate::store::redis::{MARKER_TTL, Script};
-use crate::store::{Declaration, DeclaredSettings, FAMILIES, Family, PartKind, duration_of};
-use crate::{hot, limit, run, session};
+use crate::store::redis::Script;
+use crate::store::{Declaration, Family};
 
 /// A limit or a space, under one of the prefixes that it is used with.
-#[derive(Debug)]
 pub(super) struct Part {
-    pub(super) kind: PartKind,
+    keys: &'static dyn PartKeys,
     /// What its keys start with, behind what those of their partition do.
-    pub(super) root: String,
-    /// What all keys of it may live for.
-    pub(super) life_ms: u64,
-    /// What it is looked at by.
-    pub(super) script: &'static Script,
+    root: String,
+    bounds: Bounds,
     /// Over how many partitions of its own it is spread, if it is a space of hot pages.
-    pub(super) spread: u32,
-    /// The longest window of hot pages.
-    span_ms: u64,
-    /// Numbers that scripts of the room want.
-    numbers: Vec<u64>,
+    spread: u32,
 }
 
 /// What a key is.
@@ -39,92 +28,35 @@ pub(super) struct Known<'a> {
 pub(super) fn find<'a>(parts: &[Part], rest: &'a str) -> Option<Known<'a>> {
     parts.iter().enumerate().find_map(|(number, part)| {
         let rest = rest.strip_prefix(&part.root)?;
-        let of_kind = FAMILIES.iter().filter(|family| family.kind == Some(part.kind));
-        let (family, subject) = of_kind.filter_map(|family| Some((family, family.subject(rest)?))).next()?;
+        let root = part.keys.root();
+        let mut families = part.keys.families().iter();
+        let (family, subject) = families.find_map(|family| Some((family, family.subject(root, rest)?)))?;
         Some(Known { part: number, family, subject })
     })
 }
 
 impl Part {
     /// All that a declaration is about: one, or one for each prefix that somebody uses.
-    pub(super) fn all(declared: &Declaration, partitions: u32, slack_ms: u64) -> Vec<Self> {
-        let others = declared.others.iter().map(|other| &other.settings);
-        let settings: Vec<_> = [&declared.settings].into_iter().chain(others).collect();
-        let space = declared.kind.key_prefix(&declared.name);
-        let mut roots: Vec<_> = settings
-            .iter()
-            .flat_map(|it| {
-                let prefix = it.get("prefix").map(|it| escape(it)).unwrap_or_default();
-                match declared.kind {
-                    PartKind::Limit => vec![format!("{prefix}:{}:", declared.name.as_str())],
-                    // Whatever kind it is, it may have been another.
-                    PartKind::Quota => run::QUOTA_LIMITS.map(|limit| format!("{prefix}:{limit}:")).to_vec(),
-                    PartKind::Runs => vec![format!("{space}{prefix}:")],
-                    PartKind::Hot | PartKind::Sessions => vec![space.clone()],
-                }
-            })
-            .collect();
+    pub(super) fn all(declaration: &Declaration, partitions: u32, slack_ms: u64) -> Vec<Self> {
+        let declared = Declared::new(declaration, partitions, slack_ms);
+        let keys = declaration.kind.keys();
+        let prefixes = declared.settings.iter().map(|it| it.get("prefix").map(|it| escape(it)));
+        let mut roots: Vec<_> =
+            prefixes.flat_map(|it| keys.roots(&declaration.name, &it.unwrap_or_default())).collect();
         roots.sort();
         roots.dedup();
-        roots.into_iter().map(|root| Self::new(declared, &settings, root, partitions, slack_ms)).collect()
+        let spread = declared.greatest("partitions").clamp(1, 64) as u32;
+        roots.into_iter().map(|root| Self { keys, root, bounds: keys.bounds(&declared), spread }).collect()
     }
 
-    fn new(
-        declared: &Declaration,
-        settings: &[&DeclaredSettings],
-        root: String,
-        partitions: u32,
-        slack_ms: u64,
-    ) -> Self {
-        let all = |name: &str| settings.iter().filter_map(|it| it.get(name)).cloned().collect::<Vec<_>>();
-        let times = |name| all(name).iter().filter_map(|it| duration_of(it)).map(ms).collect::<Vec<_>>();
-        let longest = |name| times(name).into_iter().max().unwrap_or_default();
-        let shortest = |name| times(name).into_iter().min().unwrap_or_default();
-        let number =
-            |name| all(name).iter().filter_map(|it| it.parse::<u64>().ok()).max().unwrap_or_default();
-        let hour_ms = 3_600_000;
-        let (script, span_ms, life_ms, numbers): (&'static Script, _, _, _) = match declared.kind {
-            // No key of ours lives for longer, and the next charge knows better.
-            PartKind::Limit | PartKind::Quota => (&limit::LOOK, 0, ms(MARKER_TTL), Vec::new()),
-            PartKind::Hot => {
-                let window_ms = longest("window_duration");
-                (&hot::LOOK, window_ms, window_ms + hour_ms, Vec::new())
-            }
-            PartKind::Sessions => {
-                let retention_ms = shortest("retention");
-                let numbers = vec![
-                    slack_ms,
-                    longest("grace"),
-                    longest("holder_lease"),
-                    longest("session_ttl"),
-                    retention_ms,
-                    longest("claim_lease"),
-                    number("max_attempts"),
-                    number("max_holders"),
-                    (number("max_sessions") / u64::from(partitions)).max(1),
-                    longest("migration_lease"),
-                ];
-                (&session::LOOK, 0, longest("retention") + 3 * hour_ms, numbers)
-            }
-            PartKind::Runs => {
-                let ttl_ms = longest("state_ttl");
-                let numbers = vec![
-                    slack_ms,
-                    ttl_ms,
-                    absurd_ms(ttl_ms),
-                    (number("max_runs") / u64::from(partitions)).max(1),
-                    number("max_fields"),
-                    number("max_processed"),
-                    number("max_failures"),
-                    number("max_tasks"),
-                ];
-                (&run::LOOK, 0, ttl_ms + ttl_ms / 50 + 2 * hour_ms, numbers)
-            }
-        };
-        let spread = number("partitions").clamp(1, 64) as u32;
-        // A quota is known by the limits it stands on.
-        let kind = if declared.kind == PartKind::Quota { PartKind::Limit } else { declared.kind };
-        Self { kind, root, life_ms, script, spread, span_ms, numbers }
+    /// What it is looked at by.
+    pub(super) fn script(&self) -> &'static Script {
+        self.keys.script()
+    }
+
+    /// What the indices end in that a key of it is in.
+    pub(super) fn suffix(&self, family: &Family, subject: &str) -> String {
+        self.keys.suffix(self.spread, family, subject)
     }
 
     /// What a script that looks at it is told: the keys that all items share, and the arguments in
@@ -138,35 +70,21 @@ impl Part {
         is_mending: bool,
     ) -> (Vec<String>, Vec<String>) {
         let root = format!("{}{}", keyspace.prefix(partition), self.root);
-        let of = |names: &[&str]| names.iter().map(|it| format!("{root}{it}")).collect::<Vec<_>>();
-        let mut args = vec![time];
-        args.extend(self.numbers.iter().map(u64::to_string));
+        let (shared, texts) = self.keys.shared(&root);
         let mut keys = vec![keyspace.marker(partition)];
-        match self.kind {
-            PartKind::Limit | PartKind::Quota | PartKind::Hot => {}
-            PartKind::Sessions => {
-                keys.extend(of(&[
-                    "sessions:state",
-                    "active_sessions",
-                    "disconnected_sessions",
-                    "claimed_sessions",
-                    "dead_sessions",
-                ]));
-                args.extend(of(&["session:", "broadcaster:", "ref_count:"]));
-            }
-            PartKind::Runs => {
-                keys.push(format!("{root}runs_due"));
-                keys.extend(RunState::ALL.map(|state| format!("{root}runs:{state}")));
-                args.push(root.clone());
-            }
-        }
+        keys.extend(shared);
+        let Bounds { life_ms, span_ms, numbers } = &self.bounds;
+        let mut args = vec![time];
+        args.extend(numbers.iter().map(u64::to_string));
+        args.extend(texts);
         let is_mending = if is_mending { "1" } else { "0" };
-        args.extend([is_mending.to_owned(), self.life_ms.to_string(), root, suffix.to_owned()]);
-        args.push(self.span_ms.to_string());
+        args.extend([
+            is_mending.to_owned(),
+            life_ms.to_string(),
+            root,
+            suffix.to_owned(),
+            span_ms.to_string(),
+        ]);
         (keys, args)
     }
-}
-
-fn ms(duration: Duration) -> u64 {
-    duration.as_millis() as u64
 }

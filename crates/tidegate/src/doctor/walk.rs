@@ -11,9 +11,9 @@ use super::part::{Known, Part, find};
 use super::report::{Defect, DefectKind, Report};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::key;
 use crate::store::redis::{Direct, Node};
-use crate::store::{Declaration, FAMILIES, Family, PartKind};
-use crate::{hot, key};
+use crate::store::{Declaration, Family, MARKER};
 
 /// Keys that a server goes through in one step, about.
 const SCANNED: &str = "250";
@@ -130,9 +130,7 @@ impl<'a> Walk<'a> {
             }
             // All of them have been looked at.
             Named::Marker => {
-                if let Some(family) = FAMILIES.iter().find(|it| it.kind.is_none()) {
-                    self.report.count(family).keys += 1;
-                }
+                self.report.count(&MARKER).keys += 1;
                 return Ok(());
             }
             Named::Known { partition, known } => {
@@ -140,7 +138,7 @@ impl<'a> Walk<'a> {
                 let seen = self.report.families.iter().find(|it| it.family.name == family.name);
                 let number = seen.map_or(0, |it| it.keys);
                 let is_measured = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EVERY);
-                let group = (part, partition, self.suffix(part, family, subject));
+                let group = (part, partition, self.parts[part].suffix(family, subject));
                 let subject = subject.to_owned();
                 (group, Item { family, subject, key: String::new(), is_measured })
             }
@@ -175,19 +173,6 @@ impl<'a> Walk<'a> {
             None if key::FAMILIES.contains(&rest.split(':').next().unwrap_or_default()) => Named::Undeclared,
             None => Named::Others,
         }
-    }
-
-    /// What the indices of a space of hot pages end in, where a key of it is.
-    fn suffix(&self, part: usize, family: &Family, subject: &str) -> String {
-        let part = &self.parts[part];
-        if part.kind != PartKind::Hot || part.spread == 1 {
-            return String::new();
-        }
-        if !family.pattern.contains('<') {
-            return subject.to_owned();
-        }
-        let number = hot::spread(part.spread).map(|it| it.partition(subject));
-        format!(":{}", number.unwrap_or_default())
     }
 
     async fn look_at_group(&mut self, group: &Group) -> Result<()> {
@@ -267,7 +252,7 @@ impl<'a> Walk<'a> {
         args.extend(own);
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let args: Vec<_> = args.iter().map(String::as_str).collect();
-        match self.direct.run(*partition, part.script, &keys, &args).await {
+        match self.direct.run(*partition, part.script(), &keys, &args).await {
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
             answer => answer.map(Some),
         }

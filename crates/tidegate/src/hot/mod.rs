@@ -35,6 +35,8 @@ mod full;
 #[cfg(feature = "redis")]
 mod handle;
 mod in_process;
+#[cfg(feature = "redis")]
+mod keys;
 mod memory;
 pub(crate) mod metrics;
 mod notes;
@@ -50,10 +52,8 @@ pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, 
 pub use self::handle::Hot;
 pub use self::in_process::InProcess;
 #[cfg(feature = "redis")]
-pub(crate) use self::notes::spread;
+pub(crate) use self::keys::HotKeys;
 pub use self::options::HotOptions;
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 #[cfg(feature = "redis")]
 pub use self::watch::Watch;
 pub use crate::bounds::WhenFull;

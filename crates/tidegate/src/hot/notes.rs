@@ -18,7 +18,7 @@ pub(super) struct Notes {
 }
 
 /// How pages are spread over the partitions of a space.
-pub(crate) fn spread(partitions: u32) -> Result<Spread> {
+pub(super) fn spread(partitions: u32) -> Result<Spread> {
     Spread::new(partitions, *b"tidegate-hotpage")
 }
 

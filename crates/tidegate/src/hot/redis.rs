@@ -14,7 +14,7 @@ use redis::Value;
 
 use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, WAS_HOT, WAS_REMEMBERED};
 use self::reply::{REPLIES, digits, event_counts, happened, recorded, unreadable, utf8};
-pub(crate) use self::scripts::LOOK;
+pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
 use super::memory::{Cleaned, Effects};

@@ -44,6 +44,8 @@ mod handle;
 pub mod headers;
 mod hold;
 mod hours;
+#[cfg(feature = "redis")]
+mod keys;
 #[cfg(feature = "tower")]
 pub mod layer;
 #[cfg(feature = "redis")]
@@ -86,6 +88,8 @@ pub use self::decision::{Admitted, Cause, Decision, Quota, Rejected, Source, Sup
 #[cfg(feature = "redis")]
 pub use self::handle::Limit;
 pub(crate) use self::hours::{Hour, HourChange};
+#[cfg(feature = "redis")]
+pub(crate) use self::keys::LimitKeys;
 #[cfg(feature = "tower")]
 pub use self::layer::LimitLayer;
 pub use self::lease_options::LeaseOptions;
@@ -94,8 +98,6 @@ pub use self::memory::InProcess;
 pub use self::options::LimitOptions;
 pub use self::overrides::Override;
 pub use self::receipt::{Receipt, ReceiptText};
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 pub use self::reservation::{OnLapse, Reservation, ReservationState, Reserve};
 pub use self::sliding::Sliding;
 pub use self::suppressed::Suppressed;

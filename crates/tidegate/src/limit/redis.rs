@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher24;
 pub(super) use self::all::{Part, take_all};
 pub(super) use self::charges::{ChargePart, Prepared, charge_all, hours_of, release_all};
 use self::reply::{REPLIES, Reply};
-pub(crate) use self::scripts::LOOK;
+pub(super) use self::scripts::LOOK;
 use self::scripts::Scripts;
 use super::algorithm::{Algorithm, Request};
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};

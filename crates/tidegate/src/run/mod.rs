@@ -36,6 +36,8 @@ mod declared;
 #[cfg(feature = "redis")]
 mod handle;
 mod in_process;
+#[cfg(feature = "redis")]
+mod keys;
 mod memory;
 pub(crate) mod metrics;
 mod options;
@@ -51,16 +53,16 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 pub use self::handle::Runs;
 pub use self::in_process::InProcess;
+#[cfg(feature = "redis")]
+pub(crate) use self::keys::{QuotaKeys, RunKeys};
 pub use self::options::{MAX_ITEMS, RunOptions};
 pub use self::progress::Progress;
 #[cfg(feature = "redis")]
-pub(crate) use self::quota::{DEFAULT_FAMILY, LIMITS as QUOTA_LIMITS, Quotas};
+pub(crate) use self::quota::{DEFAULT_FAMILY, Quotas};
 #[cfg(feature = "redis")]
 pub use self::quota::{
     Quota, QuotaCharge, QuotaHour, QuotaKind, QuotaOptions, QuotaRefusal, QuotaStatus, QuotaUse,
 };
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 pub use self::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Interruption, Listed, Processed, Refusal, Run,
     RunFailure, RunState, Started, Task, TaskStarted, Update, Updated,

@@ -12,7 +12,7 @@ use redis::Value;
 
 use self::codes::{attempt, granted, state};
 use self::reply::{REPLIES, failure, listed, number_if_any, part, run, task};
-pub(crate) use self::scripts::LOOK;
+pub(super) use self::scripts::LOOK;
 use self::scripts::{
     CLEANUP, DELETE, EXPIRE, FAILED, FAILURES, FAILURES_IN_HOUR, FINISH, GET, IS_PROCESSED, LIST, PROCESSED,
     PROGRESS, RETRY, START, TASK_FINISHED, TASK_STARTED, TASKS, UPDATE,

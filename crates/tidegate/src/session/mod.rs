@@ -37,6 +37,8 @@ mod effects;
 mod handle;
 mod hold;
 mod in_process;
+#[cfg(feature = "redis")]
+mod keys;
 mod memory;
 pub(crate) mod metrics;
 mod options;
@@ -56,11 +58,11 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 pub use self::handle::Sessions;
 pub use self::in_process::InProcess;
+#[cfg(feature = "redis")]
+pub(crate) use self::keys::SessionKeys;
 pub use self::options::{Reap, SessionOptions};
 #[cfg(feature = "redis")]
 pub use self::reconcile::{Reconciled, Reconciliation, Step};
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::LOOK;
 pub use self::types::{
     Activated, Answer, Claim, Claims, Counts, Disconnect, Found, Generation, HeldBy, Holder, Lease, List,
     Listed, MAX_TEXT_BYTES, Refusal, Session, SessionId, State, Swept,

@@ -14,7 +14,7 @@ use redis::Value;
 use self::codes::{A_DISCONNECTED, AN_ACTIVE, FOREIGN, NOBODY, NOTHING, OTHERS, listed, refusal};
 use self::place::Place;
 use self::reply::{REPLIES, lease, no_stamp, session, session_id};
-pub(crate) use self::scripts::LOOK;
+pub(super) use self::scripts::LOOK;
 use self::scripts::{
     ACK, ACTIVATE, CLAIM, CLEANUP, CLEANUP_DRY_RUN, CONNECT, COUNTS, DELETE, DISCONNECT, GET, HEARTBEAT,
     LAPSE, LIST, RECONCILE, RENEW, RESUME, RETRY, STAMP, UPDATE,

@@ -1,8 +1,8 @@
-//! Every family of keys that is written to Redis: what its keys are called, of what type they are
-//! and which index lists them.
+//! Families of keys that are written to Redis: what their keys are called, of what type they are and which index lists
+//! them. Each room has its own in its keys.rs.
 //!
-//! This table is what `tidegate doctor` knows keys by, and `docs/redis-keys.md` is compared with it
-//! by a test. Nothing else goes by it: rooms make their keys themselves.
+//! They are what `tidegate doctor` knows keys by, and `docs/redis-keys.md` is compared with them by a test. Nothing else
+//! goes by them: rooms make their keys themselves.
 
 use crate::PartKind;
 
@@ -15,131 +15,64 @@ pub struct Family {
     /// The form of its keys behind namespace and hash tag, and behind `spaces:<space>:` for spaces
     /// that are not the default one. What is between angle brackets differs from key to key.
     pub pattern: &'static str,
-    /// Of what kind of part they are; none for the marker.
-    pub kind: Option<PartKind>,
     /// What `TYPE` answers for them.
     pub key_type: &'static str,
     /// The families that list them.
     pub listed_in: &'static [&'static str],
     /// Whether what is in such a key is looked at entry by entry, and how.
     pub(crate) entries: Option<&'static str>,
+    /// Whether a key of no subject may have the number of a partition behind it.
+    pub(crate) is_numbered: bool,
 }
 
-/// What keys of a kind of part start with, in patterns.
-const fn root(kind: Option<PartKind>) -> &'static str {
-    match kind {
-        Some(PartKind::Limit) => "<prefix>:<limit>:",
-        Some(PartKind::Runs) => "<run prefix>:",
-        _ => "",
-    }
+/// All of them: those of every kind of part, and the marker.
+pub fn families() -> impl Iterator<Item = &'static Family> {
+    // Those of a quota are limits'.
+    let kinds = PartKind::ALL.iter().filter(|kind| **kind != PartKind::Quota);
+    kinds.flat_map(|kind| kind.keys().families()).chain([&MARKER])
 }
 
-const fn family(
-    kind: PartKind,
-    name: &'static str,
-    pattern: &'static str,
-    key_type: &'static str,
-    listed_in: &'static [&'static str],
-) -> Family {
-    Family { name, pattern, kind: Some(kind), key_type, listed_in, entries: None }
-}
-
-/// One that lists others.
-const fn index(kind: PartKind, name: &'static str, pattern: &'static str) -> Family {
-    Family { entries: Some("ZSCAN"), ..family(kind, name, pattern, "zset", &[]) }
-}
-
-use PartKind::{Hot, Limit, Runs, Sessions};
-
-const SETS: &[&str] = &["active_sessions", "disconnected_sessions", "claimed_sessions", "dead_sessions"];
-const PAGES: &[&str] = &["hot:rank", "hot:due"];
-const OF_RUN: &[&str] = &["<run prefix>:pipeline:<run>"];
-
-/// All of them.
-pub const FAMILIES: &[Family] = &[
-    family(Limit, "absolute", "<prefix>:<limit>:absolute:h:<key>", "hash", &[]),
-    family(Limit, "suppressed", "<prefix>:<limit>:suppressed:h:<key>", "hash", &[]),
-    family(Limit, "token", "<prefix>:<limit>:token:<key>", "string", &[]),
-    family(Limit, "calendar", "<prefix>:<limit>:<window>", "string", &[]),
-    family(Limit, "calendar_of_key", "<prefix>:<limit>:<window>:<key>", "string", &[]),
-    family(Limit, "beside", "<prefix>:<limit>:beside:<window>:<key>", "hash", &[]),
-    family(Limit, "override", "<prefix>:<limit>:override:<key>", "string", &["<prefix>:<limit>:overrides"]),
-    index(Limit, "overrides", "<prefix>:<limit>:overrides"),
-    index(Limit, "pending", "<prefix>:<limit>:pending"),
-    Family {
-        entries: Some("HSCAN"),
-        ..family(
-            Limit,
-            "reservations",
-            "<prefix>:<limit>:reservations:<key>",
-            "hash",
-            &["<prefix>:<limit>:reservations_due:<key>", "<prefix>:<limit>:pending"],
-        )
-    },
-    index(Limit, "reservations_due", "<prefix>:<limit>:reservations_due:<key>"),
-    family(Limit, "hours", "<prefix>:<limit>:hours", "hash", &[]),
-    family(Limit, "leases", "<prefix>:<limit>:leases:<key>", "hash", &[]),
-    family(Hot, "activity", "activity:<page>", "string", &["hot:activities"]),
-    family(Hot, "window", "hot:window:<page>", "zset", PAGES),
-    family(Hot, "meta", "hot:meta:<page>", "hash", PAGES),
-    family(Hot, "editors", "hot:editors:<page>", "list", PAGES),
-    family(Hot, "hot_state", "hot:state", "hash", &[]),
-    index(Hot, "activities", "hot:activities"),
-    index(Hot, "due", "hot:due"),
-    index(Hot, "rank", "hot:rank"),
-    family(Hot, "events", "hot:events", "stream", &[]),
-    family(Sessions, "session", "session:<uuid>", "hash", SETS),
-    family(Sessions, "broadcaster", "broadcaster:<broadcaster>", "string", &[]),
-    index(Sessions, "active", "active_sessions"),
-    index(Sessions, "disconnected", "disconnected_sessions"),
-    index(Sessions, "claimed", "claimed_sessions"),
-    index(Sessions, "dead", "dead_sessions"),
-    family(Sessions, "sessions_state", "sessions:state", "hash", &[]),
-    family(Sessions, "ref_count", "ref_count:<uuid>", "string", &[]),
-    family(
-        Runs,
-        "pipeline",
-        "<run prefix>:pipeline:<run>",
-        "hash",
-        &["<run prefix>:runs:<state>", "<run prefix>:runs_due"],
-    ),
-    family(Runs, "fields", "<run prefix>:fields:<run>", "hash", OF_RUN),
-    family(Runs, "processed", "<run prefix>:processed:<run>", "set", OF_RUN),
-    family(Runs, "failures", "<run prefix>:failures:<run>", "hash", OF_RUN),
-    family(Runs, "failed_at", "<run prefix>:failed_at:<run>", "zset", OF_RUN),
-    family(Runs, "to_retry", "<run prefix>:to_retry:<run>", "zset", OF_RUN),
-    family(Runs, "tasks", "<run prefix>:tasks:<run>", "hash", OF_RUN),
-    family(
-        Runs,
-        "task_start",
-        "<run prefix>:task_start:<run, escaped>:<task>",
-        "string",
-        &["<run prefix>:tasks:<run>"],
-    ),
-    family(Runs, "failed", "<run prefix>:failed:<hour>", "zset", &[]),
-    index(Runs, "runs", "<run prefix>:runs:<state>"),
-    index(Runs, "runs_due", "<run prefix>:runs_due"),
-    Family {
-        name: "marker",
-        pattern: "tidegate:marker",
-        kind: None,
-        key_type: "hash",
-        listed_in: &[],
-        entries: None,
-    },
-];
+/// The one that is of no part.
+pub(crate) static MARKER: Family = Family::new("marker", "tidegate:marker", "hash", &[]);
 
 impl Family {
+    pub(crate) const fn new(
+        name: &'static str,
+        pattern: &'static str,
+        key_type: &'static str,
+        listed_in: &'static [&'static str],
+    ) -> Self {
+        Self { name, pattern, key_type, listed_in, entries: None, is_numbered: false }
+    }
+
+    /// One that lists others, by a number each.
+    pub(crate) const fn index(name: &'static str, pattern: &'static str) -> Self {
+        Self::new(name, pattern, "zset", &[]).with_entries("ZSCAN")
+    }
+
+    pub(crate) const fn with_entries(self, command: &'static str) -> Self {
+        Self { entries: Some(command), ..self }
+    }
+
+    pub(crate) const fn numbered(self) -> Self {
+        Self { is_numbered: true, ..self }
+    }
+
+    /// Of what kind of part they are; none for the marker.
+    pub fn kind(&self) -> Option<PartKind> {
+        let has = |kind: &PartKind| kind.keys().families().iter().any(|it| it.name == self.name);
+        PartKind::ALL.into_iter().find(has)
+    }
+
     /// What a key is of, if it is of this family: the text in place of what differs, from the first
-    /// on. `rest` is the key behind what all keys of its part start with.
-    pub(crate) fn subject<'a>(&self, rest: &'a str) -> Option<&'a str> {
-        let pattern = self.pattern.strip_prefix(root(self.kind)).unwrap_or(self.pattern);
+    /// on. `root` is what patterns of its kind start with, and `rest` the key behind that.
+    pub(crate) fn subject<'a>(&self, root: &str, rest: &'a str) -> Option<&'a str> {
+        let pattern = self.pattern.strip_prefix(root)?;
         let Some(differs) = pattern.find('<') else {
-            // Those of a space of hot pages that is spread have a number behind them.
             let number = rest.strip_prefix(pattern)?;
-            let is_numbered = self.kind == Some(Hot)
-                && number.strip_prefix(':').is_some_and(|it| it.parse::<u32>().is_ok());
-            return (number.is_empty() || is_numbered).then_some(number);
+            let is_number =
+                || self.is_numbered && number.strip_prefix(':').is_some_and(|it| it.parse::<u32>().is_ok());
+            return (number.is_empty() || is_number()).then_some(number);
         };
         let subject = rest.strip_prefix(&pattern[..differs])?;
         matches(&pattern[differs..], subject).then_some(subject)
@@ -176,11 +109,13 @@ fn is_moment(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use PartKind::{Hot, Limit, Runs, Sessions};
+
     use super::*;
 
-    fn found(kind: Option<PartKind>, rest: &str) -> Vec<(&'static str, &str)> {
-        let of_kind = FAMILIES.iter().filter(|it| it.kind == kind);
-        of_kind.filter_map(|it| Some((it.name, it.subject(rest)?))).collect()
+    fn found(kind: PartKind, rest: &str) -> Vec<(&'static str, &str)> {
+        let keys = kind.keys();
+        keys.families().iter().filter_map(|it| Some((it.name, it.subject(keys.root(), rest)?))).collect()
     }
 
     #[test]
@@ -203,7 +138,7 @@ mod tests {
             (Runs, "failed:2024-09-17_14", "failed", "2024-09-17_14"),
             (Runs, "runs:paused", "runs", "paused"),
         ] {
-            assert_eq!(found(Some(kind), rest), [(name, subject)], "{rest}");
+            assert_eq!(found(kind, rest), [(name, subject)], "{rest}");
         }
         for (kind, rest) in [
             (Limit, "absolute:x"),
@@ -217,19 +152,22 @@ mod tests {
             (Runs, "failed:2024-09-17"),
             (Runs, "task_start:a"),
         ] {
-            assert_eq!(found(Some(kind), rest), [], "{rest}");
+            assert_eq!(found(kind, rest), [], "{rest}");
         }
-        assert_eq!(found(None, "tidegate:marker"), [("marker", "")]);
+        assert_eq!(MARKER.subject("", "tidegate:marker"), Some(""));
     }
 
     #[test]
     fn families_have_names_of_their_own_and_are_listed_where_there_is_something() {
-        for (i, family) in FAMILIES.iter().enumerate() {
-            assert!(FAMILIES[i + 1..].iter().all(|it| it.name != family.name), "{}", family.name);
+        let all: Vec<_> = families().collect();
+        for (i, family) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|it| it.name != family.name), "{}", family.name);
             for listing in family.listed_in {
-                assert!(FAMILIES.iter().any(|it| it.pattern == *listing), "{listing}");
+                assert!(all.iter().any(|it| it.pattern == *listing), "{listing}");
             }
-            assert!(family.pattern.starts_with(root(family.kind)), "{}", family.pattern);
+        }
+        for keys in PartKind::ALL.map(PartKind::keys) {
+            assert!(keys.families().iter().all(|it| it.pattern.starts_with(keys.root())));
         }
     }
 }

@@ -38,7 +38,9 @@ pub(crate) use self::declaration::{duration_of, duration_text};
 #[cfg(feature = "redis")]
 pub use self::default_space::DEFAULT_SPACE;
 #[cfg(feature = "redis")]
-pub use self::families::{FAMILIES, Family};
+pub(crate) use self::families::MARKER;
+#[cfg(feature = "redis")]
+pub use self::families::{Family, families};
 #[cfg(feature = "redis")]
 pub use self::health::{PartHealth, PeakHour, ResponseTimes, ServerMemory, StoreHealth, success_rate};
 #[cfg(feature = "redis")]

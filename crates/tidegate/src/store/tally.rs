@@ -16,9 +16,6 @@ use crate::hour::Hour;
 /// How far back the hour with the most operations is looked for.
 const HOURS: u64 = 24;
 
-/// Parts with operations of their own; a quota stands on limits.
-const PARTS: [PartKind; 4] = [PartKind::Limit, PartKind::Hot, PartKind::Sessions, PartKind::Runs];
-
 /// What no part has asked for is counted beside them.
 const ROWS: usize = PartKind::ALL.len() + 1;
 
@@ -86,7 +83,9 @@ impl Tally {
         let mut recent = self.recent.lock();
         let mut whole = Summed::default();
         recent.times.iter_mut().for_each(|times| times.add_to(&mut whole, now.0));
-        let parts = PARTS.map(|part| {
+        // A quota has no operations of its own: it stands on limits.
+        let parts = PartKind::ALL.into_iter().filter(|part| *part != PartKind::Quota);
+        let parts = parts.map(|part| {
             let mut sum = Summed::default();
             recent.times[row(Some(part))].add_to(&mut sum, now.0);
             let failures = self.failures[row(Some(part))].load(Ordering::Relaxed);
@@ -101,7 +100,7 @@ impl Tally {
         health.failures = sum(&self.failures);
         health.operations = sum(&self.operations);
         health.response_times = told(&whole);
-        health.parts = parts.into();
+        health.parts = parts.collect();
         health.memory = memory.clone();
         health.peak_hour = recent.peak_hour(now.1);
     }

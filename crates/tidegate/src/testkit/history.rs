@@ -11,9 +11,13 @@ pub fn operations() -> usize {
 
 /// Runs so many random histories; the shortest that is found to fail is told.
 pub(super) fn run<S: Strategy>(cases: usize, values: &S, history: impl AsyncFn(S::Value) -> TestCaseResult) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let config = Config { cases: cases.max(1) as u32, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(values, |value| runtime.block_on(history(value)))
+        .run(values, |value| {
+            // With its runtime ends what a history has left in the background.
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(history(value))
+        })
         .unwrap_or_else(|failure| panic!("{failure}"));
 }

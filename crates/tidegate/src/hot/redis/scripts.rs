@@ -23,7 +23,7 @@ pub(super) static PIN: LazyLock<Script> =
     LazyLock::new(|| Script::of(PartKind::Hot, &[include_str!("../pin.lua")]));
 
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+pub(in crate::hot) static LOOK: LazyLock<Script> = LazyLock::new(|| {
     Script::of(PartKind::Hot, &["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")])
 });
 

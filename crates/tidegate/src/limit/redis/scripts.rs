@@ -21,7 +21,7 @@ const TOKEN_LUA: &str = include_str!("../token.lua");
 const CALENDAR_LUA: &str = include_str!("../calendar.lua");
 
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+pub(in crate::limit) static LOOK: LazyLock<Script> = LazyLock::new(|| {
     Script::of(PartKind::Limit, &["local TAIL = 1", doctor::LOOK, include_str!("../look.lua")])
 });
 

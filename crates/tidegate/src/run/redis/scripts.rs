@@ -33,7 +33,7 @@ pub(super) static FAILURES_IN_HOUR: LazyLock<Script> =
 pub(super) static CLEANUP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../cleanup.lua")));
 
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+pub(in crate::run) static LOOK: LazyLock<Script> = LazyLock::new(|| {
     Script::of(PartKind::Runs, &[CODES, RUN, "local TAIL = 10", doctor::LOOK, include_str!("../look.lua")])
 });
 

@@ -27,7 +27,7 @@ pub(super) static RETRY: LazyLock<Script> = LazyLock::new(|| script(include_str!
 pub(super) static RECONCILE: LazyLock<Script> =
     LazyLock::new(|| comparing(&[include_str!("../reconcile.lua")]));
 /// What a doctor looks by.
-pub(crate) static LOOK: LazyLock<Script> =
+pub(in crate::session) static LOOK: LazyLock<Script> =
     LazyLock::new(|| comparing(&["local TAIL = 14", doctor::LOOK, include_str!("../look.lua")]));
 pub(super) static STAMP: LazyLock<Script> = LazyLock::new(|| script(include_str!("../stamp.lua")));
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| reaping(include_str!("../counts.lua")));
