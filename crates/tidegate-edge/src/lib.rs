@@ -1,6 +1,11 @@
-//! Redirects: rules, what a request is answered by them, and the one normalisation that everything goes by.
+//! Redirects: rules, the database that is the truth about them, and the one normalisation that everything goes by.
 //!
 //! The crate knows nothing of sockets: a server gives it requests and sends what it answers.
 
+mod error;
 pub mod path;
 pub mod rule;
+pub mod stream;
+pub mod truth;
+
+pub use crate::error::{Error, ErrorKind, Result};

@@ -240,6 +240,7 @@ pub struct Rule {
     #[serde(flatten)]
     pub terms: Terms,
     /// Redirects so far.
+    #[serde(default)]
     pub clicks: u64,
     /// Which version of it this is, from 1 on.
     pub version: u64,

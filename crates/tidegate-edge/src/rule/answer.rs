@@ -25,6 +25,18 @@ pub enum State {
     Ended,
 }
 
+impl State {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Disabled => "disabled",
+            Self::Scheduled => "scheduled",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// What a request is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -57,6 +69,15 @@ impl Rule {
             () if is_spent || terms.expires_at.is_some_and(|it| now_ms > it) => State::Ended,
             () if terms.starts_at.is_some_and(|it| now_ms < it) => State::Scheduled,
             () => State::Live,
+        }
+    }
+
+    /// When that is over by itself, if it ever is.
+    pub fn next_at(&self, now_ms: u64) -> Option<u64> {
+        match self.state(now_ms) {
+            State::Scheduled => self.terms.starts_at,
+            State::Live => self.terms.expires_at.map(|it| it + 1),
+            State::Disabled | State::Ended => None,
         }
     }
 

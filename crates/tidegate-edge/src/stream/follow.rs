@@ -1,0 +1,103 @@
+//! The other end of the stream: every change once and in order, whatever arrives.
+
+use super::event::{Event, Message};
+use super::mark::Mark;
+use crate::truth::Position;
+
+/// Keeps a follower's place.
+///
+/// One that has no rules yet, or is told to begin anew, reads all of them, says so by [`loaded`](Self::loaded) with the
+/// place they were read at, and then takes the messages that came meanwhile: those at or before that place are
+/// [passed over](Step::Known).
+#[derive(Debug, Clone, Default)]
+pub struct Follower {
+    mark: Option<Mark>,
+    begun: Vec<Event>,
+}
+
+/// What is to be done with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// These are one change: to be applied together, now.
+    Apply(Vec<Event>),
+    /// Nothing: the rest of the change is to come.
+    Wait,
+    /// Nothing: that was applied before.
+    Known,
+    /// The database stands there, and the follower with it if count and digest are its own.
+    Compare(Position),
+    /// All rules are to be read anew, at that place or later.
+    Reload {
+        /// Where they are to be read at least.
+        from: Mark,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Follower {
+    /// One that goes on from there.
+    pub fn at(mark: Mark) -> Self {
+        Self { mark: Some(mark), begun: Vec::new() }
+    }
+
+    /// Where it is: what to resume by. None if it has to read all rules first.
+    pub fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
+    }
+
+    /// All rules were read at that place.
+    pub fn loaded(&mut self, at: Mark) {
+        self.mark = Some(at);
+        self.begun.clear();
+    }
+
+    /// The connection ended: what of a change has come without its rest comes again.
+    pub fn cut(&mut self) {
+        self.begun.clear();
+    }
+
+    /// What to do with the next message.
+    pub fn take(&mut self, message: Message) -> Step {
+        let Message { mark, event } = message;
+        let Some(mark) = mark else {
+            self.begun.push(event);
+            return Step::Wait;
+        };
+        let mut events = std::mem::take(&mut self.begun);
+        let reload = |from: Mark, reason: String| Step::Reload { from, reason };
+        let Some(own) = &self.mark else {
+            return reload(mark, "nothing was read yet".to_owned());
+        };
+        match event {
+            // Whoever has read all rules there or later knows what came of it.
+            Event::Resync { reason } => {
+                if own.epoch == mark.epoch && (own.seq > mark.seq || *own == mark) {
+                    return Step::Known;
+                }
+                self.mark = None;
+                reload(mark, reason)
+            }
+            _ if own.epoch != mark.epoch => {
+                self.mark = None;
+                reload(mark, "the database may have gone back".to_owned())
+            }
+            Event::Sync(_) if own.seq > mark.seq => Step::Known,
+            Event::Sync(position) if *own == mark => Step::Compare(position),
+            Event::Sync(_) => {
+                self.mark = None;
+                reload(mark, "what is here is not what the database has".to_owned())
+            }
+            _ if mark.seq <= own.seq => Step::Known,
+            _ if mark.seq != own.seq.next() => {
+                self.mark = None;
+                reload(mark, "a change is missing".to_owned())
+            }
+            event => {
+                events.push(event);
+                self.mark = Some(mark);
+                Step::Apply(events)
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The rules' database, which is the truth: whatever a cache has comes from here, change by numbered change.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use tidegate_edge::rule::{Draft, Terms};
+//! use tidegate_edge::truth::{Change, Truth, TruthOptions};
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+//! let truth = Truth::open(&url, &TruthOptions::default()).await?;
+//! let draft = Draft::new(Terms::new("/docs/*", "https://example.com/manual"));
+//! let written = truth.change(Change::Create(draft)).await?.expect("nothing is in its way");
+//! let (found, position) = truth.resolve("www.example.org", "/docs/start").await?;
+//! assert_eq!(found, Some(written.rule));
+//! assert_eq!(Some(position.seq), written.seq);
+//! # Ok::<(), tidegate_edge::Error>(())
+//! # }).unwrap();
+//! ```
+
+mod digest;
+mod group;
+mod list;
+mod snapshot;
+mod sqlite;
+mod types;
+mod writer;
+
+use std::fs::File;
+use std::path::Path;
+
+use tidegate::clock::Clock;
+use tidegate::random::Random;
+use tokio::sync::watch;
+
+pub use self::digest::Digest;
+pub use self::list::{Cursor, Filter, MAX_PAGE, RulePage};
+pub use self::snapshot::Fields;
+use self::sqlite::Sqlite;
+pub use self::types::{
+    Change, Condition, LogRow, Logged, Outcome, Patch, Place, Position, Refusal, Seq, Written,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rule::Rule;
+
+/// How a database of rules is kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TruthOptions {
+    /// Changes that the log goes back.
+    pub max_log: u64,
+    /// The database's time, where that is this process's.
+    pub clock: Clock,
+    /// Where ids come from that are made here.
+    pub random: Random,
+}
+
+impl Default for TruthOptions {
+    fn default() -> Self {
+        Self { max_log: 100_000, clock: Clock::default(), random: Random::default() }
+    }
+}
+
+/// A database of rules. Clones are one.
+#[derive(Debug, Clone)]
+pub struct Truth(Database);
+
+#[derive(Debug, Clone)]
+enum Database {
+    Sqlite(Sqlite),
+}
+
+impl Truth {
+    /// Opens `sqlite:FILE`, which is made if it is not there. Needs a tokio runtime.
+    pub async fn open(url: &str, options: &TruthOptions) -> Result<Self> {
+        match url.strip_prefix("sqlite:") {
+            Some("") => Err(Error::config("sqlite: needs a file behind it: sqlite:rules.db")),
+            Some(path) => Ok(Self(Database::Sqlite(Sqlite::open(Path::new(path), options).await?))),
+            None => Err(Error::config(format!("{url:?} is no database of rules: sqlite:FILE is"))),
+        }
+    }
+
+    /// Makes a change, with all others that wait.
+    pub async fn change(&self, change: Change) -> Result<Outcome> {
+        let outcome = self.change_all(vec![change]).await?.pop();
+        outcome.ok_or_else(|| Error::new(ErrorKind::Internal, "a change became nothing"))
+    }
+
+    /// Makes changes in one transaction, all but those that are refused. No two may be about one rule.
+    pub async fn change_all(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        let Database::Sqlite(database) = &self.0;
+        database.write(changes).await
+    }
+
+    /// The rule of that id.
+    pub async fn get(&self, id: &str) -> Result<Option<Rule>> {
+        let Database::Sqlite(database) = &self.0;
+        database.get(id.to_owned()).await
+    }
+
+    /// Where the database stands.
+    pub async fn position(&self) -> Result<Position> {
+        let Database::Sqlite(database) = &self.0;
+        database.position().await
+    }
+
+    /// The last change that was noticed here: of one's own at once, of other servers' if the database tells. Who goes by
+    /// it alone misses some.
+    pub fn last_change(&self) -> watch::Receiver<Seq> {
+        let Database::Sqlite(database) = &self.0;
+        database.last_change()
+    }
+
+    /// Changes behind `after`, at most so many. None if the log does not go back so far, or there was no such change
+    /// yet: whoever asks must begin anew.
+    pub async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
+        let Database::Sqlite(database) = &self.0;
+        database.log(after, limit).await
+    }
+
+    /// The rule that answers a request for a host and a path, both [normalised](crate::path), and where the database
+    /// stood when that was so.
+    pub async fn resolve(&self, host: &str, path: &str) -> Result<(Option<Rule>, Position)> {
+        let Database::Sqlite(database) = &self.0;
+        database.resolve(host.to_owned(), path.to_owned()).await
+    }
+
+    /// Rules, page by page: in the order of what they are looked for by, and of their ids. At most [`MAX_PAGE`] at once.
+    pub async fn list(&self, filter: Filter, cursor: Option<Cursor>, limit: usize) -> Result<RulePage> {
+        let Database::Sqlite(database) = &self.0;
+        database.list(filter, cursor, limit.clamp(1, MAX_PAGE)).await
+    }
+
+    /// All rules at one place of the log, as lines of JSON in a file without a name: the place, then a rule each.
+    pub async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
+        let Database::Sqlite(database) = &self.0;
+        database.snapshot(fields).await
+    }
+}

@@ -1,0 +1,174 @@
+//! Rules in a file of SQLite: one process writes, in groups; readers do not wait for it.
+
+mod failure;
+mod list;
+mod open;
+mod read;
+mod snapshot;
+mod write;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tidegate::clock::Clock;
+use tidegate::random::Random;
+use tokio::sync::{Semaphore, watch};
+
+use self::open::Lock;
+use super::TruthOptions;
+use super::list::{Cursor, Filter, RulePage};
+use super::snapshot::Fields;
+use super::types::{Change, LogRow, Outcome, Position, Seq};
+use super::writer::{Commit, Writer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rule::Rule;
+
+/// Questions that are answered at once, at most: more would only wait for each other.
+const READERS: usize = 8;
+
+/// Rules whose states are brought up to date in one transaction, at most: changes wait for it.
+const SETTLED: usize = 1000;
+
+/// A database of rules in a file.
+#[derive(Debug, Clone)]
+pub(super) struct Sqlite {
+    writer: Writer,
+    last: watch::Receiver<Seq>,
+    connection: Arc<Mutex<Connection>>,
+    readers: Arc<Readers>,
+}
+
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    clock: Clock,
+    idle: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+    _lock: Lock,
+}
+
+/// What groups are written by.
+struct Writing {
+    connection: Arc<Mutex<Connection>>,
+    clock: Clock,
+    random: Random,
+    max_log: u64,
+}
+
+impl Sqlite {
+    pub(super) async fn open(path: &Path, options: &TruthOptions) -> Result<Self> {
+        let (path, options) = (path.to_owned(), options.clone());
+        let (lock, connection, path, options) = blocking(move || {
+            let lock = Lock::take(&path)?;
+            let connection = open::writer(&path, &options.random)?;
+            Ok((lock, connection, path, options))
+        })
+        .await?;
+        let connection = Arc::new(Mutex::new(connection));
+        let writing = Writing {
+            connection: Arc::clone(&connection),
+            clock: options.clock.clone(),
+            random: options.random.clone(),
+            max_log: options.max_log,
+        };
+        let readers = Readers {
+            path,
+            clock: options.clock,
+            idle: Mutex::default(),
+            permits: Semaphore::new(READERS),
+            _lock: lock,
+        };
+        let (sender, last) = watch::channel(Seq::default());
+        Ok(Self { writer: Writer::start(writing, sender), last, connection, readers: Arc::new(readers) })
+    }
+
+    pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        self.writer.write(changes).await
+    }
+
+    pub(super) fn last_change(&self) -> watch::Receiver<Seq> {
+        self.last.clone()
+    }
+
+    pub(super) async fn get(&self, id: String) -> Result<Option<Rule>> {
+        self.read(move |connection, _| read::get(connection, &id)).await
+    }
+
+    pub(super) async fn position(&self) -> Result<Position> {
+        self.read(read::position_at).await
+    }
+
+    pub(super) async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
+        self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    pub(super) async fn resolve(&self, host: String, path: String) -> Result<(Option<Rule>, Position)> {
+        self.read(move |connection, now_ms| read::resolve(connection, &host, &path, now_ms)).await
+    }
+
+    pub(super) async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
+        let path = self.readers.path.clone();
+        self.read(move |connection, now_ms| snapshot::snapshot(connection, &path, fields, now_ms)).await
+    }
+
+    pub(super) async fn list(
+        &self,
+        filter: Filter,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<RulePage> {
+        if filter.state.is_some() {
+            self.settle().await?;
+        }
+        self.read(move |connection, now_ms| list::list(connection, &filter, cursor, limit, now_ms)).await
+    }
+
+    /// Brings the states of rules up to date.
+    async fn settle(&self) -> Result<()> {
+        let is_due = |connection: &Connection, now_ms: u64| read::is_due(connection, now_ms);
+        while self.read(is_due).await? {
+            let (connection, now_ms) = (Arc::clone(&self.connection), self.readers.clock.now().as_millis());
+            blocking(move || write::settle(&mut connection.lock(), now_ms, SETTLED)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks on a connection of its own, told the time.
+    async fn read<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Connection, u64) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let readers = Arc::clone(&self.readers);
+        let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
+        blocking(move || {
+            let idle = readers.idle.lock().pop();
+            let connection = idle.map_or_else(|| open::reader(&readers.path), Ok)?;
+            let answer = ask(&connection, readers.clock.now().as_millis());
+            readers.idle.lock().push(connection);
+            answer
+        })
+        .await
+    }
+}
+
+impl Commit for Writing {
+    async fn commit(&mut self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        let (connection, random, max_log) = (Arc::clone(&self.connection), self.random.clone(), self.max_log);
+        let now_ms = self.clock.now().as_millis();
+        blocking(move || write::commit(&mut connection.lock(), changes, now_ms, max_log, &random)).await
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the rules' database is closed")
+}
+
+/// Runs what waits for a disk where nobody else is kept waiting.
+async fn blocking<T: Send + 'static>(run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let task = tokio::task::spawn_blocking(run);
+    task.await
+        .unwrap_or_else(|error| Err(Error::new(ErrorKind::Internal, format!("a question ended: {error}"))))
+}

@@ -1,0 +1,116 @@
+//! Opening a database of rules: one process at a time, of this version.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use tidegate::random::Random;
+
+use super::failure::failed;
+use crate::error::{Error, Result};
+use crate::truth::digest::Digest;
+
+/// The version of the schema that this program has.
+const VERSION: i64 = 1;
+
+/// How long a statement waits for others, who are at most reading a snapshot or making a backup.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Says that this process writes to a database, to others that would. The lock ends with the process, however it ends.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "it is held")] File);
+
+impl Lock {
+    /// Locks the database at `path`, or says who has.
+    pub(super) fn take(path: &Path) -> Result<Self> {
+        let beside = lock_path(path);
+        let cannot =
+            |error: std::io::Error| Error::config(format!("{} cannot be locked: {error}", beside.display()));
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&beside)
+            .map_err(cannot)?;
+        if file.try_lock().is_err() {
+            let mut holder = String::new();
+            file.read_to_string(&mut holder).map_err(cannot)?;
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            let message =
+                format!("{} is open for writing in {holder}: one process at a time", path.display());
+            return Err(Error::config(message));
+        }
+        file.set_len(0).map_err(cannot)?;
+        file.rewind().map_err(cannot)?;
+        write!(file, "process {}", std::process::id()).map_err(cannot)?;
+        Ok(Self(file))
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push("-lock");
+    beside.into()
+}
+
+/// A connection that writes, to a database of this version.
+pub(super) fn writer(path: &Path, random: &Random) -> Result<Connection> {
+    let mut connection = Connection::open(path).map_err(|error| cannot_open(path, &error))?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).map_err(failed)?;
+    if mode != "wal" {
+        return Err(Error::config(format!("{} cannot have a write-ahead log, but {mode}", path.display())));
+    }
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    migrate(&mut connection, path, random)?;
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    Ok(connection)
+}
+
+fn cannot_open(path: &Path, error: &rusqlite::Error) -> Error {
+    Error::config(format!("{} cannot be opened: {error}", path.display()))
+}
+
+/// Brings a database to this version, all of it or nothing.
+fn migrate(connection: &mut Connection, path: &Path, random: &Random) -> Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    match version {
+        VERSION => return Ok(()),
+        0 => {}
+        newer => {
+            let path = path.display();
+            return Err(Error::config(format!(
+                "{path} is of version {newer}, and this program knows {VERSION}: it was written by a newer one"
+            )));
+        }
+    }
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    if tables > 0 {
+        return Err(Error::config(format!("{} is a database of something else", path.display())));
+    }
+    transaction.execute_batch(include_str!("schema.sql")).map_err(failed)?;
+    let state = (new_epoch(random), Digest::default().to_bytes());
+    transaction
+        .execute("INSERT INTO state (one, epoch, seq, count, digest) VALUES (1, ?1, 0, 0, ?2)", state)
+        .map_err(failed)?;
+    transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// A name for the time from now until the database goes back.
+pub(super) fn new_epoch(random: &Random) -> String {
+    format!("{:016x}", random.bits())
+}

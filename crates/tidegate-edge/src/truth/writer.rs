@@ -1,0 +1,126 @@
+//! Group commit: whatever waits while a transaction is written goes into the next one together.
+
+use std::collections::{HashSet, VecDeque};
+use std::future::Future;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::types::{Change, Outcome, Refusal, Seq};
+use crate::error::{Error, Result};
+
+/// Changes that wait, at most; who comes then waits to wait.
+const WAITING: usize = 4096;
+
+/// Changes in one transaction, at most, but for those that came together.
+const TOGETHER: usize = 512;
+
+/// What writes groups.
+pub(super) trait Commit: Send + 'static {
+    /// Makes changes, no two of which are about one rule. An error is that nobody knows what became of them, or that
+    /// none was made.
+    fn commit(&mut self, changes: Vec<Change>) -> impl Future<Output = Result<Vec<Outcome>>> + Send;
+}
+
+/// Changes that came together.
+struct Job {
+    changes: Vec<Change>,
+    reply: oneshot::Sender<Result<Vec<Outcome>>>,
+}
+
+/// Where changes are handed in.
+#[derive(Debug, Clone)]
+pub(super) struct Writer(mpsc::Sender<Job>);
+
+impl Writer {
+    /// Starts what writes, and tells of the last change; it ends when nobody is left who could hand in something.
+    pub(super) fn start(database: impl Commit, last: watch::Sender<Seq>) -> Self {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        tokio::spawn(run(database, receiver, last));
+        Self(sender)
+    }
+
+    /// Makes changes, no two of which are about one rule; what became of each, in their order.
+    pub(super) async fn write(&self, mut changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        loop {
+            // Those whose id is to be made may have to be sent again.
+            let made: Vec<_> = changes.iter().filter(|it| it.id().is_none()).cloned().collect();
+            let is_alone = changes.len() == 1;
+            let (reply, outcomes) = oneshot::channel();
+            let ended = || Error::unavailable("the rules' database is closed");
+            self.0.send(Job { changes, reply }).await.map_err(|_| ended())?;
+            let outcomes = outcomes.await.map_err(|_| ended())??;
+            match (&outcomes[..], &made[..]) {
+                // Somebody has thought of it, or chance has made it twice.
+                ([Err(Refusal::Exists)], [change]) if is_alone => changes = vec![change.clone()],
+                ([Err(Refusal::PathTaken { .. })], [change]) if is_alone && has_no_path(change) => {
+                    changes = vec![change.clone()];
+                }
+                _ => return Ok(outcomes),
+            }
+        }
+    }
+}
+
+fn has_no_path(change: &Change) -> bool {
+    matches!(change, Change::Create(draft) if draft.terms.path.is_empty())
+}
+
+async fn run(mut database: impl Commit, mut receiver: mpsc::Receiver<Job>, last: watch::Sender<Seq>) {
+    let mut waiting = VecDeque::new();
+    loop {
+        if waiting.is_empty() {
+            match receiver.recv().await {
+                Some(job) => waiting.push_back(job),
+                None => return,
+            }
+        }
+        while waiting.len() < TOGETHER
+            && let Ok(job) = receiver.try_recv()
+        {
+            waiting.push_back(job);
+        }
+        let jobs = group(&mut waiting);
+        let counts: Vec<_> = jobs.iter().map(|job| job.changes.len()).collect();
+        let (changes, replies): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.changes, job.reply)).unzip();
+        // Whoever no longer waits is not answered; its change was made all the same.
+        match database.commit(changes.into_iter().flatten().collect()).await {
+            Ok(outcomes) => {
+                if let Some(seq) = outcomes.iter().flatten().filter_map(|written| written.seq).max() {
+                    last.send_replace(seq);
+                }
+                let mut outcomes = outcomes.into_iter();
+                for (count, reply) in counts.into_iter().zip(replies) {
+                    let _ = reply.send(Ok(outcomes.by_ref().take(count).collect()));
+                }
+            }
+            Err(error) => {
+                for reply in replies {
+                    let _ = reply.send(Err(error.again()));
+                }
+            }
+        }
+    }
+}
+
+/// Takes jobs in their order, until there are enough; those about a rule that one before them is about stay.
+fn group(waiting: &mut VecDeque<Job>) -> Vec<Job> {
+    let (mut jobs, mut left) = (Vec::new(), VecDeque::new());
+    let mut ids = HashSet::new();
+    let mut count = 0;
+    for job in waiting.drain(..) {
+        let own: Vec<_> = job.changes.iter().filter_map(Change::id).map(str::to_owned).collect();
+        let fits = count == 0 || count + job.changes.len() <= TOGETHER;
+        let is_free = own.iter().all(|id| !ids.contains(id));
+        // Also for one that stays: those behind it do not overtake it.
+        ids.extend(own);
+        if fits && is_free {
+            count += job.changes.len();
+            jobs.push(job);
+        } else {
+            left.push_back(job);
+        }
+    }
+    *waiting = left;
+    jobs
+}

@@ -1,0 +1,79 @@
+//! Databases for tests.
+
+use tempfile::TempDir;
+use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::random::Random;
+use tidegate_edge::rule::{Draft, Terms};
+use tidegate_edge::truth::{Change, Digest, LogRow, Truth, TruthOptions, Written};
+
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// A database of its own, with a clock that stands still.
+pub(crate) struct World {
+    pub(crate) truth: Truth,
+    pub(crate) clock: ManualClock,
+    pub(crate) url: String,
+    pub(crate) options: TruthOptions,
+    folder: TempDir,
+}
+
+impl World {
+    /// In a file of SQLite.
+    pub(crate) async fn sqlite() -> Self {
+        Self::sqlite_with(|_| ()).await
+    }
+
+    pub(crate) async fn sqlite_with(change: impl FnOnce(&mut TruthOptions)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+        let clock = ManualClock::at(Timestamp::from_millis(START_MS));
+        let mut options = TruthOptions::default();
+        options.clock = clock.clone().into();
+        options.random = Random::seeded(7);
+        change(&mut options);
+        let truth = Truth::open(&url, &options).await.unwrap();
+        Self { truth, clock, url, options, folder }
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// A rule of that id, made now.
+    pub(crate) async fn create(&self, id: &str, terms: Terms) -> Written {
+        let change = Change::Create(draft(id, terms));
+        self.truth.change(change).await.unwrap().unwrap_or_else(|refusal| panic!("{id}: {refusal}"))
+    }
+
+    /// All rows of the log.
+    pub(crate) async fn log(&self) -> Vec<LogRow> {
+        self.truth.log(Default::default(), usize::MAX >> 1).await.unwrap().expect("the log is whole")
+    }
+
+    /// All of it fits together: what the log makes of nothing is what the database has.
+    pub(crate) async fn check(&self) {
+        let position = self.truth.position().await.unwrap();
+        let (mut digest, mut count) = (Digest::default(), 0);
+        for (number, row) in self.log().await.iter().enumerate() {
+            assert_eq!(row.seq.0, number as u64 + 1, "no gap");
+            digest = digest.without(row.left).with(row.came);
+            assert_eq!(row.digest, digest, "{row:?}");
+            if row.id.is_some() {
+                count = count + u64::from(row.after.is_some()) - u64::from(row.before.is_some());
+                assert_eq!(row.count, count, "{row:?}");
+            }
+            count = row.count;
+        }
+        assert_eq!((position.digest, position.count), (digest, count));
+    }
+}
+
+pub(crate) fn draft(id: &str, terms: Terms) -> Draft {
+    let mut draft = Draft::new(terms);
+    draft.id = Some(id.to_owned());
+    draft
+}
+
+pub(crate) fn terms(path: &str, destination: &str) -> Terms {
+    Terms::new(path, destination)
+}

@@ -1,0 +1,12 @@
+//! Everything that needs a database.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod conformance;
+mod followers;
+mod histories;
+mod kit;
+mod replica;
+mod sqlite;
+mod stream;
+mod writers;

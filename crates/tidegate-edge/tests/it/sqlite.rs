@@ -1,0 +1,63 @@
+//! What is so only where rules are in a file.
+
+use tidegate_edge::ErrorKind;
+use tidegate_edge::truth::{Change, Condition, Seq, Truth};
+
+use crate::kit::{World, terms};
+
+#[tokio::test]
+async fn a_second_writer_is_refused_and_told_of_the_first() {
+    let world = World::sqlite().await;
+    let error = Truth::open(&world.url, &world.options).await.expect_err("one process at a time");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_when_it_is_opened_again() {
+    let world = World::sqlite().await;
+    world.create("a", terms("/a", "/x")).await;
+    let before = world.truth.position().await.unwrap();
+    let World { truth, options, url, .. } = &world;
+    let (options, url) = (options.clone(), url.clone());
+    // The lock is given back by the last handle.
+    let copy = world.folder().join("copy.db");
+    drop(truth.clone());
+    let backup = rusqlite::Connection::open(url.strip_prefix("sqlite:").unwrap()).unwrap();
+    backup.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    let again = Truth::open(&format!("sqlite:{}", copy.display()), &options).await.unwrap();
+    assert_eq!(again.position().await.unwrap(), before);
+    assert_eq!(again.get("a").await.unwrap(), truth.get("a").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_database_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let url = format!("sqlite:{}", path.display());
+    let error = Truth::open(&url, &Default::default()).await.expect_err("it is not ours");
+    assert!(error.to_string().contains("something else"), "{error}");
+    let newer = folder.path().join("newer.db");
+    rusqlite::Connection::open(&newer).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let error =
+        Truth::open(&format!("sqlite:{}", newer.display()), &Default::default()).await.expect_err("newer");
+    assert!(error.to_string().contains("newer"), "{error}");
+    for url in ["sqlite:", "mysql://x", "", "sqlite:/no/such/folder/rules.db"] {
+        let error = Truth::open(url, &Default::default()).await.expect_err(url);
+        assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_bounded() {
+    let world = World::sqlite_with(|options| options.max_log = 10).await;
+    for number in 0..25 {
+        let id = (number % 5).to_string();
+        let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
+        let change = Change::Replace { id, terms, condition: Condition::None };
+        world.truth.change(change).await.unwrap().unwrap();
+    }
+    assert_eq!(world.truth.log(Seq(15), 100).await.unwrap().map(|rows| rows.len()), Some(10));
+    assert_eq!(world.truth.log(Seq(14), 100).await.unwrap(), None, "it does not go back so far");
+}

@@ -1,0 +1,236 @@
+//! The change stream: each change once and in order, whoever is cut off and whenever.
+
+use std::time::Duration;
+
+use tidegate_edge::stream::{Changes, Event, Mark, Message, Next, StreamOptions, Tail};
+use tidegate_edge::truth::{Change, Condition, Digest, Seq};
+
+use crate::kit::{World, draft, terms};
+use crate::replica::{Replica, catch_up};
+
+fn options() -> StreamOptions {
+    StreamOptions::default()
+}
+
+async fn message(changes: &mut Changes) -> Message {
+    match changes.next().await.unwrap() {
+        Next::Message(message) => message,
+        Next::Cut(reason) => panic!("cut off: {reason}"),
+    }
+}
+
+async fn write(world: &World, id: &str, path: &str, destination: &str) -> Seq {
+    let change =
+        Change::Replace { id: id.to_owned(), terms: terms(path, destination), condition: Condition::None };
+    world.truth.change(change).await.unwrap().unwrap().seq.unwrap()
+}
+
+async fn delete(world: &World, id: &str) {
+    let change = Change::Delete { id: id.to_owned(), condition: Condition::None };
+    world.truth.change(change).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn every_kind_of_change_is_told_in_order() {
+    let world = World::sqlite().await;
+    let tail = Tail::start(&world.truth, options());
+    let mut changes = tail.follow(None).await.unwrap();
+    let Message { mark, event: Event::Sync(position) } = message(&mut changes).await else {
+        panic!("no sync")
+    };
+    assert_eq!(position, world.truth.position().await.unwrap());
+    assert_eq!(mark, Some(Mark::from(&position)));
+    write(&world, "a", "/a", "/x").await;
+    write(&world, "a", "/a", "/y").await;
+    write(&world, "a", "/b", "/y").await;
+    delete(&world, "a").await;
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let Message { mark, event } = message(&mut changes).await;
+        let read = Event::read(event.name(), &event.data());
+        assert_eq!(read, Ok(event.clone()), "what is written can be read");
+        let data: serde_json::Value = serde_json::from_str(&event.data()).unwrap();
+        let path = data["path"].as_str().unwrap().to_owned();
+        told.push((mark.map(|it| it.seq.0), event.name(), path));
+    }
+    let expected = [(Some(1), "create", "/a"), (Some(2), "update", "/a"), (None, "delete", "/a")];
+    let expected = expected.into_iter().chain([(Some(3), "create", "/b"), (Some(4), "delete", "/b")]);
+    assert_eq!(told, expected.map(|(mark, name, path)| (mark, name, path.to_owned())).collect::<Vec<_>>());
+    let end = world.truth.position().await.unwrap();
+    assert_eq!(changes.mark(), &Mark::from(&end));
+}
+
+#[tokio::test]
+async fn who_was_away_gets_what_was_missed_and_nothing_twice() {
+    let world = World::sqlite().await;
+    let tail = Tail::start(&world.truth, options());
+    let mut replica = Replica::default();
+    write(&world, "a", "/a", "/x").await;
+    catch_up(&mut replica, &tail, &world.truth).await;
+    for number in 0..5 {
+        write(&world, "a", "/a", &format!("/{number}")).await;
+    }
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(replica.applied, (2..=6).map(Seq).collect::<Vec<_>>());
+    // Also one that no tail has in its memory.
+    let other = Tail::start(&world.truth, options());
+    let mark =
+        Mark { seq: Seq(3), digest: world.log().await[2].digest, ..replica.follower.mark().unwrap().clone() };
+    let mut changes = other.follow(Some(mark)).await.unwrap();
+    for seq in 4..=6 {
+        assert_eq!(message(&mut changes).await.mark.map(|it| it.seq), Some(Seq(seq)));
+    }
+    assert_eq!(replica.reloads.len(), 1, "{:?}", replica.reloads);
+}
+
+#[tokio::test]
+async fn who_cannot_go_on_is_told_to_begin_anew() {
+    let world = World::sqlite_with(|options| options.max_log = 5).await;
+    let tail = Tail::start(&world.truth, options());
+    for number in 0..10 {
+        write(&world, "a", "/a", &format!("/{number}")).await;
+    }
+    let here = Mark::from(&world.truth.position().await.unwrap());
+    let log = world.truth.log(Seq(5), 10).await.unwrap().unwrap();
+    let at = |seq: u64, digest: Digest| Mark { epoch: here.epoch.clone(), seq: Seq(seq), digest };
+    for (mark, reason) in [
+        (Mark { epoch: "another".to_owned(), ..here.clone() }, "may have gone back"),
+        (at(11, here.digest), "has gone back"),
+        (at(10, log[3].digest), "by another way"),
+        (at(7, here.digest), "by another way"),
+        (at(4, log[0].digest_before()), "does not go back so far"),
+        (at(0, Digest::default()), "does not go back so far"),
+    ] {
+        let mut changes = tail.follow(Some(mark.clone())).await.unwrap();
+        let told = message(&mut changes).await;
+        let Event::Resync { reason: told_reason } = &told.event else { panic!("{mark}: {told:?}") };
+        assert!(told_reason.contains(reason), "{mark}: {told_reason}");
+        assert_eq!(told.mark.as_ref(), Some(&here), "what comes behind it is behind that");
+    }
+    for seq in 5..=9 {
+        let mark = at(seq, log[seq as usize - 5].digest_before());
+        let mut changes = tail.follow(Some(mark)).await.unwrap();
+        // The first may say where the database stands.
+        let told = loop {
+            let told = message(&mut changes).await;
+            if !matches!(told.event, Event::Sync(_)) {
+                break told;
+            }
+        };
+        assert_eq!(told.mark.map(|it| it.seq), Some(Seq(seq + 1)));
+    }
+}
+
+#[tokio::test]
+async fn who_is_too_slow_is_cut_off_and_goes_on() {
+    let world = World::sqlite().await;
+    let mut few = options();
+    few.max_changes = 4;
+    let tail = Tail::start(&world.truth, few);
+    let mut replica = Replica::default();
+    catch_up(&mut replica, &tail, &world.truth).await;
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    let Message { event: Event::Sync(_), .. } = message(&mut changes).await else { panic!("no sync") };
+    for number in 0..20 {
+        write(&world, "a", "/a", &format!("/{number}")).await;
+    }
+    // The tail is behind what was written for a moment.
+    let mut other = Replica::default();
+    catch_up(&mut other, &tail, &world.truth).await;
+    let Next::Cut(reason) = changes.next().await.unwrap() else { panic!("not cut off") };
+    assert!(reason.contains("behind"), "{reason}");
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(replica.applied, (1..=20).map(Seq).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn where_the_database_stands_is_told_again_and_again() {
+    let world = World::sqlite().await;
+    let mut often = options();
+    (often.heartbeat, often.poll) = (Duration::from_millis(40), Duration::from_millis(10));
+    let tail = Tail::start(&world.truth, often);
+    let mut changes = tail.follow(None).await.unwrap();
+    for round in 0..4 {
+        world.clock.advance_ms(1000);
+        let Event::Sync(position) = message(&mut changes).await.event else { panic!("no sync") };
+        assert_eq!(position.seq, Seq(0), "{round}");
+    }
+    let Event::Sync(position) = message(&mut changes).await.event else { panic!("no sync") };
+    assert!(position.time_ms >= crate::kit::START_MS + 3000, "by the database's time: {position:?}");
+}
+
+#[tokio::test]
+async fn a_database_that_has_gone_back_is_noticed_by_who_follows() {
+    let world = World::sqlite().await;
+    let tail = Tail::start(&world.truth, options());
+    let mut replica = Replica::default();
+    for number in 0..3 {
+        write(&world, "a", "/a", &format!("/{number}")).await;
+    }
+    let backup = world.folder().join("backup.db");
+    let live = world.url.strip_prefix("sqlite:").unwrap();
+    rusqlite::Connection::open(live).unwrap().execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
+    for number in 3..6 {
+        write(&world, "b", "/b", &format!("/{number}")).await;
+    }
+    catch_up(&mut replica, &tail, &world.truth).await;
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    let Message { event: Event::Sync(_), .. } = message(&mut changes).await else { panic!("no sync") };
+    // Restored from the backup, and on by another way past where it was.
+    restore(live, &backup);
+    for number in 6..10 {
+        write(&world, "c", "/c", &format!("/{number}")).await;
+    }
+    assert_eq!(world.truth.position().await.unwrap().seq, Seq(7), "the epoch is the same, the numbers go on");
+    let told = message(&mut changes).await;
+    assert!(matches!(told.event, Event::Resync { .. }), "{told:?}");
+    assert_eq!(replica.rules.len(), 2);
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(replica.reloads.len(), 2, "{:?}", replica.reloads);
+    // Who was away meanwhile, too.
+    let mut away = Replica::default();
+    away.follower.loaded(Mark {
+        epoch: world.truth.position().await.unwrap().epoch,
+        seq: Seq(6),
+        digest: Digest::default(),
+    });
+    catch_up(&mut away, &tail, &world.truth).await;
+    assert_eq!(away.reloads.len(), 1);
+}
+
+fn restore(live: &str, backup: &std::path::Path) {
+    let from = rusqlite::Connection::open(backup).unwrap();
+    let mut into = rusqlite::Connection::open(live).unwrap();
+    let copying = rusqlite::backup::Backup::new(&from, &mut into).unwrap();
+    copying.run_to_completion(1000, Duration::from_millis(1), None).unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_is_made_once_for_all_who_ask() {
+    use tidegate_edge::stream::Snapshots;
+    use tidegate_edge::truth::Fields;
+    let world = World::sqlite().await;
+    world.create("a", terms("/a", "/x")).await;
+    world.create("b", terms("/b/*", "https://example.com/")).await;
+    let snapshots = Snapshots::of(&world.truth);
+    let first = snapshots.get(Fields::Keys, None).await.unwrap();
+    let change = Change::Create(draft("c", terms("/c", "/x")));
+    world.truth.change(change).await.unwrap().unwrap();
+    let again = snapshots.get(Fields::Keys, None).await.unwrap();
+    assert_eq!(again.position(), first.position(), "the same one");
+    let here = Mark::from(&world.truth.position().await.unwrap());
+    let later = snapshots.get(Fields::Keys, Some(&here)).await.unwrap();
+    assert_eq!(later.position().seq, Seq(3), "unless it is too old for who asks");
+    let text = String::from_utf8(first.read(0, usize::MAX).unwrap()).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[1], serde_json::json!({"host": "*", "path": "/a"}));
+    assert_eq!(lines[2]["destination"], "https://example.com/");
+    // In pieces it is the same.
+    let mut pieces = Vec::new();
+    while let piece @ [_, ..] = &*first.read(pieces.len() as u64, 7).unwrap() {
+        pieces.extend_from_slice(piece);
+    }
+    assert_eq!(pieces, text.as_bytes());
+}
