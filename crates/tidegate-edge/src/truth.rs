@@ -17,6 +17,8 @@
 //! # }).unwrap();
 //! ```
 
+mod budget;
+mod clicks;
 mod digest;
 mod group;
 mod list;
@@ -27,11 +29,14 @@ mod writer;
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use tidegate::clock::Clock;
 use tidegate::random::Random;
 use tokio::sync::watch;
 
+pub use self::budget::{Ask, Grant, Return, Returned};
+pub use self::clicks::{Clicked, DayClicks, MAX_DAYS, Report};
 pub use self::digest::Digest;
 pub use self::list::{Cursor, Filter, MAX_PAGE, RulePage};
 pub use self::snapshot::Fields;
@@ -48,6 +53,8 @@ use crate::rule::Rule;
 pub struct TruthOptions {
     /// Changes that the log goes back.
     pub max_log: u64,
+    /// For how long a worker may spend a block of permits.
+    pub block_life: Duration,
     /// The database's time, where that is this process's.
     pub clock: Clock,
     /// Where ids come from that are made here.
@@ -56,7 +63,12 @@ pub struct TruthOptions {
 
 impl Default for TruthOptions {
     fn default() -> Self {
-        Self { max_log: 100_000, clock: Clock::default(), random: Random::default() }
+        Self {
+            max_log: 100_000,
+            block_life: Duration::from_secs(10),
+            clock: Clock::default(),
+            random: Random::default(),
+        }
     }
 }
 
@@ -134,5 +146,31 @@ impl Truth {
     pub async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
         let Database::Sqlite(database) = &self.0;
         database.snapshot(fields).await
+    }
+
+    /// Gives a worker permits of a rule that has only so many. They are debited when this answers, whether the answer
+    /// arrives or not: asked for again by the same number, they are the same.
+    pub async fn grant(&self, ask: Ask) -> Result<Grant> {
+        let Database::Sqlite(database) = &self.0;
+        database.grant(ask).await
+    }
+
+    /// Takes back a block: what was spent is counted, the rest is anybody's again. Once, however often it is sent.
+    pub async fn give_back(&self, it: Return) -> Result<Returned> {
+        let Database::Sqlite(database) = &self.0;
+        database.give_back(it).await
+    }
+
+    /// Counts clicks of rules that need no permits; whether they had not been counted before. Those of rules that are
+    /// not there any more are not.
+    pub async fn report(&self, report: Report) -> Result<bool> {
+        let Database::Sqlite(database) = &self.0;
+        database.report(report).await
+    }
+
+    /// How often a rule has redirected; none if there is no such rule.
+    pub async fn clicks(&self, id: &str) -> Result<Option<Clicked>> {
+        let Database::Sqlite(database) = &self.0;
+        database.clicks(id.to_owned()).await
     }
 }

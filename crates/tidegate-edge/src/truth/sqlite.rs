@@ -1,5 +1,7 @@
 //! Rules in a file of SQLite: one process writes, in groups; readers do not wait for it.
 
+mod budget;
+mod clicks;
 mod failure;
 mod list;
 mod open;
@@ -10,6 +12,7 @@ mod write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -19,6 +22,8 @@ use tokio::sync::{Semaphore, watch};
 
 use self::open::Lock;
 use super::TruthOptions;
+use super::budget::{Ask, Grant, Return, Returned};
+use super::clicks::{Clicked, Report};
 use super::list::{Cursor, Filter, RulePage};
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Seq};
@@ -38,6 +43,7 @@ pub(super) struct Sqlite {
     writer: Writer,
     last: watch::Receiver<Seq>,
     connection: Arc<Mutex<Connection>>,
+    block_life: Duration,
     readers: Arc<Readers>,
 }
 
@@ -82,7 +88,14 @@ impl Sqlite {
             _lock: lock,
         };
         let (sender, last) = watch::channel(Seq::default());
-        Ok(Self { writer: Writer::start(writing, sender), last, connection, readers: Arc::new(readers) })
+        let block_life = options.block_life;
+        Ok(Self {
+            writer: Writer::start(writing, sender),
+            last,
+            connection,
+            block_life,
+            readers: Arc::new(readers),
+        })
     }
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
@@ -126,14 +139,44 @@ impl Sqlite {
         self.read(move |connection, now_ms| list::list(connection, &filter, cursor, limit, now_ms)).await
     }
 
+    pub(super) async fn grant(&self, ask: Ask) -> Result<Grant> {
+        let life = self.block_life;
+        self.in_turn(move |connection, now_ms| budget::grant(connection, &ask, life, now_ms)).await
+    }
+
+    pub(super) async fn give_back(&self, it: Return) -> Result<Returned> {
+        self.in_turn(move |connection, now_ms| budget::give_back(connection, &it, now_ms)).await
+    }
+
+    pub(super) async fn report(&self, report: Report) -> Result<bool> {
+        self.in_turn(move |connection, now_ms| clicks::report(connection, &report, now_ms)).await
+    }
+
+    pub(super) async fn clicks(&self, id: String) -> Result<Option<Clicked>> {
+        self.read(move |connection, _| clicks::clicks(connection, &id)).await
+    }
+
     /// Brings the states of rules up to date.
     async fn settle(&self) -> Result<()> {
         let is_due = |connection: &Connection, now_ms: u64| read::is_due(connection, now_ms);
         while self.read(is_due).await? {
-            let (connection, now_ms) = (Arc::clone(&self.connection), self.readers.clock.now().as_millis());
-            blocking(move || write::settle(&mut connection.lock(), now_ms, SETTLED)).await?;
+            self.in_turn(|connection, now_ms| write::settle(connection, now_ms, SETTLED)).await?;
         }
         Ok(())
+    }
+
+    /// Writes on the connection that writes, told the time.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&mut Connection, u64) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (connection, readers) = (Arc::clone(&self.connection), Arc::clone(&self.readers));
+        blocking(move || {
+            let mut connection = connection.lock();
+            // The time when it is written, however long it waited for others.
+            write(&mut connection, readers.clock.now().as_millis())
+        })
+        .await
     }
 
     /// Asks on a connection of its own, told the time.

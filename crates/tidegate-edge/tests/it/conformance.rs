@@ -6,6 +6,7 @@ use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Se
 
 use crate::kit::{START_MS, World, draft, terms};
 
+/// Each case on each database.
 macro_rules! conformance {
     ($($case:ident),+ $(,)?) => {
         mod on_sqlite {
@@ -18,6 +19,8 @@ macro_rules! conformance {
         }
     };
 }
+
+pub(crate) use conformance;
 
 conformance!(
     a_rule_is_made_once_however_often_it_is_sent,

@@ -45,7 +45,10 @@ fn digest_of(bytes: &[u8]) -> Result<Digest> {
 /// Whether time has changed the state of some rule.
 pub(super) fn is_due(connection: &Connection, now_ms: u64) -> Result<bool> {
     connection
-        .prepare_cached("SELECT 1 FROM rules WHERE next_at <= ?1 LIMIT 1")
+        .prepare_cached(
+            "SELECT 1 FROM rules WHERE next_at <= ?1
+             UNION ALL SELECT 1 FROM blocks WHERE standing = 0 AND deadline_ms <= ?1 LIMIT 1",
+        )
         .and_then(|mut it| it.exists([now_ms]))
         .map_err(failed)
 }

@@ -31,6 +31,34 @@ CREATE INDEX rules_by_destination ON rules (destination, id);
 CREATE INDEX rules_by_state ON rules (state, id);
 CREATE INDEX rules_due ON rules (next_at) WHERE next_at IS NOT NULL;
 
+-- Permits of rules with so many clicks that were given to workers. Standing: 0 with its worker, 1 returned, 2 lost.
+CREATE TABLE blocks (
+    worker TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    rule TEXT NOT NULL,
+    permits INTEGER NOT NULL,
+    deadline_ms INTEGER NOT NULL,
+    standing INTEGER NOT NULL,
+    PRIMARY KEY (worker, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blocks_by_rule ON blocks (rule, standing, deadline_ms);
+CREATE INDEX blocks_by_deadline ON blocks (standing, deadline_ms);
+
+-- Clicks per day of UTC, counted from 1970; the last 90 days of a rule that had some.
+CREATE TABLE days (
+    rule TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    clicks INTEGER NOT NULL,
+    PRIMARY KEY (rule, day)
+) STRICT, WITHOUT ROWID;
+
+-- The last report of clicks of each worker, for an hour: one that comes twice counts once.
+CREATE TABLE reports (
+    worker TEXT NOT NULL PRIMARY KEY,
+    number INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tags (
     tag TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use tidegate::random::Random;
 
+use super::budget;
 use super::failure::failed;
 use super::read::rule_of;
 use crate::error::{Error, Result};
@@ -96,7 +97,10 @@ fn leave(transaction: &Transaction<'_>, write: &Write) -> Result<()> {
         }
     }
     match &write.after {
-        None => run("DELETE FROM rules WHERE id = ?1").map(drop),
+        None => {
+            run("DELETE FROM rules WHERE id = ?1")?;
+            budget::forget(transaction, &rule.id)
+        }
         // No place is like this: what two rules exchange is nobody's for a moment.
         Some((after, _)) if Place::of(&after.terms) != Place::of(&rule.terms) => {
             run("UPDATE rules SET path = char(0) || id WHERE id = ?1").map(drop)
@@ -185,5 +189,6 @@ pub(super) fn settle(connection: &mut Connection, now_ms: u64, limit: usize) -> 
             .map_err(failed)?;
     }
     drop(update);
+    budget::lose(&transaction, None, now_ms, limit as u64)?;
     transaction.commit().map_err(failed)
 }

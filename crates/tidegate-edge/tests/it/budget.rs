@@ -1,0 +1,230 @@
+//! Rules with so many clicks: never more, whoever asks, dies or says something twice.
+
+use std::time::Duration;
+
+use tidegate_edge::rule::State;
+use tidegate_edge::truth::{Ask, Change, Condition, Filter, Grant, MAX_DAYS, Report, Return, Returned};
+
+use crate::conformance::conformance;
+use crate::kit::{START_MS, World, terms};
+
+conformance!(
+    a_block_that_is_asked_for_twice_is_one,
+    only_what_is_returned_is_given_again_and_once,
+    what_a_silent_worker_holds_is_lost_at_its_deadline,
+    a_worker_that_was_silent_too_long_may_still_say_what_it_spent,
+    a_bound_that_is_lowered_binds_new_blocks_and_an_update_none,
+    a_deleted_rule_takes_its_blocks_with_it,
+    who_has_no_bound_needs_no_block,
+    clicks_are_counted_per_day_and_bounded,
+    random_workers_never_spend_more,
+);
+
+async fn bounded(world: &World, id: &str, max_clicks: u64) {
+    let mut terms = terms(&format!("/{id}"), "https://example.com/");
+    terms.max_clicks = Some(max_clicks);
+    let change = Change::Replace { id: id.to_owned(), terms, condition: Condition::None };
+    world.truth.change(change).await.unwrap().unwrap();
+}
+
+async fn ask(world: &World, worker: &str, number: u64, wanted: u64) -> Grant {
+    let ask = Ask { rule: "a".to_owned(), worker: worker.to_owned(), number, wanted };
+    world.truth.grant(ask).await.unwrap()
+}
+
+async fn granted(world: &World, worker: &str, number: u64, wanted: u64) -> u64 {
+    match ask(world, worker, number, wanted).await {
+        Grant::Block { permits, .. } => permits,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn give_back(world: &World, worker: &str, number: u64, spent: u64) -> Returned {
+    world.truth.give_back(Return { worker: worker.to_owned(), number, spent }).await.unwrap()
+}
+
+async fn clicks(world: &World) -> u64 {
+    world.truth.get("a").await.unwrap().unwrap().clicks
+}
+
+async fn a_block_that_is_asked_for_twice_is_one(world: World) {
+    bounded(&world, "a", 100).await;
+    let first = ask(&world, "w", 1, 10).await;
+    let epoch = world.truth.position().await.unwrap().epoch;
+    assert_eq!(first, Grant::Block { permits: 10, life: Duration::from_secs(10), epoch: epoch.clone() });
+    world.clock.advance_ms(4000);
+    let again = ask(&world, "w", 1, 10).await;
+    assert_eq!(
+        again,
+        Grant::Block { permits: 10, life: Duration::from_secs(6), epoch },
+        "with what is left of its life"
+    );
+    assert_eq!(granted(&world, "v", 1, 10).await, 10, "another's number is another's");
+    assert_eq!(give_back(&world, "w", 1, 0).await, Returned::Counted);
+    let late = ask(&world, "w", 1, 10).await;
+    assert_eq!(
+        late,
+        Grant::Wait { retry_after: Duration::ZERO },
+        "its return has overtaken it: nothing is given"
+    );
+    let mut rest = 0;
+    while let Grant::Block { permits, .. } = ask(&world, "u", rest, 1000).await {
+        rest += permits;
+    }
+    assert_eq!(rest, 90, "ten are out, and no more");
+}
+
+async fn only_what_is_returned_is_given_again_and_once(world: World) {
+    bounded(&world, "a", 2).await;
+    assert_eq!(granted(&world, "w", 1, 64).await, 1, "the last ones go out one by one");
+    assert_eq!(granted(&world, "w", 2, 64).await, 1);
+    assert!(matches!(ask(&world, "v", 1, 64).await, Grant::Wait { .. }), "others hold them");
+    assert_eq!(give_back(&world, "w", 1, 2).await, Returned::TooMany);
+    for expected in [Returned::Counted, Returned::Known, Returned::Known] {
+        assert_eq!(give_back(&world, "w", 1, 0).await, expected);
+    }
+    assert_eq!(give_back(&world, "v", 9, 0).await, Returned::Unknown);
+    assert_eq!(granted(&world, "v", 1, 64).await, 1);
+    assert!(matches!(ask(&world, "u", 1, 64).await, Grant::Wait { .. }));
+    assert_eq!(give_back(&world, "v", 1, 1).await, Returned::Counted);
+    assert_eq!(give_back(&world, "w", 2, 1).await, Returned::Counted);
+    assert_eq!(ask(&world, "u", 1, 64).await, Grant::Spent);
+    assert_eq!(clicks(&world).await, 2);
+    let rule = world.truth.get("a").await.unwrap().unwrap();
+    assert_eq!((rule.state(rule.created_at), rule.version), (State::Ended, 1), "clicks make no version");
+    assert_eq!(world.log().await.len(), 1, "and no change");
+    world.check().await;
+}
+
+async fn what_a_silent_worker_holds_is_lost_at_its_deadline(world: World) {
+    bounded(&world, "a", 1).await;
+    assert_eq!(granted(&world, "w", 1, 64).await, 1);
+    world.clock.advance_ms(9_990);
+    assert_eq!(ask(&world, "v", 1, 1).await, Grant::Wait { retry_after: Duration::from_millis(10) });
+    world.clock.advance_ms(10);
+    let mut ended = Filter::default();
+    ended.state = Some(State::Ended);
+    let listed = world.truth.list(ended, None, 10).await.unwrap().rules;
+    assert_eq!(listed.iter().map(|it| it.clicks).collect::<Vec<_>>(), [1], "whoever looks sees it");
+    assert_eq!(ask(&world, "v", 1, 1).await, Grant::Spent);
+    let own = ask(&world, "w", 1, 1).await;
+    assert_eq!(own, Grant::Wait { retry_after: Duration::ZERO }, "its own time is over too");
+}
+
+async fn a_worker_that_was_silent_too_long_may_still_say_what_it_spent(world: World) {
+    bounded(&world, "a", 100).await;
+    assert_eq!(granted(&world, "w", 1, 10).await, 10);
+    world.clock.advance_ms(10_000);
+    granted(&world, "v", 1, 1).await;
+    assert_eq!(clicks(&world).await, 10, "as if all were spent");
+    assert_eq!(give_back(&world, "w", 1, 3).await, Returned::Counted);
+    assert_eq!(give_back(&world, "w", 1, 3).await, Returned::Known);
+    assert_eq!(clicks(&world).await, 3);
+    let mut rest = 0;
+    while let Grant::Block { permits, .. } = ask(&world, "u", rest, 1000).await {
+        rest += permits;
+    }
+    assert_eq!(rest, 96);
+}
+
+async fn a_bound_that_is_lowered_binds_new_blocks_and_an_update_none(world: World) {
+    bounded(&world, "a", 1000).await;
+    assert_eq!(granted(&world, "w", 1, 50).await, 50);
+    bounded(&world, "a", 20).await;
+    assert!(matches!(ask(&world, "v", 1, 50).await, Grant::Wait { .. }));
+    assert_eq!(give_back(&world, "w", 1, 30).await, Returned::Counted, "it survives the update");
+    assert_eq!(ask(&world, "v", 1, 50).await, Grant::Spent);
+    assert_eq!(clicks(&world).await, 30, "what was out when it was lowered");
+    bounded(&world, "a", 31).await;
+    assert_eq!(granted(&world, "v", 2, 50).await, 1);
+}
+
+async fn a_deleted_rule_takes_its_blocks_with_it(world: World) {
+    bounded(&world, "a", 100).await;
+    assert_eq!(granted(&world, "w", 1, 10).await, 10);
+    let delete = Change::Delete { id: "a".to_owned(), condition: Condition::None };
+    world.truth.change(delete).await.unwrap().unwrap();
+    assert_eq!(ask(&world, "w", 2, 10).await, Grant::Unknown);
+    bounded(&world, "a", 100).await;
+    assert_eq!(give_back(&world, "w", 1, 5).await, Returned::Unknown);
+    assert_eq!(clicks(&world).await, 0, "the new one has nothing to do with it");
+}
+
+async fn who_has_no_bound_needs_no_block(world: World) {
+    world.create("a", terms("/a", "/x")).await;
+    assert_eq!(ask(&world, "w", 1, 10).await, Grant::Unbounded);
+    let report = |number| {
+        let clicks = vec![("a".to_owned(), 7), ("b".to_owned(), 1)];
+        world.truth.report(Report { worker: "w".to_owned(), number, clicks })
+    };
+    for (number, is_new) in [(1, true), (1, false), (2, true), (1, false)] {
+        assert_eq!(report(number).await.unwrap(), is_new, "{number}");
+    }
+    assert_eq!(clicks(&world).await, 14);
+    bounded(&world, "a", 15).await;
+    assert_eq!(granted(&world, "w", 2, 10).await, 1, "what it had before counts");
+}
+
+async fn clicks_are_counted_per_day_and_bounded(world: World) {
+    const DAY_MS: u64 = 86_400_000;
+    bounded(&world, "a", 1_000_000).await;
+    for number in 0..100 {
+        if number % 2 == 0 {
+            let clicks = vec![("a".to_owned(), number + 1)];
+            let report = Report { worker: "w".to_owned(), number, clicks };
+            assert!(world.truth.report(report).await.unwrap());
+        } else {
+            assert!(granted(&world, "w", number, 1000).await > number);
+            assert_eq!(give_back(&world, "w", number, number + 1).await, Returned::Counted);
+        }
+        world.clock.advance_ms(DAY_MS);
+    }
+    let clicked = world.truth.clicks("a").await.unwrap().unwrap();
+    assert_eq!((clicked.clicks, clicked.days.len() as u64), ((1..=100).sum(), MAX_DAYS));
+    assert_eq!(clicked.last_click_at, Some(START_MS + 99 * DAY_MS));
+    assert_eq!((&*clicked.days[0].day, clicked.days[0].clicks), ("2024-02-21", 100));
+    assert_eq!((&*clicked.days[89].day, clicked.days[89].clicks), ("2023-11-24", 11));
+    assert_eq!(world.truth.clicks("b").await.unwrap(), None);
+    world.check().await;
+}
+
+/// Workers that spend, die, return late and say everything twice, of a bound that is never exceeded.
+async fn random_workers_never_spend_more(world: World) {
+    const MAX: u64 = 200;
+    let random = tidegate::random::Random::seeded(11);
+    let below = |end: u64| random.bits() % end;
+    bounded(&world, "a", MAX).await;
+    let (mut spent, mut dead) = (0, 0);
+    for number in 0..2000 {
+        let worker = format!("w{}", below(8));
+        match ask(&world, &worker, number, 1 + below(20)).await {
+            Grant::Block { permits, .. } => {
+                if below(3) == 0 {
+                    assert!(
+                        matches!(ask(&world, &worker, number, 9).await, Grant::Block { permits: again, .. } if again == permits)
+                    );
+                }
+                let used = below(permits + 1);
+                spent += used;
+                match below(10) {
+                    0 => dead += permits - used,
+                    1 => {
+                        world.clock.advance_ms(10_001);
+                        assert_eq!(give_back(&world, &worker, number, used).await, Returned::Counted);
+                    }
+                    _ => {
+                        assert_eq!(give_back(&world, &worker, number, used).await, Returned::Counted);
+                        assert_eq!(give_back(&world, &worker, number, used).await, Returned::Known);
+                    }
+                }
+            }
+            Grant::Wait { .. } => world.clock.advance_ms(1000),
+            Grant::Spent => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(ask(&world, "last", 0, 1).await, Grant::Spent);
+    assert_eq!(spent + dead, MAX, "all of it went out, once");
+    assert_eq!(clicks(&world).await, MAX);
+    world.check().await;
+}
