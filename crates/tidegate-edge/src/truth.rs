@@ -22,6 +22,7 @@ mod clicks;
 mod digest;
 mod group;
 mod list;
+mod metrics;
 mod snapshot;
 mod sqlite;
 mod types;
@@ -112,7 +113,16 @@ impl Truth {
     /// Where the database stands.
     pub async fn position(&self) -> Result<Position> {
         let Database::Sqlite(database) = &self.0;
-        database.position().await
+        let position = database.position().await?;
+        database.metrics().stands_at(&position);
+        Ok(position)
+    }
+
+    /// Puts what is counted here into a registry. How many rules there are and the last change are as they were when
+    /// somebody last asked for the position.
+    pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
+        let Database::Sqlite(database) = &self.0;
+        database.metrics().register(registry);
     }
 
     /// Says that the database may have gone back, since a backup was put in its place: all who follow begin anew. The name

@@ -5,7 +5,7 @@
 //! belong to, and then told what to write. No two changes of a group are about one rule: what the second is depends on
 //! what becomes of the first, so it waits for the next group.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use tidegate::random::Random;
@@ -57,8 +57,9 @@ struct Step {
 
 impl Group {
     pub(crate) fn new(changes: Vec<Change>, now_ms: u64, random: &Random) -> Self {
+        let mut taken: HashSet<String> = changes.iter().filter_map(Change::id).map(str::to_owned).collect();
         let step = |change: Change| {
-            let id = change.id().map_or_else(|| slug(random), str::to_owned);
+            let id = change.id().map_or_else(|| fresh(random, &mut taken), str::to_owned);
             Step { change, id, wanted: None }
         };
         let steps = changes.into_iter().map(step).collect();
@@ -261,6 +262,17 @@ pub(crate) fn body(rule: &Rule) -> Result<String> {
         .map_err(|error| Error::new(crate::ErrorKind::Internal, format!("a rule cannot be written: {error}")))
 }
 
+/// An id that no other change of the group has: chance makes one twice sooner or later, and no two changes are about one
+/// rule.
+fn fresh(random: &Random, taken: &mut HashSet<String>) -> String {
+    loop {
+        let id = slug(random);
+        if taken.insert(id.clone()) {
+            return id;
+        }
+    }
+}
+
 /// An id that nobody has thought of.
 fn slug(random: &Random) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -272,4 +284,20 @@ fn slug(random: &Random) -> String {
         char::from(letter)
     });
     letters.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_made_is_no_other_of_the_group() {
+        let made = slug(&Random::seeded(7));
+        let mut thought_of = Draft::new(Terms::new("/a", "/b"));
+        thought_of.id = Some(made.clone());
+        let changes = vec![Change::Create(Draft::new(Terms::new("", "/b"))), Change::Create(thought_of)];
+        let group = Group::new(changes, 0, &Random::seeded(7));
+        let ids: Vec<_> = group.ids().collect();
+        assert!(ids[0] != made && ids[1] == made, "{ids:?}");
+    }
 }

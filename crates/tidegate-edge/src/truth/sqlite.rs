@@ -25,6 +25,7 @@ use super::TruthOptions;
 use super::budget::{Ask, Grant, Return, Returned};
 use super::clicks::{Clicked, Report};
 use super::list::{Cursor, Filter, RulePage};
+use super::metrics::TruthMetrics;
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Seq};
 use super::writer::{Commit, Writer};
@@ -102,6 +103,10 @@ impl Sqlite {
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
         self.writer.write(changes).await
+    }
+
+    pub(super) fn metrics(&self) -> &TruthMetrics {
+        self.writer.metrics()
     }
 
     pub(super) fn last_change(&self) -> watch::Receiver<Seq> {

@@ -121,6 +121,19 @@ pub enum Refusal {
     Invalid(Invalid),
 }
 
+impl Refusal {
+    /// The word for it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Exists => "exists",
+            Self::PathTaken { .. } => "path_taken",
+            Self::Changed { .. } => "changed",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

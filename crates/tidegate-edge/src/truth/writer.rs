@@ -5,6 +5,7 @@ use std::future::Future;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::metrics::TruthMetrics;
 use super::types::{Change, Outcome, Refusal, Seq};
 use crate::error::{Error, Result};
 
@@ -29,14 +30,23 @@ struct Job {
 
 /// Where changes are handed in.
 #[derive(Debug, Clone)]
-pub(super) struct Writer(mpsc::Sender<Job>);
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Job>,
+    metrics: TruthMetrics,
+}
 
 impl Writer {
     /// Starts what writes, and tells of the last change; it ends when nobody is left who could hand in something.
     pub(super) fn start(database: impl Commit, last: watch::Sender<Seq>) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(run(database, receiver, last));
-        Self(sender)
+        let (jobs, receiver) = mpsc::channel(WAITING);
+        let metrics = TruthMetrics::default();
+        tokio::spawn(run(database, receiver, last, metrics.clone()));
+        Self { jobs, metrics }
+    }
+
+    /// What is counted of the database.
+    pub(super) fn metrics(&self) -> &TruthMetrics {
+        &self.metrics
     }
 
     /// Makes changes, no two of which are about one rule; what became of each, in their order.
@@ -47,7 +57,7 @@ impl Writer {
             let is_alone = changes.len() == 1;
             let (reply, outcomes) = oneshot::channel();
             let ended = || Error::unavailable("the rules' database is closed");
-            self.0.send(Job { changes, reply }).await.map_err(|_| ended())?;
+            self.jobs.send(Job { changes, reply }).await.map_err(|_| ended())?;
             let outcomes = outcomes.await.map_err(|_| ended())??;
             match (&outcomes[..], &made[..]) {
                 // Somebody has thought of it, or chance has made it twice.
@@ -65,7 +75,12 @@ fn has_no_path(change: &Change) -> bool {
     matches!(change, Change::Create(draft) if draft.terms.path.is_empty())
 }
 
-async fn run(mut database: impl Commit, mut receiver: mpsc::Receiver<Job>, last: watch::Sender<Seq>) {
+async fn run(
+    mut database: impl Commit,
+    mut receiver: mpsc::Receiver<Job>,
+    last: watch::Sender<Seq>,
+    metrics: TruthMetrics,
+) {
     let mut waiting = VecDeque::new();
     loop {
         if waiting.is_empty() {
@@ -83,8 +98,12 @@ async fn run(mut database: impl Commit, mut receiver: mpsc::Receiver<Job>, last:
         let counts: Vec<_> = jobs.iter().map(|job| job.changes.len()).collect();
         let (changes, replies): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| (job.changes, job.reply)).unzip();
+        let changes: Vec<_> = changes.into_iter().flatten().collect();
+        let group = metrics.begin(&changes);
+        let committed = database.commit(changes).await;
+        metrics.end(group, &committed);
         // Whoever no longer waits is not answered; its change was made all the same.
-        match database.commit(changes.into_iter().flatten().collect()).await {
+        match committed {
             Ok(outcomes) => {
                 if let Some(seq) = outcomes.iter().flatten().filter_map(|written| written.seq).max() {
                     last.send_replace(seq);

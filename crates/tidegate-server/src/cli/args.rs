@@ -15,7 +15,8 @@ In the environment limits.api.rate is TIDEGATE_LIMITS__API__RATE.
 Examples:
   tidegate serve --listen 127.0.0.1:0
   tidegate serve --config tidegate.yaml --set limits.api.rate=100/m
-  TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve";
+  TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve
+  tidegate serve --rules sqlite:/var/lib/tidegate/rules.db";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -44,6 +45,9 @@ pub(super) struct ServeArgs {
     /// Where state is kept: memory:, redis://, rediss://, redis-cluster:// [default: memory:]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// Where the rules of redirects are kept: sqlite:FILE [default: this server has no rules]
+    #[arg(long, value_name = "URL")]
+    rules: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -102,12 +106,13 @@ impl ServeArgs {
         let mut sources = self.settings.sources();
         sources.flags.extend(self.listen.iter().map(|listen| flag("--listen", "listen", listen)));
         sources.flags.extend(self.store.iter().map(|url| flag("--store", "store.url", url)));
+        sources.flags.extend(self.rules.iter().map(|url| flag("--rules", "rules.url", url)));
         sources
     }
 }
 
 /// Whatever comes before them, they are shown behind what a command has of its own.
-const LAST: usize = 900;
+pub(super) const LAST: usize = 900;
 
 #[derive(Debug, Args)]
 pub(super) struct TargetArgs {

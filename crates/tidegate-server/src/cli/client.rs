@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::request::Request;
+use super::request::{Request, tag};
 
 /// From the first packet to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,13 +85,15 @@ impl Server {
     async fn exchange(&self, request: Request) -> Result<Begun, String> {
         let uri: Uri = format!("{}{}", self.text, request.path).parse().map_err(text)?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        let request = axum::http::Request::builder()
+        let mut head = axum::http::Request::builder()
             .method(request.method)
             .uri(uri.path_and_query().map_or("/", |it| it.as_str()))
             .header(header::HOST, authority)
-            .header(header::CONTENT_TYPE, request.media_type)
-            .body(Full::new(Bytes::from(request.body.unwrap_or_default())))
-            .map_err(text)?;
+            .header(header::CONTENT_TYPE, request.media_type);
+        if let Some(version) = request.if_match {
+            head = head.header(header::IF_MATCH, tag(version));
+        }
+        let request = head.body(Full::new(Bytes::from(request.body.unwrap_or_default()))).map_err(text)?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
             format!("{error} (is `tidegate serve` running there? --store uses a store directly)")
         })?;

@@ -50,7 +50,7 @@ pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
         };
         let request = Request::get("/v1/health/store".to_owned());
         let no_refusal = |_: StatusCode, _: &[u8]| None;
-        send_to(target, &args.target, request, |health: Health| render(&health), no_refusal).await
+        send_to(target, args.target.json, request, |health: Health| render(&health), no_refusal).await
     })
 }
 

@@ -12,6 +12,7 @@ mod hot;
 mod limits;
 mod render;
 mod request;
+mod rules;
 mod runs;
 mod screen;
 mod send;
@@ -33,12 +34,14 @@ use self::hot::args::HotArgs;
 use self::limits::args::LimitArgs;
 use self::render::{Rendered, lines, moment, page, plural, print, printable, problem, read, time};
 use self::request::{NDJSON, Request, encoded};
+use self::rules::args::RulesArgs;
 use self::runs::args::RunArgs;
 use self::sessions::args::SessionsArgs;
 use self::target::{Stream, Target};
 
 /// Rate limits that never admit too much, pages that are hot right now, sessions that are never
-/// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster.
+/// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster; and redirects by rules
+/// that cannot be lost.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Cli {
@@ -57,7 +60,8 @@ Examples:
   tidegate limit take api user_123
   tidegate hot list
   tidegate sessions counts
-  tidegate run list";
+  tidegate run list
+  tidegate rules list";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -72,6 +76,8 @@ enum Command {
     Sessions(SessionsArgs),
     /// Start runs of pipelines, note what is done and what failed, see how far they are
     Run(RunArgs),
+    /// Make, see, change and delete rules of redirects, and see which of them answers
+    Rules(RulesArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),
     /// See what is wrong with a store: its keys, its markers, its servers
@@ -102,6 +108,7 @@ pub fn main() -> ExitCode {
         Some(Command::Hot(args)) => hot::run(&args.command),
         Some(Command::Sessions(args)) => sessions::run(&args.command),
         Some(Command::Run(args)) => runs::run(&args.command),
+        Some(Command::Rules(args)) => rules::run(&args.command),
         Some(Command::Declare(args)) => declare::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Health(args)) => health::run(&args),

@@ -11,13 +11,15 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) body: Option<Vec<u8>>,
     pub(super) media_type: &'static str,
+    /// Only if what it is about is of this version.
+    pub(super) if_match: Option<u64>,
 }
 
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
 impl Request {
     fn new(method: Method, path: String) -> Self {
-        Self { method, path, body: None, media_type: "application/json" }
+        Self { method, path, body: None, media_type: "application/json", if_match: None }
     }
 
     pub(super) fn get(path: String) -> Self {
@@ -32,8 +34,17 @@ impl Request {
         Self::new(Method::PUT, path)
     }
 
+    pub(super) fn patch(path: String) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
     pub(super) fn delete(path: String) -> Self {
         Self::new(Method::DELETE, path)
+    }
+
+    /// Only if what it is about is of this version, if one is meant.
+    pub(super) fn if_match(self, version: Option<u64>) -> Self {
+        Self { if_match: version, ..self }
     }
 
     /// With a body.
@@ -41,6 +52,11 @@ impl Request {
         // Strings and numbers: there is nothing that JSON cannot write.
         Self { body: Some(serde_json::to_vec(body).unwrap_or_default()), ..self }
     }
+}
+
+/// The version that a request is only for, as its header has it.
+pub(super) fn tag(version: u64) -> String {
+    format!("\"{version}\"")
 }
 
 /// One part of a path, whatever is in it.

@@ -20,7 +20,7 @@ pub(super) async fn send<T: DeserializeOwned, R: Into<Rendered>>(
     request: Request,
     render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
-    send_to(Target::open(args, parts, Access::Write).await?, args, request, render, refusal).await
+    send_to(Target::open(args, parts, Access::Write).await?, args.json, request, render, refusal).await
 }
 
 /// The same about a space.
@@ -36,7 +36,7 @@ pub(super) async fn in_space<T: DeserializeOwned, R: Into<Rendered>>(
 /// The same to a target that is open; `refusal` is the text of an answer that is a no.
 pub(super) async fn send_to<T: DeserializeOwned, R: Into<Rendered>>(
     target: Target,
-    args: &TargetArgs,
+    as_json: bool,
     request: Request,
     render: impl FnOnce(T) -> R,
     refusal: impl FnOnce(StatusCode, &[u8]) -> Option<String>,
@@ -44,13 +44,13 @@ pub(super) async fn send_to<T: DeserializeOwned, R: Into<Rendered>>(
     let answered = target.send(request).await;
     target.close().await;
     let (status, answer) = answered?;
-    finish(&target, args, status, &answer, render, refusal)
+    finish(&target, as_json, status, &answer, render, refusal)
 }
 
 /// Prints an answer that has come.
 pub(super) fn finish<T: DeserializeOwned, R: Into<Rendered>>(
     target: &Target,
-    args: &TargetArgs,
+    as_json: bool,
     status: StatusCode,
     answer: &[u8],
     render: impl FnOnce(T) -> R,
@@ -64,7 +64,7 @@ pub(super) fn finish<T: DeserializeOwned, R: Into<Rendered>>(
             None => return Err(target.failure(status, answer)),
         },
     };
-    print(&match (args.json, status) {
+    print(&match (as_json, status) {
         (false, _) => rendered.text,
         // What has no body has a word.
         (true, StatusCode::NO_CONTENT) => format!("{{\"{}\":true}}", rendered.text),

@@ -12,7 +12,7 @@ use tower_service::Service as _;
 use super::args::{SpaceArgs, TargetArgs};
 use super::client::{Begun, Server};
 use super::render::problem;
-use super::request::Request;
+use super::request::{Request, tag};
 use crate::http::{App, Reason, router};
 use crate::parts::{Access, Parts};
 use crate::settings::{Settings, Sources};
@@ -148,10 +148,13 @@ impl Stream {
 }
 
 async fn answer(app: &App, request: Request) -> Result<Response<Body>, String> {
-    let Request { method, path, body, media_type } = request;
+    let Request { method, path, body, media_type, if_match } = request;
     let body = Body::from(body.unwrap_or_default());
-    let request =
+    let mut request =
         axum::http::Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
+    if let Some(version) = if_match {
+        request = request.header(header::IF_MATCH, tag(version));
+    }
     let request = request.body(body).map_err(|error| error.to_string())?;
     // A router does not fail: it answers.
     let Ok(response) = router(app.clone()).call(request).await;

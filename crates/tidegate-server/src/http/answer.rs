@@ -49,6 +49,25 @@ impl<T: Serialize + JsonSchema> Answer for Made<T> {
     }
 }
 
+/// An answer with the version of what it is about, as `ETag`.
+#[derive(Debug)]
+pub(crate) struct Tagged<A> {
+    pub(crate) tag: HeaderValue,
+    pub(crate) answer: A,
+}
+
+impl<A: Answer> Answer for Tagged<A> {
+    fn into_response(self) -> Response {
+        let mut response = self.answer.into_response();
+        response.headers_mut().insert(header::ETAG, self.tag);
+        response
+    }
+
+    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
+        A::shapes(schemas)
+    }
+}
+
 /// 204: there is nothing to say.
 #[derive(Debug)]
 pub(crate) struct NoContent;

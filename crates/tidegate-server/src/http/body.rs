@@ -47,6 +47,11 @@ pub(crate) async fn read(
     types: &str,
 ) -> Result<Bytes, Problem> {
     check_type(headers, types)?;
+    read_whole(headers, body, max_bytes).await
+}
+
+/// The same of any type.
+pub(crate) async fn read_whole(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     let mut body = decoded(headers, body)?;
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());

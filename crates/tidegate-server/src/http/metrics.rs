@@ -6,10 +6,10 @@ use prometheus_client::encoding::text;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use tidegate::Tidegate;
 
 use super::process::Process;
 use crate::connection::ConnectionMetrics;
+use crate::parts::Parts;
 
 /// Connections and their responses, and times by operation.
 #[derive(Debug)]
@@ -21,14 +21,17 @@ pub(crate) struct HttpMetrics {
 }
 
 impl HttpMetrics {
-    /// Counts beside what `gate` counts.
-    pub(super) fn beside(gate: &Tidegate) -> Self {
+    /// Counts beside what `parts` count.
+    pub(super) fn beside(parts: &Parts) -> Self {
         // From 50 us to 3 s.
         let new = || Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let seconds = Family::<[(&str, &str); 1], Histogram>::new_with_constructor(new);
         let connections = ConnectionMetrics::new();
         let mut registry = Registry::default();
-        gate.register_metrics(&mut registry);
+        parts.gate().register_metrics(&mut registry);
+        if let Some(rules) = &parts.rules {
+            rules.truth.register_metrics(&mut registry);
+        }
         registry.register_collector(Box::new(Process));
         connections.register(&mut registry);
         let help = "Time from a request's head to its answer";

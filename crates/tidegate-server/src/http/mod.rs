@@ -19,6 +19,7 @@ mod probes;
 mod problem;
 mod process;
 mod response;
+mod rules;
 mod runs;
 mod service;
 mod sessions;
@@ -38,10 +39,10 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use tidegate::Tidegate;
 use tokio::sync::watch;
 
-use self::answer::{Answer, Json, Made, NoContent};
+use self::answer::{Answer, Json, Made, NoContent, Tagged};
 use self::call::{Call, EmptyBody, FromBody, JsonBody, NoPath, OfSpace, OptionalBody};
 pub(crate) use self::metrics::HttpMetrics;
-use self::operation::{Operation, Routes, TimeClass, delete, get, post, put};
+use self::operation::{ON_STORE, Operation, Routes, TimeClass, delete, get, patch, post, put};
 use self::parameter::{CURSOR, FromQuery, LIMIT, NoQuery, PageQuery, Parameter, Query, place};
 pub(crate) use self::problem::{Kind, Problem, ProblemBody, Reason};
 use self::problem::{PROBLEM_JSON, granted};
@@ -54,13 +55,14 @@ use crate::readiness::Report;
 use crate::settings::HttpSettings;
 
 /// The parts with routes of their own, in the order in which they are shown.
-const PARTS: [Routes; 4] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs::ROUTES];
+const PARTS: [Routes; 5] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs::ROUTES, rules::ROUTES];
 
 /// The bodies of all of them, as [`api`](crate::api) has them.
 pub(crate) mod bodies {
     pub(crate) use super::health;
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
+    pub(crate) use super::rules::{api as rule, api_bulk as rule_bulk, path::WORDS as RULE_WORDS};
     pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
 }
@@ -109,7 +111,7 @@ impl App {
     /// Serves `parts`.
     pub fn new(parts: Parts) -> Self {
         let policies = parts.limits.iter().map(|(name, limit)| response::policy_of(name, limit)).collect();
-        let metrics = HttpMetrics::beside(parts.gate());
+        let metrics = HttpMetrics::beside(&parts);
         let inner = Inner { parts, policies, metrics, is_draining: AtomicBool::new(false) };
         // A request without a server waits for as long as it takes.
         let settings = HttpSettings { request_timeout: A_YEAR, ..HttpSettings::default() };
@@ -182,7 +184,7 @@ pub(crate) async fn in_time<T>(timeout: Duration, answer: impl Future<Output = T
 }
 
 /// What some route has.
-const ALL_METHODS: &str = "GET,HEAD,POST,PUT,DELETE";
+const ALL_METHODS: &str = "GET,HEAD,POST,PUT,PATCH,DELETE";
 
 /// All routes.
 pub fn router(app: App) -> Router {

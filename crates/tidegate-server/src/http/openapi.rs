@@ -17,9 +17,6 @@ const ANY: [Kind; 2] = [Kind::INVALID, Kind::TIMEOUT];
 /// One that has a body.
 const WITH_BODY: &[Kind] = &[Kind::BODY_TOO_LARGE, Kind::MEDIA_TYPE, Kind::ENCODING];
 
-/// One that uses the store.
-const ON_STORE: &[Kind] = &[Kind::CORRUPT, Kind::INTERNAL, Kind::UNAVAILABLE];
-
 /// The whole description.
 pub(crate) fn document(operations: &[Operation]) -> Value {
     let mut schemas = schemars::generate::SchemaSettings::openapi3()
@@ -54,7 +51,7 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "info": {
             "title": "Tidegate",
             "version": env!("CARGO_PKG_VERSION"),
-            "summary": "Rate limits, hot pages and sessions",
+            "summary": "Rate limits, hot pages, sessions, runs and redirects",
         },
         "tags": tags,
         "paths": paths,
@@ -109,8 +106,9 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
         described.insert("x-time-class".to_owned(), class.into());
     }
     let in_path = path_parameters(path, &shape.path);
-    let in_query = shape.query.iter().map(query_parameter);
-    let parameters: Vec<_> = in_path.chain(in_query).collect();
+    let in_query = shape.query.iter().map(|it| parameter("query", it));
+    let in_head = operation.headers.iter().map(|it| parameter("header", it));
+    let parameters: Vec<_> = in_path.chain(in_query).chain(in_head).collect();
     if !parameters.is_empty() {
         described.insert("parameters".to_owned(), parameters.into());
     }
@@ -123,9 +121,8 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
     if shape.body.is_some() {
         kinds.extend(WITH_BODY);
     }
-    if operation.part != SERVER {
-        kinds.extend(ON_STORE);
-    }
+    let part = PARTS.iter().find(|routes| routes.part == operation.part);
+    kinds.extend(part.map_or(&[][..], |routes| routes.problems));
     described.insert("responses".to_owned(), responses(schemas, shape.answers, &kinds));
     Value::Object(described)
 }
@@ -146,7 +143,8 @@ fn path_parameters<'a>(path: &'a str, schema: &'a Schema) -> impl Iterator<Item 
     })
 }
 
-fn query_parameter(parameter: &Parameter) -> Value {
+/// One that is in the query, or in the head.
+fn parameter(place: &str, parameter: &Parameter) -> Value {
     let schema = match &parameter.kind {
         ParameterKind::Integer { allowed, default } => {
             let mut schema = json!({"type": "integer", "minimum": allowed.start(), "maximum": allowed.end()});
@@ -165,7 +163,7 @@ fn query_parameter(parameter: &Parameter) -> Value {
         }
     };
     let Parameter { name, about, is_required, .. } = parameter;
-    json!({"name": name, "in": "query", "required": is_required, "description": about, "schema": schema})
+    json!({"name": name, "in": place, "required": is_required, "description": about, "schema": schema})
 }
 
 fn request_body(body: &BodyShape, example: &str) -> Value {

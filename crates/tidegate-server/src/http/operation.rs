@@ -19,7 +19,7 @@ use tidegate::clock::monotonic;
 
 use super::metrics::Timed;
 use super::shape::Shape;
-use super::{Answer, App, Call, FromBody, FromQuery, Kind, Problem};
+use super::{Answer, App, Call, FromBody, FromQuery, Kind, Parameter, Problem};
 
 /// The routes of a part.
 pub(super) struct Routes {
@@ -28,7 +28,12 @@ pub(super) struct Routes {
     pub(super) operations: fn() -> Vec<Operation>,
     /// No router matches an empty name: adds what deserves a better answer than 404.
     pub(super) empty_names: fn(Router<App>) -> Router<App>,
+    /// What any of its operations may be refused with.
+    pub(super) problems: &'static [Kind],
 }
+
+/// What who uses the store may be refused with.
+pub(super) const ON_STORE: &[Kind] = &[Kind::CORRUPT, Kind::INTERNAL, Kind::UNAVAILABLE];
 
 /// What operations belong to that are of no part.
 pub(super) const SERVER: &str = "server";
@@ -78,6 +83,8 @@ pub(crate) struct Operation {
     /// What it may be refused with, beside what every operation may be; that there is no such
     /// limit or space is known by its path.
     pub(crate) problems: &'static [Kind],
+    /// Fields of its head that change what it does.
+    pub(crate) headers: &'static [Parameter],
     /// What it reads and answers.
     pub(crate) shape: fn(&mut SchemaGenerator) -> Shape,
     serve: Serve,
@@ -143,6 +150,10 @@ pub(super) fn put<T>(path: &'static str, name: &'static str, handler: impl Handl
     Operation::new(Method::PUT, path, name, handler)
 }
 
+pub(super) fn patch<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
+    Operation::new(Method::PATCH, path, name, handler)
+}
+
 pub(super) fn post<T>(path: &'static str, name: &'static str, handler: impl Handler<T>) -> Operation {
     Operation::new(Method::POST, path, name, handler)
 }
@@ -164,6 +175,7 @@ impl Operation {
             summary: "",
             example: "",
             problems: &[],
+            headers: &[],
             shape: H::shape,
             serve: handler.serve(),
         }
@@ -183,6 +195,10 @@ impl Operation {
 
     pub(super) fn refuses(self, problems: &'static [Kind]) -> Self {
         Self { problems, ..self }
+    }
+
+    pub(super) fn headers(self, headers: &'static [Parameter]) -> Self {
+        Self { headers, ..self }
     }
 
     /// For those who look after the server only.

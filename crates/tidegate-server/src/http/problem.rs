@@ -158,6 +158,11 @@ impl Problem {
         self
     }
 
+    /// The same with what only the operator is told: it may be about the inside.
+    pub(super) fn because(self, reason: String) -> Self {
+        Self { reason: Some(Box::new(Reason(reason))), ..self }
+    }
+
     pub(crate) fn conflict(detail: String) -> Self {
         Self::new(Kind::CONFLICT, detail)
     }
@@ -237,9 +242,7 @@ impl From<Error> for Problem {
                 (Kind::INTERNAL, "the store cannot be used: the server's log has the reason")
             }
         };
-        // The reason is the operator's, and may be about the inside.
-        let reason = Some(Box::new(Reason(error.to_string())));
-        Self { reason, ..Self::new(kind, detail.to_owned()) }
+        Self::new(kind, detail.to_owned()).because(error.to_string())
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     PARTS.into_iter().flat_map(of_part).chain(probes::operations()).collect()
 }
 
-const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// A route for each.
 pub(super) fn routes(app: &App) -> Router<App> {
@@ -58,6 +58,7 @@ fn route_of(app: &App, operation: &Operation, bulk: Option<&Operation>) -> Metho
 fn filter(method: &Method) -> MethodFilter {
     match *method {
         Method::PUT => MethodFilter::PUT,
+        Method::PATCH => MethodFilter::PATCH,
         Method::POST => MethodFilter::POST,
         Method::DELETE => MethodFilter::DELETE,
         _ => MethodFilter::GET,

@@ -2,7 +2,8 @@
 //! HTTP, the command line with `--store` and whatever is to come stand on them.
 //!
 //! A kind of part is an implementation of `PartOptions`, in its folder beside its bodies
-//! (`http/<part>/settings.rs`), and a line in the list of `kinds!`.
+//! (`http/<part>/settings.rs`), and a line in the list of `kinds!`. Rules are no such kind: there is one set of them, in a
+//! database of its own and not on the store, so they implement `SingleOptions`.
 
 mod declared;
 mod named;
@@ -19,6 +20,7 @@ use tidegate::run::{QuotaOptions, RunOptions};
 use tidegate::session::SessionOptions;
 use tidegate::store::{DEFAULT_SPACE, Declaration, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
+use tidegate_edge::truth::TruthOptions;
 
 use self::declared::AnySettings;
 pub(crate) use self::declared::read_declared;
@@ -26,7 +28,7 @@ pub use self::named::Named;
 pub(crate) use self::open::Access;
 pub(crate) use self::opened::{Opened, PartError, Unknown};
 use crate::settings::raw::{Leaf, Node, RawHttp, RawLog, RawStore, group};
-use crate::settings::{Listen, SettingsError};
+use crate::settings::{Listen, RulesUrl, SettingsError};
 
 /// The options of a part: one implementation for each kind of part.
 pub(crate) trait PartOptions: Debug + Clone + Send + Sync + 'static {
@@ -64,6 +66,20 @@ pub(crate) trait PartOptions: Debug + Clone + Send + Sync + 'static {
 
     /// Leaves out what is not worth while for a single request.
     fn for_one_request(&mut self) {}
+}
+
+/// The options of a part of which there is one or none, on no store.
+pub(crate) trait SingleOptions: Debug + Clone + Send + Sync + 'static {
+    /// The same as it is written, before it is checked.
+    type Raw: Node + Default;
+
+    /// The part, open.
+    type Open: Debug + Clone + Send + Sync + 'static;
+
+    /// None if there is to be none.
+    fn read(raw: Self::Raw) -> Result<Option<Self>, SettingsError>;
+
+    fn open(&self) -> impl Future<Output = Result<Self::Open, SettingsError>> + Send;
 }
 
 /// What is said about a kind of part.
@@ -139,6 +155,15 @@ pub enum QuotaSettings {
     Unknown,
 }
 
+/// Where the rules of redirects are kept, and how.
+#[derive(Debug, Clone)]
+pub struct RulesSettings {
+    /// The database.
+    pub url: RulesUrl,
+    /// How it is kept.
+    pub options: TruthOptions,
+}
+
 /// The kinds of parts, by what their settings are below: what can be set, what is set and what
 /// is open of each are made from this one list.
 macro_rules! kinds {
@@ -151,6 +176,8 @@ macro_rules! kinds {
             /// a limit or space that the store declares with other settings: replace or strict (replace)
             declarations: Leaf<Declarations>,
             $(#[doc = $about] $group: BTreeMap<String, <$options as PartOptions>::Raw>,)+
+            /// the rules of redirects
+            rules: <RulesSettings as SingleOptions>::Raw,
             /// bounds on connections and requests
             http: RawHttp,
             /// what is said on standard error
@@ -188,13 +215,14 @@ macro_rules! kinds {
         #[derive(Debug)]
         pub struct Parts {
             gate: Tidegate,
+            pub(crate) rules: Option<<RulesSettings as SingleOptions>::Open>,
             $(pub(crate) $group: Opened<$options>,)+
         }
 
         impl Parts {
-            /// What `settings` say, on `gate`.
+            /// What `settings` say, on `gate`; no rules.
             pub fn open(gate: Tidegate, settings: &PartSettings) -> Result<Self, SettingsError> {
-                Ok(Self { $($group: Opened::open(&gate, &settings.$group)?,)+ gate })
+                Ok(Self { $($group: Opened::open(&gate, &settings.$group)?,)+ gate, rules: None })
             }
         }
     };

@@ -3,8 +3,8 @@
 use tidegate::Tidegate;
 use tidegate::store::{Declarations, PartKind};
 
-use super::{About, PartSettings, Parts};
-use crate::settings::Settings;
+use super::{About, PartSettings, Parts, RulesSettings, SingleOptions};
+use crate::settings::{Settings, SettingsError};
 
 /// What is done to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +18,15 @@ impl Parts {
     /// What `settings` say, for a server: it is declared, and what is implied is as others
     /// declare it.
     pub(crate) async fn for_server(settings: &mut Settings) -> Result<Self, String> {
+        // One that somebody else has ends the start before anything is declared.
+        let rules = open_single(settings.rules.as_ref()).await.map_err(text)?;
         let gate = settings.store.open().await.map_err(text)?;
         // One that is away now declares nothing; what is implied is by its defaults then.
         if let Ok(declared) = gate.declarations().await {
             let readable: Vec<_> = declared.into_iter().filter(PartSettings::can_read).collect();
             settings.parts.adopt(&readable).map_err(text)?;
         }
-        let parts = Self::open(gate, &settings.parts).map_err(text)?;
+        let parts = Self { rules, ..Self::open(gate, &settings.parts).map_err(text)? };
         declare(&parts.gate, settings.store.options.declarations).await?;
         Ok(parts)
     }
@@ -40,6 +42,20 @@ impl Parts {
         let parts = Self::open(gate, &settings.parts).map_err(text)?;
         parts.gate.declare().await.map_err(text)?;
         Ok(parts)
+    }
+}
+
+impl Parts {
+    /// The same with rules, if there are to be any.
+    pub async fn with_rules(self, settings: Option<&RulesSettings>) -> Result<Self, SettingsError> {
+        Ok(Self { rules: open_single(settings).await?, ..self })
+    }
+}
+
+async fn open_single<O: SingleOptions>(settings: Option<&O>) -> Result<Option<O::Open>, SettingsError> {
+    match settings {
+        Some(settings) => settings.open().await.map(Some),
+        None => Ok(None),
     }
 }
 

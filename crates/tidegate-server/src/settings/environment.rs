@@ -13,8 +13,8 @@ const PREFIX: &str = "TIDEGATE_";
 /// Names the file; a source and no setting.
 pub(super) const CONFIG: &str = "TIDEGATE_CONFIG";
 
-/// Short for the setting that is set most.
-const STORE: &str = "TIDEGATE_STORE";
+/// Short for the settings that are set most.
+const SHORT: [(&str, &str); 2] = [("TIDEGATE_STORE", "store__url"), ("TIDEGATE_RULES", "rules__url")];
 
 pub(super) fn apply(
     raw: &mut RawSettings,
@@ -25,7 +25,8 @@ pub(super) fn apply(
         if variable == CONFIG || is_of_kubernetes(name, value) {
             continue;
         }
-        let lower = if variable == STORE { "store__url".to_owned() } else { name.to_lowercase() };
+        let short = SHORT.iter().find(|(short, _)| variable == short);
+        let lower = short.map_or_else(|| name.to_lowercase(), |(_, path)| (*path).to_owned());
         let mut path: Vec<_> = lower.split("__").collect();
         let name = spelt_as_configured(raw, &path);
         if let Some(name) = &name {

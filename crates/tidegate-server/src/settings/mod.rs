@@ -22,7 +22,7 @@ use tidegate::Tidegate;
 use tidegate::store::StoreOptions;
 
 pub use self::raw::{HttpSettings, LogSettings};
-use crate::parts::{PartSettings, RawSettings};
+use crate::parts::{PartSettings, RawSettings, RulesSettings};
 pub use crate::readiness::Readiness;
 
 /// All settings, checked.
@@ -34,6 +34,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// The limits and the spaces; never none of a kind.
     pub parts: PartSettings,
+    /// Where the rules of redirects are kept; none if there are to be none.
+    pub rules: Option<RulesSettings>,
     /// Bounds on connections and requests.
     pub http: HttpSettings,
     /// What is said on standard error.
@@ -70,6 +72,23 @@ impl StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:…", self.scheme())
+    }
+}
+
+/// The URL of a database of rules. It may hold a password, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RulesUrl(pub(crate) String);
+
+impl RulesUrl {
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for RulesUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:…", self.0.split(':').next().unwrap_or_default())
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate::store::Declarations;
 use tidegate::{Key, Name};
 
 use super::names::nearest;
-use super::{Listen, LogFormat, Readiness, StoreUrl};
+use super::{Listen, LogFormat, Readiness, RulesUrl, StoreUrl};
 
 /// A value that a setting can have. The error says what is allowed.
 pub(crate) trait Parse: Sized {
@@ -174,6 +174,13 @@ impl Parse for Listen {
 impl Parse for StoreUrl {
     fn parse(text: &str) -> Result<Self, String> {
         // The library checks it when it opens it, and knows what may be repeated.
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Parse for RulesUrl {
+    fn parse(text: &str) -> Result<Self, String> {
+        // Checked by what opens it.
         Ok(Self(text.to_owned()))
     }
 }

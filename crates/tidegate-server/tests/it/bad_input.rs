@@ -245,6 +245,9 @@ async fn wrong_methods_are_refused_with_the_right_ones() {
         ("PUT", "/v1/limits/api", "GET,HEAD"),
         ("DELETE", "/readyz", "GET,HEAD"),
         ("PATCH", "/", "GET,HEAD"),
+        ("PUT", "/v1/rules", "GET,HEAD,POST"),
+        ("POST", "/v1/rules/a", "GET,HEAD,PUT,PATCH,DELETE"),
+        ("PATCH", "/v1/rules/bulk", "POST"),
     ] {
         let answer = call(&f.app, method, path, "").await;
         let detail = format!("{method} is not allowed on {path:?}");
@@ -295,7 +298,7 @@ async fn a_body_has_a_bound_announced_or_not() {
 }
 
 /// Every route, with a method that it has.
-const ROUTES: [(&str, &str); 44] = [
+const ROUTES: [(&str, &str); 53] = [
     ("GET", "/"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -340,6 +343,15 @@ const ROUTES: [(&str, &str); 44] = [
     ("PUT", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/value"),
     ("PUT", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h"),
     ("POST", "/v1/sessions/main/67e55044-10b1-426f-9247-bb680e5fe0c8/holders/h/heartbeat"),
+    ("POST", "/v1/rules"),
+    ("GET", "/v1/rules"),
+    ("POST", "/v1/rules/bulk"),
+    ("GET", "/v1/rules/resolve"),
+    ("GET", "/v1/rules/position"),
+    ("GET", "/v1/rules/a"),
+    ("PUT", "/v1/rules/a"),
+    ("PATCH", "/v1/rules/a"),
+    ("DELETE", "/v1/rules/a"),
 ];
 
 #[tokio::test]
@@ -362,7 +374,7 @@ async fn options_tells_what_every_route_allows() {
         assert_eq!(allow.contains(&"GET"), allow.contains(&"HEAD"), "{path}: {allow:?}");
     }
     let all = call(&f.app, "OPTIONS", "*", "").await;
-    assert_eq!((all.status.as_u16(), all.header("allow")), (204, Some("GET,HEAD,POST,PUT,DELETE")));
+    assert_eq!((all.status.as_u16(), all.header("allow")), (204, Some("GET,HEAD,POST,PUT,PATCH,DELETE")));
     assert_eq!(call(&f.app, "OPTIONS", "/nope", "").await.status, 404);
 }
 

@@ -126,6 +126,8 @@ const SAMPLES: &[Sample] = &[
     ("runs.main.quota.safety_buffer", "0", None),
     ("runs.main.quota.counter_ttl", "3h", None),
     ("runs.main.quota.max_charges", "9", None),
+    ("rules.url", "sqlite:rules.db", None),
+    ("rules.max_log", "9", Some(("rules.url", "sqlite:rules.db"))),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),
@@ -282,9 +284,12 @@ fn the_environment_finds_limits_with_a_dash() {
 }
 
 #[test]
-fn the_store_has_a_short_variable() {
+fn the_store_and_the_rules_have_a_short_variable() {
     let settings = load(&environment(&[("TIDEGATE_STORE", "redis://127.0.0.1:1")]));
     assert_eq!(settings.store.url.as_str(), "redis://127.0.0.1:1");
+    assert!(settings.rules.is_none(), "a file is nobody's default place");
+    let settings = load(&environment(&[("TIDEGATE_RULES", "sqlite:a.db")]));
+    assert_eq!(settings.rules.unwrap().url.as_str(), "sqlite:a.db");
 }
 
 #[test]

@@ -37,6 +37,8 @@ mod overrides;
 mod readiness;
 mod receipts;
 mod reservations;
+mod rules;
+mod rules_cli;
 mod run;
 mod run_cli;
 mod serve;

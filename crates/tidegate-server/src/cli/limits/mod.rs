@@ -151,5 +151,5 @@ async fn about<T: DeserializeOwned, R: Into<Rendered>>(
 ) -> Result<ExitCode, String> {
     let parts: Vec<_> = limits.iter().map(|limit| (PartKind::Limit, *limit)).collect();
     let target = Target::open(args, &parts, Access::Write).await?;
-    send::send_to(target, args, request, render, render::refusal).await
+    send::send_to(target, args.json, request, render, render::refusal).await
 }

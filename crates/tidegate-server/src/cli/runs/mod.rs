@@ -125,7 +125,7 @@ async fn start(run: &OfRun, total: Option<u64>, fields: &[(String, String)]) -> 
         }
     }
     target.close().await;
-    send::finish(&target, &run.of.target, status, &answer, render::started, send::refusal)
+    send::finish(&target, run.of.target.json, status, &answer, render::started, send::refusal)
 }
 
 /// Retries the attempt that is named, or the one that it is in.
@@ -140,7 +140,7 @@ async fn retry(run: &OfRun, from_attempt: Option<u64>) -> Result<ExitCode, Strin
                 target.close().await;
                 return send::finish(
                     &target,
-                    &run.of.target,
+                    run.of.target.json,
                     status,
                     &answer,
                     render::started,
@@ -151,7 +151,7 @@ async fn retry(run: &OfRun, from_attempt: Option<u64>) -> Result<ExitCode, Strin
         }
     };
     let request = Request::post(format!("{path}/retry")).json(&Retry { from_attempt });
-    send::send_to(target, &run.of.target, request, render::started, send::refusal).await
+    send::send_to(target, run.of.target.json, request, render::started, send::refusal).await
 }
 
 /// Whether a run is in a state, by the exit code alone.

@@ -27,7 +27,7 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
                 let request = Request::post(format!("{}/cleanup?dry_run=true", path_of(of)));
                 let parts = [(PartKind::Sessions, of.space.as_str())];
                 let target = Target::open(&of.target, &parts, Access::Read).await?;
-                send::send_to(target, &of.target, request, cleanup::foreseen, send::refusal).await
+                send::send_to(target, of.target.json, request, cleanup::foreseen, send::refusal).await
             }
             SessionsCommand::Cleanup { no_wait, of, .. } => {
                 cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await

@@ -12,9 +12,9 @@ mod settings;
 
 use axum::{Router, routing};
 
-use super::{App, Call, Kind, OfSpace, Operation, Problem, Routes, TimeClass, delete, get, post};
+use super::{App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Routes, TimeClass, delete, get, post};
 
-pub(super) const ROUTES: Routes = Routes { part: "hot", operations, empty_names };
+pub(super) const ROUTES: Routes = Routes { part: "hot", operations, empty_names, problems: ON_STORE };
 
 /// The operations.
 fn operations() -> Vec<Operation> {

@@ -20,9 +20,9 @@ use self::charges::NO_CHARGE;
 use self::overrides::NO_OVERRIDE;
 use self::path::{OfLimit, empty_key};
 use self::reservations::NO_RESERVATION;
-use super::{App, Call, Kind, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, Kind, ON_STORE, Operation, Problem, Routes, delete, get, post, put};
 
-pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_names };
+pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_names, problems: ON_STORE };
 
 /// The operations.
 fn operations() -> Vec<Operation> {

@@ -16,9 +16,9 @@ mod tasks;
 
 use axum::{Router, routing};
 
-use super::{App, Call, Kind, OfSpace, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Routes, delete, get, post, put};
 
-pub(super) const ROUTES: Routes = Routes { part: "runs", operations, empty_names };
+pub(super) const ROUTES: Routes = Routes { part: "runs", operations, empty_names, problems: ON_STORE };
 
 /// The operations.
 fn operations() -> Vec<Operation> {

@@ -13,9 +13,9 @@ mod settings;
 
 use axum::{Router, routing};
 
-use super::{App, Call, OfSpace, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, ON_STORE, OfSpace, Operation, Problem, Routes, delete, get, post, put};
 
-pub(super) const ROUTES: Routes = Routes { part: "sessions", operations, empty_names };
+pub(super) const ROUTES: Routes = Routes { part: "sessions", operations, empty_names, problems: ON_STORE };
 
 /// The operations. An id is a UUID, so none is called like one of the others.
 fn operations() -> Vec<Operation> {

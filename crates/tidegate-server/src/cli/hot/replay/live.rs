@@ -56,7 +56,7 @@ impl Live {
         self.sent += u64::from(std::mem::take(&mut self.waiting));
         let body = Some(std::mem::take(&mut self.body));
         let path = format!("{}/edits", self.path);
-        let request = Request { method: Method::POST, path, body, media_type: NDJSON };
+        let request = Request { method: Method::POST, path, body, media_type: NDJSON, if_match: None };
         let tally: Bulk = read(&self.target.fetch(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(

@@ -1,0 +1,70 @@
+//! One rule: made, read, replaced, changed, deleted.
+
+use tidegate_edge::truth::{Change, Refusal, Truth, Written};
+
+use super::condition::{conditions, if_match, tag};
+use super::open;
+use super::path::OfRule;
+use super::refusal::{of_change, unmet};
+use crate::api::rule::{Changed, Draft, Patch, Rule};
+use crate::http::{Call, Json, JsonBody, Made, NoContent, NoPath, NoQuery, Problem, Tagged};
+
+/// A rule that was made or replaced.
+type Put = Tagged<Made<Changed>>;
+
+pub(super) async fn create(call: Call<NoPath, NoQuery, JsonBody<Draft>>) -> Result<Put, Problem> {
+    let truth = &open(&call.app)?.truth;
+    let draft = call.body.parse()?.draft()?;
+    Ok(made(change(truth, Change::Create(draft)).await??))
+}
+
+pub(super) async fn get(call: Call<OfRule>) -> Result<Tagged<Json<Rule>>, Problem> {
+    let truth = &open(&call.app)?.truth;
+    let rule = truth.get(call.path.id()?).await?.ok_or(Refusal::Unknown)?;
+    Ok(Tagged { tag: tag(rule.version), answer: Json(rule.into()) })
+}
+
+pub(super) async fn replace(call: Call<OfRule, NoQuery, JsonBody<Draft>>) -> Result<Put, Problem> {
+    let truth = &open(&call.app)?.truth;
+    let id = call.path.id()?.to_owned();
+    let condition = conditions(&call.headers)?;
+    let terms = call.body.parse()?.terms_of(&id)?;
+    let replaced = change(truth, Change::Replace { id: id.clone(), terms, condition }).await?;
+    match replaced {
+        Ok(written) => Ok(made(written)),
+        // It is the condition that is not so: without it there would be nothing against it.
+        Err(refusal @ (Refusal::Unknown | Refusal::Exists)) => {
+            Err(unmet(&refusal, truth.get(&id).await?.map(|rule| rule.version)))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+pub(super) async fn patch(
+    call: Call<OfRule, NoQuery, JsonBody<Patch>>,
+) -> Result<Tagged<Json<Changed>>, Problem> {
+    let truth = &open(&call.app)?.truth;
+    let id = call.path.id()?.to_owned();
+    let condition = if_match(&call.headers)?;
+    let patch = call.body.parse()?.patch()?;
+    let written = change(truth, Change::Patch { id, patch, condition }).await??;
+    Ok(Tagged { tag: tag(written.rule.version), answer: Json(Changed::new(written)) })
+}
+
+pub(super) async fn delete(call: Call<OfRule>) -> Result<NoContent, Problem> {
+    let truth = &open(&call.app)?.truth;
+    let id = call.path.id()?.to_owned();
+    let condition = if_match(&call.headers)?;
+    change(truth, Change::Delete { id, condition }).await??;
+    Ok(NoContent)
+}
+
+/// Makes a change; who does not know whether it was made is told so.
+async fn change(truth: &Truth, change: Change) -> Result<Result<Written, Refusal>, Problem> {
+    truth.change(change).await.map_err(of_change)
+}
+
+fn made(written: Written) -> Put {
+    let (tag, is_new) = (tag(written.rule.version), written.is_new);
+    Tagged { tag, answer: Made { is_new, value: Changed::new(written) } }
+}

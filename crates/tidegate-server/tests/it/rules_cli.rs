@@ -1,0 +1,194 @@
+//! `tidegate rules`: what it prints and how it exits, on a server or straight on a file.
+
+use serde_json::{Value, json};
+
+use crate::cli::{Server, run, tidegate};
+
+type Ran = (i32, String, String);
+
+fn ok(out: &str) -> Ran {
+    (0, format!("{out}\n"), String::new())
+}
+
+fn no(out: &str) -> Ran {
+    (1, format!("{out}\n"), String::new())
+}
+
+fn json_of(out: &str) -> Value {
+    serde_json::from_str(out).expect(out)
+}
+
+/// `tidegate rules` with this behind it.
+fn with<'a>(target: &'a [&'a str]) -> impl Fn(&[&str]) -> Ran + 'a {
+    move |args| {
+        let mut command = tidegate(&["rules"]);
+        command.args(args).args(target);
+        run(command)
+    }
+}
+
+/// The same on both.
+fn everything(rules: impl Fn(&[&str]) -> Ran) {
+    assert_eq!(rules(&["list"]), ok("none"));
+    assert_eq!(rules(&["get", "manual"]), no("there is no rule of that id"));
+    let add = [
+        "add",
+        "--id",
+        "manual",
+        "--host",
+        "*.Example.com",
+        "--path",
+        "/docs/*",
+        "--append-rest",
+        "https://example.org/m",
+    ];
+    let made = "manual, version 1: *.example.com/docs/* to https://example.org/m";
+    assert_eq!(rules(&add), ok(&format!("made: {made}")));
+    assert_eq!(rules(&add), ok(&format!("as before: {made}")));
+    let taken = rules(&["add", "--host", "*.example.com", "--path", "/docs/*", "/x"]);
+    assert_eq!(taken, no("the rule \"manual\" is for that host and path already"));
+    let short = json_of(&rules(&["add", "https://example.com/long", "--json"]).1);
+    let id = short["rule"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(short["rule"]["path"], format!("/{id}"));
+    assert_eq!(rules(&["rm", &id]), ok("deleted"));
+
+    let set = [
+        "set",
+        "manual",
+        "--code",
+        "308",
+        "--max-clicks",
+        "9",
+        "--tag",
+        "b",
+        "--tag",
+        "a",
+        "--note",
+        "two\nlines",
+    ];
+    let warned = "changed: manual, version 2: *.example.com/docs/* to https://example.org/m\n\
+        warning: it can end, so it is sent as a temporary redirect (302 or 307)";
+    assert_eq!(rules(&set), ok(warned));
+    let (code, out, _) = rules(&["get", "manual"]);
+    let lines: Vec<_> = out.lines().collect();
+    let expected = [
+        "manual: live, version 2",
+        "for       *.example.com/docs/*",
+        "to        https://example.org/m",
+        "as        307, the rest appended",
+        "clicks    0 of 9",
+        "tags      a, b",
+        "note      two\\nlines",
+    ];
+    assert_eq!((code, &lines[..7]), (0, &expected[..]), "{out}");
+    assert!(lines[7].starts_with("made      20") && lines[8].starts_with("changed   20"), "{out}");
+    let rule = json_of(&rules(&["get", "manual", "--json"]).1);
+    assert_eq!((&rule["version"], &rule["maxClicks"]), (&json!(2), &json!(9)));
+
+    let stale = rules(&["set", "manual", "--enabled=false", "--version", "1"]);
+    assert_eq!(stale, no("the rule was changed: it is of version 2"));
+    assert_eq!(rules(&["set", "manual", "--unset", "max-clicks", "--unset", "code", "--version", "2"]).0, 0);
+    assert_eq!(rules(&["rm", "manual", "--version", "2"]), no("the rule was changed: it is of version 3"));
+    let both = rules(&["set", "manual", "--unset", "note", "--note", "x"]);
+    assert_eq!((both.0, both.2.contains("one of the two is meant")), (2, true), "{both:?}");
+    assert_eq!(rules(&["set", "none", "--note", "x"]), no("there is no rule of that id"));
+
+    let resolve = |url: &str| rules(&["resolve", url]);
+    let found = "manual, version 3, for *.example.com/docs/*: 302 to https://example.org/m/a/b";
+    assert_eq!(resolve("https://www.example.com/docs/a/b?q=1"), ok(found));
+    assert_eq!(resolve("www.example.org/docs"), no("no rule is for www.example.org/docs"));
+    assert_eq!(json_of(&rules(&["resolve", "example.com/docs", "--json"]).1)["answer"]["status"], 302);
+
+    let over = ["add", "--id", "resolve", "--path", "/r", "--expires-at", "2020-01-01T00:00:00Z", "/x"];
+    assert!(rules(&over).1.ends_with("warning: expiresAt is in the past: it has ended already\n"));
+    assert_eq!(
+        rules(&["get", "resolve"]).1.lines().next(),
+        Some("resolve: ended, version 1"),
+        "a word of ours is an id"
+    );
+    assert_eq!(resolve("a/r"), ok("resolve, version 1, for */r: 410, it has ended"));
+    assert_eq!(rules(&["add", "--id", "\u{202e}odd é/", "--path", "/odd", "/x"]).0, 0);
+    let table = "ID              STATE  FOR                   TO\n\
+        manual          live   *.example.com/docs/*  https://example.org/m\n\
+        resolve         ended  */r                   /x\n\
+        \\u{202e}odd é/  live   */odd                 /x";
+    assert_eq!(rules(&["list"]), ok(table));
+    let page = rules(&["list", "--limit", "1", "--json"]).1;
+    let next = json_of(&page)["next"].as_str().unwrap().to_owned();
+    assert!(rules(&["list", "--limit", "1"]).1.ends_with(&format!("\nmore: --cursor {next}\n")));
+    assert!(rules(&["list", "--limit", "1", "--cursor", &next]).1.contains("\nresolve "));
+    let ids = |filter: &[&str]| -> Vec<String> {
+        let all = json_of(&rules(&[&["list", "--json"], filter].concat()).1);
+        all["rules"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&["--host", "*.example.com"]), ["manual"]);
+    assert_eq!(ids(&["--tag", "a", "--path", "/d"]), ["manual"]);
+    assert_eq!(ids(&["--destination", "https:"]), ["manual"]);
+    assert_eq!(ids(&["--state", "ended"]), ["resolve"]);
+    assert_eq!(rules(&["rm", "\u{202e}odd é/"]), ok("deleted"));
+    assert_eq!(rules(&["rm", "resolve", "--json"]), ok(r#"{"deleted":true}"#));
+    assert_eq!(rules(&["rm", "resolve"]).0, 1);
+
+    let (code, out, err) = rules(&["add", "--path", "/l", "ftp://example.com"]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(err.contains("destination: \"ftp://example.com\" is a \"ftp\" address"), "{err}");
+    for wrong in [
+        &["list", "--state", "over"][..],
+        &["add"],
+        &["set", "a", "--unset", "path"],
+        &["add", "/x", "--starts-at", "soon"],
+    ] {
+        assert_eq!(rules(wrong).0, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn rules_on_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    let server = Server::start(&["--rules", &url]);
+    everything(with(&["--server", server.url()]));
+    // The file is the server's.
+    let (code, out, err) = with(&["--rules", &url])(&["list"]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(
+        err.contains(&format!("is open for writing in process {}: one process at a time", server.id())),
+        "{err}"
+    );
+}
+
+#[test]
+fn rules_in_a_file_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.db").display().to_string();
+    let url = format!("sqlite:{path}");
+    for reads in
+        [&["list"][..], &["get", "a"], &["rm", "a"], &["set", "a", "--note", "x"], &["resolve", "a/b"]]
+    {
+        let absent = (2, String::new(), format!("tidegate: `--rules`: there is no {path}\n"));
+        assert_eq!(with(&["--rules", &url])(reads), absent, "{reads:?}");
+    }
+    assert!(!std::path::Path::new(&path).exists(), "nothing was made by asking");
+    assert_eq!(with(&["--rules", &url])(&["add", "--id", "first", "--path", "/first", "/x"]).0, 0);
+    assert_eq!(with(&["--rules", &url])(&["rm", "first"]), ok("deleted"));
+    everything(with(&["--rules", &url]));
+}
+
+#[test]
+fn without_rules_the_command_says_so() {
+    let server = Server::start(&[]);
+    let (code, out, err) = with(&["--server", server.url()])(&["list"]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(err.contains("this server has no rules") && err.contains("--rules sqlite:FILE"), "{err}");
+    let (code, _, err) = with(&["--rules", "sqlite:x", "--server", server.url()])(&["list"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("cannot be used with"), "{err}");
+}
+
+#[test]
+fn every_command_has_an_example() {
+    for command in ["add", "get", "list", "set", "rm", "resolve"] {
+        let (code, out, _) = run(tidegate(&["rules", command, "--help"]));
+        assert!(code == 0 && out.contains(&format!("\n  tidegate rules {command} ")), "{command}: {out}");
+    }
+}
