@@ -62,7 +62,9 @@ pub(crate) mod bodies {
     pub(crate) use super::health;
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
-    pub(crate) use super::rules::{api as rule, api_bulk as rule_bulk, path::WORDS as RULE_WORDS};
+    pub(crate) use super::rules::{
+        api as rule, api_bulk as rule_bulk, api_worker as rule_worker, path::WORDS as RULE_WORDS,
+    };
     pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
 }

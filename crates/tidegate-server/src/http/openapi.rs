@@ -101,8 +101,13 @@ fn describe(schemas: &mut SchemaGenerator, operation: &Operation, path: &str, na
     described.insert("summary".to_owned(), operation.summary.into());
     described.insert("tags".to_owned(), json!([operation.part]));
     described.insert("x-scope".to_owned(), operation.scope.as_str().into());
-    if operation.time_class != TimeClass::Ordinary {
-        let class = if operation.time_class == TimeClass::Bulk { "bulk" } else { "endless" };
+    let class = match operation.time_class {
+        TimeClass::Ordinary => None,
+        TimeClass::Bulk => Some("bulk"),
+        TimeClass::Long => Some("long"),
+        TimeClass::Endless => Some("endless"),
+    };
+    if let Some(class) = class {
         described.insert("x-time-class".to_owned(), class.into());
     }
     let in_path = path_parameters(path, &shape.path);

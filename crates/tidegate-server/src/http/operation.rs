@@ -64,6 +64,8 @@ pub(crate) enum TimeClass {
     Ordinary,
     /// `http.bulk_timeout`, which its handler looks after.
     Bulk,
+    /// Its answer begins within `http.bulk_timeout`.
+    Long,
     /// Its answer begins in ordinary time and has no end.
     Endless,
 }
@@ -124,7 +126,9 @@ where
         Arc::new(move |app, request, seconds, time_class| {
             Box::pin(async move {
                 let since = monotonic();
-                let timeout = app.settings().request_timeout;
+                let http = app.settings();
+                let timeout =
+                    if time_class == TimeClass::Long { http.bulk_timeout } else { http.request_timeout };
                 let answer = async move {
                     let call = Call::read(app, request).await?;
                     let _timed = Timed { since, seconds: &seconds };
@@ -132,7 +136,7 @@ where
                 };
                 let answered = match time_class {
                     TimeClass::Bulk => answer.await,
-                    TimeClass::Ordinary | TimeClass::Endless => {
+                    TimeClass::Ordinary | TimeClass::Long | TimeClass::Endless => {
                         super::in_time(timeout, answer).await.unwrap_or_else(Err)
                     }
                 };

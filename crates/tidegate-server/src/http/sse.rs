@@ -32,13 +32,27 @@ pub(crate) trait Source: Send + 'static {
     fn position(&self) -> String;
 
     /// The next message, whenever there is one. To give up waiting loses none.
-    fn next(&mut self) -> impl Future<Output = tidegate::Result<Message>> + Send;
+    fn next(&mut self) -> impl Future<Output = Result<Message, End>> + Send;
+}
+
+/// Why nothing comes any more. Who comes back goes on where it was.
+pub(crate) enum End {
+    /// What the client is told.
+    CutOff(String),
+    /// What is logged: who comes back gets the reason as a status.
+    Failed(String),
+}
+
+impl From<tidegate::Error> for End {
+    fn from(error: tidegate::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
 }
 
 /// One message, without line breaks in any of it.
 pub(crate) struct Message {
-    /// The position after it.
-    id: String,
+    /// The position after it; none if who has it must have the next one too.
+    id: Option<String>,
     event: &'static str,
     data: String,
 }
@@ -46,7 +60,12 @@ pub(crate) struct Message {
 impl Message {
     /// Something that happened, at the position before `id`.
     pub(crate) fn new(id: String, event: &'static str, data: String) -> Self {
-        Self { id, event, data }
+        Self { id: Some(id), event, data }
+    }
+
+    /// A part of something that happened; the next message is the rest of it.
+    pub(crate) fn part(event: &'static str, data: String) -> Self {
+        Self { id: None, event, data }
     }
 }
 
@@ -102,13 +121,14 @@ impl<S: Source> Stream<S> {
     }
 }
 
-fn text(message: tidegate::Result<Message>) -> (Bytes, bool) {
+fn text(message: Result<Message, End>) -> (Bytes, bool) {
     match message {
         Ok(Message { id, event, data }) => {
-            (format!("id: {id}\nevent: {event}\ndata: {data}\n\n").into(), false)
+            let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+            (format!("{id}event: {event}\ndata: {data}\n\n").into(), false)
         }
-        Err(error) => {
-            // Who comes back gets the reason as a status.
+        Err(End::CutOff(reason)) => (format!(": {reason}\n\n").into(), true),
+        Err(End::Failed(error)) => {
             tracing::error!(%error, "events cannot be read");
             (Bytes::from_static(b": events cannot be read\n\n"), true)
         }
@@ -135,7 +155,7 @@ mod tests {
             self.last.load(Ordering::Relaxed).to_string()
         }
 
-        async fn next(&mut self) -> tidegate::Result<Message> {
+        async fn next(&mut self) -> Result<Message, End> {
             let last = self.last.load(Ordering::Relaxed);
             if last == self.until {
                 return std::future::pending().await;

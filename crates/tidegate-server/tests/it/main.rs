@@ -39,6 +39,8 @@ mod receipts;
 mod reservations;
 mod rules;
 mod rules_cli;
+mod rules_kill;
+mod rules_stream;
 mod run;
 mod run_cli;
 mod serve;

@@ -15,14 +15,14 @@ use crate::cli::{Server, run, tidegate};
 use crate::support::{Answer, START, bulk, fixture, send, settings};
 
 /// An app with rules in a file, on a clock that a test moves.
-struct World {
-    app: App,
+pub(crate) struct World {
+    pub(crate) app: App,
     router: Router,
-    clock: ManualClock,
+    pub(crate) clock: ManualClock,
     folder: TempDir,
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let (app, clock) = open(&folder).await;
     World { router: router(app.clone()), app, clock, folder }
@@ -40,12 +40,18 @@ async fn open(folder: &TempDir) -> (App, ManualClock) {
 }
 
 impl World {
-    async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
         self.call_if(method, path, body, &[]).await
     }
 
     /// With these fields.
-    async fn call_if(&self, method: &str, path: &str, body: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn call_if(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -53,12 +59,12 @@ impl World {
         send(self.router.clone(), request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, "").await
     }
 
     /// A rule that can be made.
-    async fn add(&self, rule: Value) -> Value {
+    pub(crate) async fn add(&self, rule: Value) -> Value {
         let made = self.call("POST", "/v1/rules", &rule.to_string()).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.body);
         made.json()
@@ -81,7 +87,7 @@ impl World {
 }
 
 #[track_caller]
-fn refused(answer: &Answer, status: u16, kind: &str, members: Value) {
+pub(crate) fn refused(answer: &Answer, status: u16, kind: &str, members: Value) {
     let body = answer.json();
     assert_eq!(answer.status.as_u16(), status, "{body}");
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));

@@ -3,11 +3,11 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::SchemaGenerator;
+use tidegate::ErrorKind;
 use tidegate::hot::Watch;
-use tidegate::{ErrorKind, Result};
 
 use crate::api::hot::Event;
-use crate::http::sse::{self, Message, Source};
+use crate::http::sse::{self, End, Message, Source};
 use crate::http::{Answer, AnswerShape, Call, FromQuery, OfSpace, Parameter, Problem, Query};
 
 /// Where to begin.
@@ -18,7 +18,7 @@ impl FromQuery for After {
     const PARAMETERS: &'static [Parameter] =
         &[Parameter::text("after", "^.*$", "", "where to go on: the id of an event, or the cursor of one")];
 
-    fn from_query(query: &Query) -> std::result::Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self, Problem> {
         Ok(Self(query.get("after").map(str::to_owned)))
     }
 }
@@ -37,7 +37,7 @@ impl Answer for EventStream {
     }
 }
 
-pub(super) async fn watch(call: Call<OfSpace, After>) -> std::result::Result<EventStream, Problem> {
+pub(super) async fn watch(call: Call<OfSpace, After>) -> Result<EventStream, Problem> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let requested = sse::requested_position(&call.headers, call.query.0.as_deref());
     let watch = hot.watch(requested.map(|(_, position)| position)).await;
@@ -60,7 +60,7 @@ impl Source for Events {
         self.watch.cursor()
     }
 
-    async fn next(&mut self) -> Result<Message> {
+    async fn next(&mut self) -> Result<Message, End> {
         let event = self.watch.next().await?;
         // Strings and numbers: there is nothing that JSON cannot write.
         let data = serde_json::to_string(&Event::new(&self.space, &event)).unwrap_or_default();

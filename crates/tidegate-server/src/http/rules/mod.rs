@@ -6,7 +6,9 @@
 
 pub(crate) mod api;
 pub(crate) mod api_bulk;
+pub(crate) mod api_worker;
 mod bulk;
+mod changes;
 mod condition;
 mod list;
 mod one;
@@ -14,13 +16,15 @@ pub(crate) mod path;
 mod refusal;
 mod resolve;
 mod settings;
+mod snapshot;
+mod workers;
 
 use axum::{Router, routing};
 
 use self::condition::{CONDITIONS, IF_MATCH};
 use self::path::NO_ID;
 use self::settings::OpenRules;
-use super::{App, Call, Operation, Problem, Routes, delete, get, patch, post, put};
+use super::{App, Call, Operation, Problem, Routes, TimeClass, delete, get, patch, post, put};
 
 pub(super) const ROUTES: Routes =
     Routes { part: "rules", operations, empty_names, problems: refusal::OF_DATABASE };
@@ -44,6 +48,34 @@ fn operations() -> Vec<Operation> {
             .example("?host=www.example.com&path=/docs/start"),
         get("/v1/rules/position", "rule_position", resolve::position)
             .summary("Where the rules stand: the last change, how many there are, their digest"),
+        get("/v1/rules/changes", "rule_changes", changes::changes)
+            .summary("Every change, as server-sent events")
+            .takes(TimeClass::Endless),
+        get("/v1/rules/snapshot", "rule_snapshot", snapshot::snapshot)
+            .summary("All rules at one place of the log, as lines")
+            .example("?fields=keys")
+            .takes(TimeClass::Long)
+            .refuses(refusal::OF_WRITE),
+        get("/v1/rules/{id}/clicks", "rule_clicks", workers::clicks)
+            .summary("How often a rule has redirected, and per day")
+            .refuses(refusal::IF_UNKNOWN),
+        get("/v1/workers", "worker_list", workers::list)
+            .summary("Who follows this server's changes, how far each is, and who went silent"),
+        put("/v1/workers/{worker}/applied", "worker_applied", workers::applied)
+            .summary("Say how far a worker is")
+            .example(r#"{"seq":4711}"#),
+        put("/v1/workers/{worker}/blocks/{number}", "worker_block", workers::ask)
+            .summary("Permits of a rule with so many clicks; asked for twice by one number they are the same")
+            .example(r#"{"rule":"spring","wanted":50}"#)
+            .refuses(refusal::OF_BLOCK),
+        post("/v1/workers/{worker}/blocks/{number}/return", "worker_return", workers::give_back)
+            .summary("Give a block back; sent twice it is counted once")
+            .example(r#"{"spent":12}"#)
+            .refuses(refusal::OF_RETURN),
+        put("/v1/workers/{worker}/clicks/{number}", "worker_clicks", workers::report)
+            .summary("Count clicks of rules without a bound; sent twice by one number they are counted once")
+            .example(r#"{"clicks":{"manual":3}}"#)
+            .refuses(refusal::OF_WRITE),
         get("/v1/rules/{id}", "rule_get", one::get).summary("One rule").refuses(refusal::IF_UNKNOWN),
         put("/v1/rules/{id}", "rule_replace", one::replace)
             .summary("Make a rule, or replace all of it")

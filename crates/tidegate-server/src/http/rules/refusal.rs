@@ -4,6 +4,7 @@ use serde_json::json;
 use tidegate_edge::truth::Refusal;
 use tidegate_edge::{Error, ErrorKind};
 
+use super::workers::{TOO_MANY, UNKNOWN_BLOCK};
 use crate::http::{Kind, Problem};
 
 const UNKNOWN: Kind = Kind::new(404, "rule-unknown", "No such rule");
@@ -24,6 +25,8 @@ pub(super) const OF_CREATE: &[Kind] = &[EXISTS, PATH_TAKEN, FULL];
 pub(super) const OF_REPLACE: &[Kind] = &[PATH_TAKEN, CHANGED, FULL];
 pub(super) const OF_PATCH: &[Kind] = &[UNKNOWN, PATH_TAKEN, CHANGED, FULL];
 pub(super) const OF_DELETE: &[Kind] = &[UNKNOWN, CHANGED, FULL];
+pub(super) const OF_BLOCK: &[Kind] = &[UNKNOWN, FULL];
+pub(super) const OF_RETURN: &[Kind] = &[UNKNOWN_BLOCK, TOO_MANY, FULL];
 pub(super) const OF_WRITE: &[Kind] = &[FULL];
 
 pub(super) fn no_rules() -> Problem {

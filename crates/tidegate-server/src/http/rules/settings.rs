@@ -2,6 +2,8 @@
 
 use std::num::NonZeroUsize;
 
+use tidegate::clock::Clock;
+use tidegate_edge::stream::{Snapshots, StreamOptions, Tail, Workers};
 use tidegate_edge::truth::{Truth, TruthOptions};
 
 use crate::parts::{RulesSettings, SingleOptions};
@@ -37,7 +39,13 @@ impl SingleOptions for RulesSettings {
     async fn open(&self) -> Result<OpenRules, SettingsError> {
         let opened = Truth::open(self.url.as_str(), &self.options).await;
         let truth = opened.map_err(|error| SettingsError(format!("`rules`: {error}")))?;
-        Ok(OpenRules { truth })
+        Ok(OpenRules {
+            tail: Tail::start(&truth, StreamOptions::default()),
+            snapshots: Snapshots::of(&truth),
+            workers: Workers::default(),
+            clock: self.options.clock.clone(),
+            truth,
+        })
     }
 }
 
@@ -45,4 +53,8 @@ impl SingleOptions for RulesSettings {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRules {
     pub(crate) truth: Truth,
+    pub(super) tail: Tail,
+    pub(super) snapshots: Snapshots,
+    pub(super) workers: Workers,
+    pub(super) clock: Clock,
 }
