@@ -133,11 +133,17 @@ async fn what_is_no_position_is_refused() {
 #[tokio::test]
 async fn a_snapshot_has_every_rule_and_where_it_was_made() {
     let w = world().await;
-    for number in 0..3000 {
-        let path = if number % 100 == 0 { format!("/f{number}/*") } else { format!("/{number}") };
-        let rule = json!({"id": format!("r{number}"), "path": path, "destination": "https://example.com/"});
-        let made = w.call("POST", "/v1/rules", &rule.to_string()).await;
-        assert_eq!(made.status, 201);
+    let rules: Vec<_> = (0..3000)
+        .map(|number| {
+            let path = if number % 100 == 0 { format!("/f{number}/*") } else { format!("/{number}") };
+            let rule =
+                json!({"id": format!("r{number}"), "path": path, "destination": "https://example.com/"});
+            json!({"upsert": rule})
+        })
+        .collect();
+    for some in rules.chunks(1000) {
+        let made = w.call("POST", "/v1/rules/bulk", &json!(some).to_string()).await;
+        assert_eq!(made.status, 200, "{}", made.body);
     }
     let plain = w.get("/v1/rules/snapshot").await;
     assert_eq!(plain.header("content-type"), Some("application/x-ndjson"));
