@@ -12,7 +12,7 @@ mod flags;
 mod names;
 pub(crate) mod parse;
 pub(crate) mod raw;
-mod validate;
+pub(crate) mod validate;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -74,7 +74,12 @@ fn http(raw: RawHttp) -> Result<HttpSettings, SettingsError> {
 }
 
 /// Refuses a `value` below `least` or above `most`.
-fn between(setting: &str, value: Duration, least: Duration, most: Duration) -> Result<(), SettingsError> {
+pub(crate) fn between(
+    setting: &str,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<(), SettingsError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

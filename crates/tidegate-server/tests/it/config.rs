@@ -128,6 +128,7 @@ const SAMPLES: &[Sample] = &[
     ("runs.main.quota.max_charges", "9", None),
     ("rules.url", "sqlite:rules.db", None),
     ("rules.max_log", "9", Some(("rules.url", "sqlite:rules.db"))),
+    ("rules.block_life", "2s", Some(("rules.url", "sqlite:rules.db"))),
     ("http.header_timeout", "1s", None),
     ("http.idle_timeout", "1m", None),
     ("http.request_timeout", "1s", None),

@@ -38,6 +38,7 @@ mod readiness;
 mod receipts;
 mod reservations;
 mod rules;
+mod rules_budget;
 mod rules_cli;
 mod rules_kill;
 mod rules_stream;

@@ -1,6 +1,7 @@
 //! What can be set of the rules of redirects.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use tidegate::clock::Clock;
 use tidegate_edge::stream::{Snapshots, StreamOptions, Tail, Workers};
@@ -8,6 +9,7 @@ use tidegate_edge::truth::{Truth, TruthOptions};
 
 use crate::parts::{RulesSettings, SingleOptions};
 use crate::settings::raw::{Leaf, group};
+use crate::settings::validate::between;
 use crate::settings::{RulesUrl, SettingsError};
 
 group!(RawRules {
@@ -15,6 +17,8 @@ group!(RawRules {
     url: Leaf<RulesUrl>,
     /// changes that their log goes back: who follows them and was away for more begins anew (100000)
     max_log: Leaf<NonZeroUsize>,
+    /// for how long a worker may spend permits of a rule with so many clicks (10s)
+    block_life: Leaf<Duration>,
 });
 
 impl SingleOptions for RulesSettings {
@@ -26,13 +30,21 @@ impl SingleOptions for RulesSettings {
         if let Some(max_log) = raw.max_log.0 {
             options.max_log = max_log.get() as u64;
         }
+        if let Some(block_life) = raw.block_life.0 {
+            between("rules.block_life", block_life, Duration::from_millis(100), Duration::from_secs(3600))?;
+            options.block_life = block_life;
+        }
+        let set = [("max_log", raw.max_log.is_set()), ("block_life", raw.block_life.is_set())];
+        let set = set.into_iter().find(|(_, is_set)| *is_set);
         match raw.url.0 {
             Some(url) => Ok(Some(Self { url, options })),
-            None if raw.max_log.is_set() => {
-                let why = "there are no rules unless `rules.url` says where, like sqlite:rules.db";
-                Err(SettingsError(format!("`rules.max_log`: {why}")))
-            }
-            None => Ok(None),
+            None => match set {
+                None => Ok(None),
+                Some((name, _)) => {
+                    let why = "there are no rules unless `rules.url` says where, like sqlite:rules.db";
+                    Err(SettingsError(format!("`rules.{name}`: {why}")))
+                }
+            },
         }
     }
 
