@@ -206,7 +206,7 @@ def of_rules(client):
             client.request("PUT", f"/v1/rules/{id}", {"path": f"/{id}", "destination": "https://example.com/"})
         return ids
 
-    kept, replaced, doomed = (make(name, MANY) for name in ["kept", "replaced", "doomed"])
+    kept, doomed, replaced = make("kept", MANY), make("doomed", MANY), make("replaced", 1)
     # Whatever a text may be, most of them are no address.
     destinations = ["https://example.com/a", "http://example.com", "/elsewhere"]
     paths = [f"/made/{number}" for number in range(MANY)] + ["/folder/*"]
@@ -215,9 +215,10 @@ def of_rules(client):
     ids = {"body.id": [f"made-{number}" for number in range(MANY)]}
     return {
         "rule_create": rule | ids,
-        "rule_replace": rule | {"path.id": replaced, "header.If-Match": ["*"]},
+        # One rule, so that the body's id is mostly that of the path.
+        "rule_replace": rule | {"path.id": replaced, "body.id": replaced, "body.path": ["/replaced/*"]},
         "rule_patch": rule | {"path.id": kept, "header.If-Match": ["*"]},
         "rule_get": {"path.id": kept},
         "rule_delete": {"path.id": doomed, "header.If-Match": ["*"]},
-        "rule_resolve": {"query.path": ["/kept-1", "/none"]},
+        "rule_resolve": {"query.host": ["www.example.com"], "query.path": ["/kept-1", "/none"]},
     }
