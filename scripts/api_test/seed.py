@@ -32,6 +32,7 @@ sessions:
 runs:
   main: {max_runs: 10000, max_processed: 200, max_fields: 5, max_tasks: 5, max_failures: 5, state_ttl: 24h}
   few: {max_runs: 3, prefix: few, quota: {limit: 30, safety_buffer: 5}}
+rules: {url: "sqlite:%(folder)s/rules.db"}
 log: {level: error}
 """
 
@@ -65,7 +66,7 @@ class Client:
 def bindings(address):
     """By operation: by parameter, the values that it is given most of the time."""
     client = Client(address)
-    return of_limits(client) | of_hot(client) | of_sessions(client) | of_runs(client)
+    return of_limits(client) | of_hot(client) | of_sessions(client) | of_runs(client) | of_rules(client)
 
 
 def of_limits(client):
@@ -196,3 +197,28 @@ def of_runs(client):
     found |= {name: {"path.space": RUNS} for name in ["run_start", "run_list", "run_failures_of_hour", "run_quota",
         "run_charge", "run_cleanup"]}
     return found
+
+
+def of_rules(client):
+    def make(name, count):
+        ids = [f"{name}-{number}" for number in range(count)]
+        for id in ids:
+            client.request("PUT", f"/v1/rules/{id}", {"path": f"/{id}", "destination": "https://example.com/"})
+        return ids
+
+    kept, doomed, replaced = make("kept", MANY), make("doomed", MANY), make("replaced", 1)
+    # Whatever a text may be, most of them are no address.
+    destinations = ["https://example.com/a", "http://example.com", "/elsewhere"]
+    paths = [f"/made/{number}" for number in range(MANY)] + ["/folder/*"]
+    rule = {"body.destination": destinations, "body.path": paths, "body.host": ["*", "example.com", "*.example.com"],
+        "body.fallback": ["/over"]}
+    ids = {"body.id": [f"made-{number}" for number in range(MANY)]}
+    return {
+        "rule_create": rule | ids,
+        # One rule, so that the body's id is mostly that of the path.
+        "rule_replace": rule | {"path.id": replaced, "body.id": replaced, "body.path": ["/replaced/*"]},
+        "rule_patch": rule | {"path.id": kept, "header.If-Match": ["*"]},
+        "rule_get": {"path.id": kept},
+        "rule_delete": {"path.id": doomed, "header.If-Match": ["*"]},
+        "rule_resolve": {"query.host": ["www.example.com"], "query.path": ["/kept-1", "/none"]},
+    }

@@ -373,6 +373,7 @@ async fn rules_are_listed_by_what_they_have() {
         ("limit=1001".into(), "`limit`: \"1001\" is not allowed"),
         ("state=over".into(), "`state`: \"over\" is not allowed: live, scheduled, ended, disabled are"),
         ("host=a%20b".into(), "`host`: \"a b\" is not allowed: example.com, *.example.com"),
+        ("tag=a%00".into(), "`tag`: a NUL is not allowed"),
         ("path=docs".into(), "`path`: \"docs\" does not start with /"),
         ("prefix=/".into(), "unknown parameter \"prefix\"; known are: path, host, tag"),
     ] {

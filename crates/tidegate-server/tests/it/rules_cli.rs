@@ -192,3 +192,26 @@ fn every_command_has_an_example() {
         assert!(code == 0 && out.contains(&format!("\n  tidegate rules {command} ")), "{command}: {out}");
     }
 }
+
+/// The guide's commands, one after the other, as somebody would type them; all but the server, which runs.
+#[test]
+fn the_commands_of_the_guide_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    let server = Server::start(&["--rules", &url]);
+    let guide = include_str!("../../../../docs/rules.md");
+    let blocks: Vec<_> = guide.split("```sh\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
+    assert!(blocks.len() > 5 && blocks[0] == "tidegate serve --rules sqlite:rules.db\n", "{blocks:?}");
+    let commands = blocks[1..].concat().replace("http://127.0.0.1:8080", server.url());
+    let ours = r#"tidegate() { "$TIDEGATE" "$@" --server "$SERVER"; }
+        curl() { command curl --silent --show-error --fail-with-body "$@" && echo; }"#;
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-ec", &format!("{ours}\n{commands}")]);
+    shell.env("TIDEGATE", env!("CARGO_BIN_EXE_tidegate")).env("SERVER", server.url()).env("NO_PROXY", "*");
+    let (code, out, err) = run(shell);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    let said = "manual, version 1, for *.example.com/docs/*: 302 to https://example.org/manual/start?a=1\n";
+    assert!(out.contains(said), "{out}");
+    assert_eq!(out.matches("deleted\n").count(), 1, "{out}");
+    assert!(out.contains(r#""refused":0"#) && out.contains("etag: \"3\""), "{out}");
+}

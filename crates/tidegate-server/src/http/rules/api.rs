@@ -3,8 +3,11 @@
 //!
 //! A rule looks here as it does in the database, member by member: a test compares the two.
 
+use std::borrow::Cow;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate::bounds::MAX_COUNT;
 use tidegate_edge::rule::{
     self, Answer, MAX_ID_BYTES, MAX_NOTE_BYTES, MAX_PATH_BYTES, MAX_TAG_BYTES, MAX_TAGS, Terms,
@@ -82,19 +85,15 @@ pub(crate) struct Draft {
     pub(crate) note: Option<String>,
     /// What a rule has that was read: passed over, so that it can be sent back.
     #[serde(deserialize_with = "whole::optional", skip_serializing)]
-    #[schemars(range(min = 0, max = MAX_COUNT))]
     clicks: Option<u64>,
     /// Likewise.
     #[serde(deserialize_with = "whole::optional", skip_serializing)]
-    #[schemars(range(min = 0, max = MAX_COUNT))]
     version: Option<u64>,
     /// Likewise.
     #[serde(deserialize_with = "whole::optional", skip_serializing)]
-    #[schemars(range(min = 0, max = MAX_COUNT))]
     created_at: Option<u64>,
     /// Likewise.
     #[serde(deserialize_with = "whole::optional", skip_serializing)]
-    #[schemars(range(min = 0, max = MAX_COUNT))]
     updated_at: Option<u64>,
 }
 
@@ -140,6 +139,28 @@ impl From<rule::Query> for Query {
 }
 
 impl RequestBody for Draft {
+    type Read<'a> = Self;
+}
+
+/// All of a rule that may be there.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Replacement(pub(crate) Draft);
+
+impl JsonSchema for Replacement {
+    fn schema_name() -> Cow<'static, str> {
+        "RuleReplacement".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let mut schema = Draft::json_schema(schemas);
+        // Nothing is made for a rule that has an id.
+        schema.insert("required".to_owned(), json!(["destination", "path"]));
+        schema
+    }
+}
+
+impl RequestBody for Replacement {
     type Read<'a> = Self;
 }
 
@@ -447,7 +468,7 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 

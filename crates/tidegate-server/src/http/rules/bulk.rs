@@ -43,9 +43,11 @@ impl FromBody for ChangesBody {
     }
 }
 
+/// A change by its number, or why it cannot be read.
+type Numbered = (usize, Result<Change, String>);
+
 impl ChangesBody {
-    /// What is said of each, by its number.
-    fn parse(&self) -> Result<Vec<(usize, Result<Change, String>)>, Problem> {
+    fn parse(&self) -> Result<Vec<Numbered>, Problem> {
         let texts: Vec<(usize, &[u8])> = match self.is_lines {
             true => {
                 let lines = self.bytes.split(|byte| *byte == b'\n').zip(1..);

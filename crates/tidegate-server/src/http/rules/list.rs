@@ -22,8 +22,8 @@ pub(crate) struct ListQuery {
 
 impl FromQuery for ListQuery {
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::text("path", "^/[!-~]*$", "/docs/", "those whose path starts so"),
-        Parameter::text("host", pattern::HOST, "*.example.com", "those of this host, as a rule has it"),
+        Parameter::text("path", r"^/[\s\S]*$", "/docs/", "those whose path starts so"),
+        Parameter::text("host", pattern::ANY, "*.example.com", "those of this host, as a rule has it"),
         Parameter::text("tag", pattern::NO_NUL, "spring", "those with this tag"),
         Parameter::text(
             "destination",
@@ -42,11 +42,11 @@ impl FromQuery for ListQuery {
     ];
 
     fn from_query(query: &Query) -> Result<Self, Problem> {
-        let text = |name: &str| query.get(name).map(str::to_owned);
         let mut filter = Filter::default();
         filter.host = query.read("host", rule_host)?;
         filter.path_prefix = query.read("path", rule_path)?;
-        (filter.tag, filter.destination_prefix) = (text("tag"), text("destination"));
+        filter.tag = query.read("tag", text)?;
+        filter.destination_prefix = query.read("destination", text)?;
         filter.state = query.read("state", state)?;
         let limit = query.integer("limit")?.unwrap_or_default() as usize;
         let cursor = query.read("cursor", |text| Cursor::parse(text, &filter))?;
@@ -58,6 +58,14 @@ pub(super) async fn list(call: Call<NoPath, ListQuery>) -> Result<Json<Page>, Pr
     let truth = &open(&call.app)?.truth;
     let ListQuery { filter, limit, cursor } = call.query;
     Ok(Json(Page::new(truth.list(filter, cursor, limit).await?)))
+}
+
+/// No rule has a NUL anywhere.
+fn text(text: &str) -> Result<String, String> {
+    match text.contains('\0') {
+        true => Err("a NUL is not allowed".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// A host as rules have it.

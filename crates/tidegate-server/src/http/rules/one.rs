@@ -6,7 +6,7 @@ use super::condition::{conditions, if_match, tag};
 use super::open;
 use super::path::OfRule;
 use super::refusal::{of_change, unmet};
-use crate::api::rule::{Changed, Draft, Patch, Rule};
+use crate::api::rule::{Changed, Draft, Patch, Replacement, Rule};
 use crate::http::{Call, Json, JsonBody, Made, NoContent, NoPath, NoQuery, Problem, Tagged};
 
 /// A rule that was made or replaced.
@@ -24,11 +24,11 @@ pub(super) async fn get(call: Call<OfRule>) -> Result<Tagged<Json<Rule>>, Proble
     Ok(Tagged { tag: tag(rule.version), answer: Json(rule.into()) })
 }
 
-pub(super) async fn replace(call: Call<OfRule, NoQuery, JsonBody<Draft>>) -> Result<Put, Problem> {
+pub(super) async fn replace(call: Call<OfRule, NoQuery, JsonBody<Replacement>>) -> Result<Put, Problem> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?.to_owned();
     let condition = conditions(&call.headers)?;
-    let terms = call.body.parse()?.terms_of(&id)?;
+    let terms = call.body.parse()?.0.terms_of(&id)?;
     let replaced = change(truth, Change::Replace { id: id.clone(), terms, condition }).await?;
     match replaced {
         Ok(written) => Ok(made(written)),
