@@ -6,6 +6,7 @@ import os
 import re
 import time
 
+from .rules import MADE
 from .servers import run
 from .sessions import APART_S, AT_ONCE, NOBODY
 
@@ -101,6 +102,22 @@ ARGUMENTS = {
     "health": [[]],
 }
 
+# Those about rules, which are in a file and not on the store.
+RULES = {
+    "rules add": [["--id", "cli rule", "--path", "/cli/*", "--append-rest", "https://example.com/"],
+    ["--id", "cli rule", "--path", "/cli/*", "--append-rest", "https://example.com/"], ["--path", "/cli/*", "/x"],
+    ["--id", "cli over", "--path", "/cli/over", "--code", "301", "--expires-at", "2020-01-01T00:00:00Z", "/x"],
+    ["ftp://example.com"], ["--starts-at", "soon", "/x"]],
+    "rules get": [["cli rule"], ["cli over"], ["none"], [""]],
+    "rules list": [["--path", "/cli/"], ["--path", "/cli/", "--limit", "1"], ["--path", "/cli/", "--state", "ended"],
+    ["--tag", "none"], ["--limit", "0"], ["--cursor", "x"]],
+    "rules resolve": [["https://www.example.org/cli/a?b"], ["a/cli/over"], ["a/none"], [""]],
+    "rules set": [["cli rule", "--note", "two\nlines", "--tag", "cli"], ["cli rule", "--note", "x", "--version", "1"],
+    ["cli rule", "--unset", "note"], ["cli rule", "--unset", "note", "--note", "x"], ["none", "--note", "x"],
+    ["cli rule", "--code", "303"]],
+    "rules rm": [["cli rule", "--version", "1"], ["cli rule"], ["cli rule"], ["cli over"]],
+}
+
 # Those that walk through a store, which they need.
 WALKS = {
     "sessions migrate": [["--dry-run"], ["--dry-run", "--space", "work"], [], ["--verbose"]],
@@ -172,6 +189,7 @@ class CommandLine:
     def record(self):
         commands = self.help()
         self.answers()
+        self.rules()
         self.walks()
         self.replays()
         self.watches()
@@ -232,6 +250,17 @@ class CommandLine:
                 # Of the space that is meant if none is named.
                 for words in [["hot", "list"], ["hot", "stats", "A"], ["sessions", "counts"], ["sessions", "list"]]:
                     self.run([*words, *flags, *as_json], leave_out=AGE)
+
+    def rules(self):
+        """Of a server, and of a file that no server has."""
+        file = f"sqlite:{os.path.join(self.folder, 'cli-rules.db')}"
+        for target, flags in [("server", ["--server", f"http://{self.server.address}"]), ("file", ["--rules", file])]:
+            for as_json in [[], ["--json"]]:
+                self.rec.section = f"rules on the command line, {target}{', JSON' if as_json else ''}"
+                for command, variants in RULES.items():
+                    for arguments in variants:
+                        words = [*command.split(), *arguments, *flags, *as_json]
+                        self.run(words, leave_out=[*MADE, *CURSOR], command=command)
 
     def walks(self):
         self.rec.section = "walks"

@@ -43,6 +43,9 @@ SENTENCES = [
     (re.compile(r"\b\d+ % of calls"), "<n> % of calls"),
     # Nobody sets such a length of time.
     (re.compile(r"\b\d+(?:years?|months?|days?|h|m|s)(?: \d+(?:days?|h|m|s|ms|us|ns))+\b"), "<span>"),
+    # What depends on chance and time of a database of rules.
+    (re.compile(r'"(epoch|watermark)":"[0-9a-f]{16}'), r'"\1":"<epoch>'),
+    (re.compile(r'"digest":"[0-9a-f]{32}"'), '"digest":"<digest>"'),
     (re.compile(r"\btidegate/[0-9.]+ on \S+"), "<who>"),
 ]
 

@@ -76,6 +76,11 @@ ROUTES = {
     "/v1/runs/{space}/quota/charges/{id}": ["PUT", "DELETE"],
     "/v1/runs/{space}/runs/{run}": ["GET", "PUT", "DELETE"],
     **{"/v1/runs/{space}/runs/{run}" + below: methods for below, methods in _RUN.items()},
+    "/v1/rules": ["GET", "POST"],
+    "/v1/rules/bulk": ["POST"],
+    "/v1/rules/resolve": ["GET"],
+    "/v1/rules/position": ["GET"],
+    "/v1/rules/{id}": ["GET", "PUT", "PATCH", "DELETE"],
 }
 
 # Paths that exist to say that a name is missing; they have no good answer.
@@ -87,6 +92,7 @@ EMPTY_NAMES = {
     "/v1/sessions/{space}/{id}/holders/": ["PUT", "DELETE"],
     "/v1/runs/{space}/runs/": ["GET", "PUT", "DELETE"],
     "/v1/runs/{space}/runs/{run}/tasks/": ["PUT"],
+    "/v1/rules/": ["GET", "PUT", "PATCH", "DELETE"],
 }
 
 # Paths with a body.
@@ -118,6 +124,10 @@ WITH_BODY = [
     ("PUT", "/v1/runs/{space}/runs/{run}"),
     *[(method, "/v1/runs/{space}/runs/{run}" + below) for below, methods in _RUN.items()
     for method in methods if method != "GET"],
+    ("POST", "/v1/rules"),
+    ("POST", "/v1/rules/bulk"),
+    ("PUT", "/v1/rules/{id}"),
+    ("PATCH", "/v1/rules/{id}"),
 ]
 
 

@@ -46,6 +46,7 @@ runs:
   main: {state_ttl: 24h, cleanup_interval: 24h, quota: {kind: sliding, limit: 30, safety_buffer: 5}}
   small: {prefix: small, state_ttl: 24h, cleanup_interval: 24h, max_runs: 3, max_fields: 2, max_processed: 5,
     max_failures: 2, max_tasks: 2, max_reason_bytes: 10, quota: {kind: both, limit: 5, safety_buffer: 1}}
+rules: {url: "sqlite:%(folder)s/rules.db"}
 log: {level: error}
 """
 

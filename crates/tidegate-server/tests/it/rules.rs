@@ -679,6 +679,7 @@ async fn changes_are_counted_by_what_became_of_them() {
     ] {
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
+    crate::metrics::check(&text);
 }
 
 /// What somebody else has done to the database.

@@ -1,0 +1,144 @@
+"""Rules: made, read, replaced, changed and deleted, with conditions and without; lists, many at once, what answers a
+request; and every refusal."""
+
+import re
+
+from .routes import EMPTY_NAMES
+
+ALL = "/v1/rules"
+ONE = ALL + "/{id}"
+BULK = ALL + "/bulk"
+RESOLVE = ALL + "/resolve"
+POSITION = ALL + "/position"
+
+# What the database has made.
+MADE = [
+    (re.compile(r'"id":"[0-9A-Za-z]{7}"'), '"id":"<made>"'),
+    (re.compile(r'"path":"/[0-9A-Za-z]{7}"'), '"path":"/<made>"'),
+]
+
+# What comes back as it went in.
+TEXTS = ["100000000000001", "007", "a:b", "a/b", "..", "\"quoted\"", "\u00e4 \U0001f600", "%41", "null"]
+
+
+def record(rec):
+    lives(rec)
+    conditions(rec)
+    texts(rec)
+    bodies(rec)
+    lists(rec)
+    many(rec)
+    resolved(rec)
+    # Nobody knows where those stand in a list whose ids were made.
+    for each in rec.quietly("GET", f"{ALL}?limit=1000").json()["rules"]:
+        if re.fullmatch("[0-9A-Za-z]{7}", each["id"]):
+            rec.quietly("DELETE", f"{ALL}/{each['id']}")
+
+
+def send(rec, method, target, body=None, headers=(), *, route):
+    return rec.request(method, target, body, headers, route=route, leave_out=MADE)
+
+
+def escaped(text):
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def rule(path, destination="https://example.com/", **more):
+    return {"path": path, "destination": destination, **more}
+
+
+def lives(rec):
+    """One rule, from its making to its end, and what is in its way."""
+    rec.section = "rules"
+    one = f"{ALL}/life"
+    send(rec, "GET", one, route=ONE)
+    for body in [rule("/life", id="life"), rule("/life", id="life"), rule("/other", id="life"), rule("/life", id="else"),
+            {"destination": "https://example.com/short"}, rule("/life/2"),
+            rule("/life/ended", code=301, expiresAt=1, fallback="/over", id="life ended")]:
+        send(rec, "POST", ALL, body, route=ALL)
+    for method in ["GET", "HEAD"]:
+        send(rec, method, one, route=ONE)
+        send(rec, method, POSITION, route=POSITION)
+    for body in [rule("/life", "/moved"), rule("/life", "/moved"), rule("/life/ended"), rule("/life", id="else")]:
+        send(rec, "PUT", one, body, route=ONE)
+    for body in [{"note": "n", "tags": ["b", "a"]}, {"note": None}, {}, {"path": "/life/ended"}, {"path": "/renamed"}]:
+        send(rec, "PATCH", one, body, route=ONE)
+    for method in ["DELETE", "DELETE", "PATCH", "GET"]:
+        send(rec, method, one, {"note": "x"} if method == "PATCH" else None, route=ONE)
+    for method in EMPTY_NAMES[ALL + "/"]:
+        send(rec, method, ALL + "/", route=ALL + "/")
+
+
+def conditions(rec):
+    rec.section = "versions of rules"
+    one = f"{ALL}/version"
+    for field, value in [("if-match", "*"), ("if-match", '"1"'), ("if-none-match", "*"), ("if-none-match", "*"),
+            ("if-match", '"1"'), ("if-match", '"7"'), ("if-match", "1"), ("if-match", 'W/"1"'), ("if-match", '"1", "2"'),
+            ("if-none-match", '"1"'), ("if-match", '"99999999999999999999"')]:
+        for destination in ["/x", "/y"]:
+            send(rec, "PUT", one, rule("/version", destination), [(field, value)], route=ONE)
+    send(rec, "PUT", one, rule("/version", "/z"), [("if-match", "*"), ("if-none-match", "*")], route=ONE)
+    for method in ["PATCH", "DELETE"]:
+        for value in ['"1"', "x", "*"]:
+            send(rec, method, one, {"note": value} if method == "PATCH" else None, [("if-match", value)], route=ONE)
+
+
+def texts(rec):
+    rec.section = "texts of rules"
+    for number, text in enumerate([*TEXTS, "bulk", "resolve", "position", "x" * 128, "x" * 129, "a\nb"]):
+        one = f"{ALL}/{escaped(text)}"
+        send(rec, "PUT", one, rule(f"/texts/{number}", note=text, tags=[text[:64]]), route=ONE)
+        send(rec, "GET", one, route=ONE)
+        send(rec, "DELETE", one, route=ONE)
+
+
+def bodies(rec):
+    rec.section = "bodies of rules"
+    wrong = [{}, [], 7, {"path": "/b"}, rule(""), rule("b"), rule("/b*c"), rule("/b?c"), rule("/b", "ftp://x"),
+        rule("/b", "//x"), rule("/b", "/b"), rule("/b", "a b"), rule("/b", code=303), rule("/b", code="301"),
+        rule("/b", host="a b"), rule("/b", host="*.*"), rule("/b", query="x"), rule("/b", appendRest=True),
+        rule("/b", startsAt=2, expiresAt=1), rule("/b", expiresAt=-1), rule("/b", expiresAt=1.5),
+        rule("/b", maxClicks=0), rule("/b", fallback="/x"), rule("/b", maxAge=99999999), rule("/b", tags=[""]),
+        rule("/b", tags=["t"] * 40), rule("/b", note="\u0000"), rule("/b", starts_at=1), rule("/b", id="")]
+    for body in wrong:
+        send(rec, "POST", ALL, body, route=ALL)
+        send(rec, "PUT", f"{ALL}/wrong", body, route=ONE)
+        send(rec, "PATCH", f"{ALL}/life%20ended", body, route=ONE)
+    send(rec, "POST", ALL, b"{", [("content-type", "application/json")], route=ALL)
+
+
+def lists(rec):
+    rec.section = "lists of rules"
+    for number in range(5):
+        send(rec, "PUT", f"{ALL}/list-{number}", rule(f"/list/{number}", f"https://{number % 2}.example/",
+            host=["list.example", "*.list.example"][number % 2], tags=["list", str(number)], enabled=number != 3),
+            route=ONE)
+    for query in ["tag=list", "tag=list&limit=2", "host=list.example", "host=*.list.example", "path=/list/", "path=list",
+            "destination=https://1.", "tag=list&state=disabled", "tag=list&state=live", "state=nope", "limit=0",
+            "limit=1001", "cursor=x", "cursor=7b7d", "host=a%20b", "tag=%00", "tag=none"]:
+        send(rec, "GET", f"{ALL}?{query}", route=ALL)
+
+
+def many(rec):
+    rec.section = "many rules"
+    changes = [{"upsert": rule("/many/a", id="many a")}, {"upsert": rule("/many/b")}, {"delete": "many a", "version": 7},
+        {"delete": "many a"}, {"delete": "many a"}, {"upsert": {}}, {}, [], 7, {"upsert": rule("/many/c"), "version": 1},
+        {"upsert": rule("/list/1", id="many c", host="*.list.example")}]
+    send(rec, "POST", BULK, changes, route=BULK)
+    send(rec, "POST", BULK, changes[:1], route=BULK)
+    for body in [{}, [], [{"delete": "x"}] * 1001]:
+        send(rec, "POST", BULK, body, route=BULK)
+    lines = b'{"delete":"many a"}\n\nnonsense\n{"delete":"many a"}'
+    send(rec, "POST", BULK, lines, [("content-type", "application/x-ndjson")], route=BULK)
+    send(rec, "POST", BULK, lines, [("content-type", "text/csv")], route=BULK)
+
+
+def resolved(rec):
+    rec.section = "which rule answers"
+    send(rec, "PUT", f"{ALL}/answer", rule("/answer/*", "https://example.org/a?x=1", host="*.answer.example",
+        appendRest=True, query="merge", code=308, maxAge=60), route=ONE)
+    for query in ["host=www.answer.example&path=/answer/b/c&query=x%3D2", "host=ANSWER.example:81&path=/answer",
+            "host=a&path=/life/ended", "host=a&path=/none", "host=a", "path=/", "host=a%20b&path=/", "host=a&path=x",
+            "host=a&path=/x%3Fy"]:
+        for method in ["GET", "HEAD"]:
+            send(rec, method, f"{RESOLVE}?{query}", route=RESOLVE)
