@@ -115,6 +115,7 @@ RULES = {
     "rules set": [["cli rule", "--note", "two\nlines", "--tag", "cli"], ["cli rule", "--note", "x", "--version", "1"],
     ["cli rule", "--unset", "note"], ["cli rule", "--unset", "note", "--note", "x"], ["none", "--note", "x"],
     ["cli rule", "--code", "303"]],
+    "rules new-epoch": [[]],
     "rules rm": [["cli rule", "--version", "1"], ["cli rule"], ["cli rule"], ["cli over"]],
 }
 

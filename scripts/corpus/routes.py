@@ -80,6 +80,7 @@ ROUTES = {
     "/v1/rules/bulk": ["POST"],
     "/v1/rules/resolve": ["GET"],
     "/v1/rules/position": ["GET"],
+    "/v1/rules/new_epoch": ["POST"],
     "/v1/rules/{id}": ["GET", "PUT", "PATCH", "DELETE"],
 }
 
@@ -126,6 +127,7 @@ WITH_BODY = [
     for method in methods if method != "GET"],
     ("POST", "/v1/rules"),
     ("POST", "/v1/rules/bulk"),
+    ("POST", "/v1/rules/new_epoch"),
     ("PUT", "/v1/rules/{id}"),
     ("PATCH", "/v1/rules/{id}"),
 ]

@@ -13,6 +13,7 @@ POSITION = ALL + "/position"
 
 # What the database has made.
 MADE = [
+    (re.compile(r"(a new epoch: )[0-9a-f]{16}"), r"\1<epoch>"),
     (re.compile(r'"id":"[0-9A-Za-z]{7}"'), '"id":"<made>"'),
     (re.compile(r'"path":"/[0-9A-Za-z]{7}"'), '"path":"/<made>"'),
 ]
@@ -65,6 +66,7 @@ def lives(rec):
         send(rec, "PATCH", one, body, route=ONE)
     for method in ["DELETE", "DELETE", "PATCH", "GET"]:
         send(rec, method, one, {"note": "x"} if method == "PATCH" else None, route=ONE)
+    send(rec, "POST", f"{ALL}/new_epoch", route=f"{ALL}/new_epoch")
     for method in EMPTY_NAMES[ALL + "/"]:
         send(rec, method, ALL + "/", route=ALL + "/")
 

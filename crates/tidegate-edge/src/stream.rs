@@ -8,6 +8,7 @@ mod changes;
 mod event;
 mod follow;
 mod mark;
+mod metrics;
 mod snapshot;
 mod tail;
 mod workers;

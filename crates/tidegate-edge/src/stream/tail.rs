@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tidegate::clock::monotonic;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::changes::Changes;
 use super::mark::Mark;
+use super::metrics::Readers;
 use crate::error::Result;
 use crate::truth::{LogRow, Position, Seq, Truth};
 
@@ -103,6 +105,17 @@ impl Tail {
         });
         let task = tokio::spawn(run(Arc::clone(&shared)));
         Self(Arc::new(Reading { shared, task }))
+    }
+
+    /// How many follow now.
+    pub fn followers(&self) -> usize {
+        // Each has one, and nobody else does.
+        self.0.shared.moved.receiver_count()
+    }
+
+    /// Puts what is counted here into a registry.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(Readers(self.clone())));
     }
 
     /// Follows the changes behind `after`, or from now on. Who cannot go on from there is told so by the first message.

@@ -30,7 +30,7 @@ impl HttpMetrics {
         let mut registry = Registry::default();
         parts.gate().register_metrics(&mut registry);
         if let Some(rules) = &parts.rules {
-            rules.truth.register_metrics(&mut registry);
+            rules.register_metrics(&mut registry);
         }
         registry.register_collector(Box::new(Process));
         connections.register(&mut registry);

@@ -10,9 +10,10 @@ use tidegate::Tidegate;
 use tidegate::clock::ManualClock;
 use tidegate_server::http::{App, router};
 use tidegate_server::parts::Parts;
+use tower_service::Service as _;
 
 use crate::cli::{Server, run, tidegate};
-use crate::support::{Answer, START, bulk, fixture, send, settings};
+use crate::support::{Answer, START, bulk, fixture, send, settings, soon};
 
 /// An app with rules in a file, on a clock that a test moves.
 pub(crate) struct World {
@@ -384,6 +385,20 @@ async fn rules_are_listed_by_what_they_have() {
     }
 }
 
+/// Somebody has put back a backup, and says so.
+#[tokio::test]
+async fn a_new_epoch_changes_nothing_else() {
+    let w = world().await;
+    w.add(json!({"id": "a", "path": "/a", "destination": "/x"})).await;
+    let before = w.get("/v1/rules/position").await.json();
+    let after = w.call("POST", "/v1/rules/new_epoch", "").await.json();
+    assert_ne!(before["epoch"], after["epoch"]);
+    for same in ["seq", "count", "digest", "time"] {
+        assert_eq!(before[same], after[same], "{same}");
+    }
+    assert_eq!(w.get("/v1/rules/position").await.json(), after);
+}
+
 #[tokio::test]
 async fn what_answers_a_request_is_told_with_what_is_sent() {
     let w = world().await;
@@ -645,6 +660,7 @@ async fn a_server_without_rules_says_how_to_have_them() {
         ("POST", "/v1/rules/bulk", "[]"),
         ("GET", "/v1/rules/resolve?host=a&path=/", ""),
         ("GET", "/v1/rules/position", ""),
+        ("POST", "/v1/rules/new_epoch", ""),
     ] {
         let detail =
             "this server has no rules, it is started without: --rules sqlite:FILE says where they are";
@@ -680,6 +696,31 @@ async fn changes_are_counted_by_what_became_of_them() {
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
     crate::metrics::check(&text);
+}
+
+#[tokio::test]
+async fn who_reads_the_changes_is_counted() {
+    let w = world().await;
+    let readers = async |count: usize| {
+        let line = format!("\ntidegate_rules_readers {count}\n");
+        soon(async {
+            while !w.get("/metrics").await.body.contains(&line) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    readers(0).await;
+    let follow = async || {
+        let request = Request::get("/v1/rules/changes").body(Body::empty()).unwrap();
+        w.router.clone().call(request).await.unwrap()
+    };
+    let (first, second) = (follow().await, follow().await);
+    readers(2).await;
+    drop(first);
+    readers(1).await;
+    drop(second);
+    readers(0).await;
 }
 
 /// What somebody else has done to the database.

@@ -129,6 +129,8 @@ fn everything(rules: impl Fn(&[&str]) -> Ran) {
     assert_eq!(rules(&["rm", "resolve", "--json"]), ok(r#"{"deleted":true}"#));
     assert_eq!(rules(&["rm", "resolve"]).0, 1);
 
+    let (code, out, _) = rules(&["new-epoch"]);
+    assert!(code == 0 && out.starts_with("a new epoch: ") && out.ends_with(", 1 rule\n"), "{out}");
     let (code, out, err) = rules(&["add", "--path", "/l", "ftp://example.com"]);
     assert_eq!((code, &*out), (2, ""));
     assert!(err.contains("destination: \"ftp://example.com\" is a \"ftp\" address"), "{err}");
@@ -187,7 +189,7 @@ fn without_rules_the_command_says_so() {
 
 #[test]
 fn every_command_has_an_example() {
-    for command in ["add", "get", "list", "set", "rm", "resolve"] {
+    for command in ["add", "get", "list", "set", "rm", "resolve", "new-epoch"] {
         let (code, out, _) = run(tidegate(&["rules", command, "--help"]));
         assert!(code == 0 && out.contains(&format!("\n  tidegate rules {command} ")), "{command}: {out}");
     }

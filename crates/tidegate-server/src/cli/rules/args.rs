@@ -106,6 +106,9 @@ pub(in crate::cli) enum RulesCommand {
         #[command(flatten)]
         target: RulesTarget,
     },
+    /// Say that the database may have gone back, since a backup was put in its place
+    #[command(after_help = NEW_EPOCH_EXAMPLES)]
+    NewEpoch(RulesTarget),
 }
 
 /// What can be said of a rule, beside where it leads.
@@ -213,3 +216,9 @@ Exit codes: 0 it is so now, 1 refused (there is none, the path is another's, ano
 Examples:
   tidegate rules set manual --destination https://example.com/other
   tidegate rules set manual --unset expires-at --enabled=false --version 3";
+
+const NEW_EPOCH_EXAMPLES: &str = "\
+All who follow the changes begin anew. Run it on a file that was put back before a server has it again.
+
+Example:
+  tidegate rules new-epoch --rules sqlite:rules.db";

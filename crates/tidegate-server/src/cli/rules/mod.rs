@@ -44,6 +44,10 @@ pub(super) fn run(command: &RulesCommand) -> Result<ExitCode, String> {
                 let request = Request::get(format!("/v1/rules/resolve?{}", address(url)));
                 answered(target, request, render::resolved).await
             }
+            RulesCommand::NewEpoch(target) => {
+                let request = Request::post("/v1/rules/new_epoch".to_owned());
+                answered(target, request, render::begun).await
+            }
         }
     })
 }

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use tidegate::clock::SystemClock;
 use tidegate_edge::rule::{Query, Rule};
 
-use crate::api::rule::{Changed, Resolved};
-use crate::cli::{Rendered, moment, page, printable};
+use crate::api::rule::{Changed, Position, Resolved};
+use crate::cli::{Rendered, moment, page, plural, printable};
 
 /// A page, with rules that know how they are doing.
 #[derive(Debug, Deserialize)]
@@ -125,4 +125,8 @@ pub(super) fn resolved(it: Resolved) -> Rendered {
     };
     let from = printable(&format!("{}{}", rule.host, rule.path));
     format!("{}, version {}, for {from}: {to}", printable(&rule.id), rule.version).into()
+}
+
+pub(super) fn begun(it: Position) -> String {
+    format!("a new epoch: {} at change {}, {}", printable(&it.epoch), it.seq, plural(it.count, "rule"))
 }

@@ -76,6 +76,10 @@ fn operations() -> Vec<Operation> {
             .summary("Count clicks of rules without a bound; sent twice by one number they are counted once")
             .example(r#"{"clicks":{"manual":3}}"#)
             .refuses(refusal::OF_WRITE),
+        post("/v1/rules/new_epoch", "rule_new_epoch", resolve::new_epoch)
+            .summary("Say that the database may have gone back: all who follow begin anew")
+            .refuses(refusal::OF_WRITE)
+            .admin(),
         get("/v1/rules/{id}", "rule_get", one::get).summary("One rule").refuses(refusal::IF_UNKNOWN),
         put("/v1/rules/{id}", "rule_replace", one::replace)
             .summary("Make a rule, or replace all of it")

@@ -7,7 +7,7 @@ use super::list::rule_path;
 use super::open;
 use crate::api::pattern;
 use crate::api::rule::{Position, Resolved, Sent};
-use crate::http::{Call, FromQuery, Json, NoPath, Parameter, Problem, Query};
+use crate::http::{Call, EmptyBody, FromQuery, Json, NoPath, NoQuery, Parameter, Problem, Query};
 
 /// A request, as a worker would see it: its host and path normalised.
 #[derive(Debug)]
@@ -19,8 +19,7 @@ pub(crate) struct Request {
 
 impl FromQuery for Request {
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::text("host", pattern::ANY, "www.example.com", "the host of the request")
-            .required(),
+        Parameter::text("host", pattern::ANY, "www.example.com", "the host of the request").required(),
         Parameter::text("path", "^/[^?#]*$", "/docs/start", "its path, without a query").required(),
         Parameter::text("query", pattern::ANY, "a=1", "what it has behind its `?`"),
     ];
@@ -44,6 +43,13 @@ pub(super) async fn resolve(call: Call<NoPath, Request>) -> Result<Json<Resolved
 
 pub(super) async fn position(call: Call) -> Result<Json<Position>, Problem> {
     Ok(Json(Position::new(open(&call.app)?.truth.position().await?)))
+}
+
+pub(super) async fn new_epoch(call: Call<NoPath, NoQuery, EmptyBody>) -> Result<Json<Position>, Problem> {
+    let truth = &open(&call.app)?.truth;
+    call.body.parse()?;
+    truth.new_epoch().await?;
+    Ok(Json(Position::new(truth.position().await?)))
 }
 
 fn request_host(text: &str) -> Result<String, String> {

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tidegate::clock::Clock;
 use tidegate_edge::stream::{Snapshots, StreamOptions, Tail, Workers};
 use tidegate_edge::truth::{Truth, TruthOptions};
@@ -69,4 +70,12 @@ pub(crate) struct OpenRules {
     pub(super) snapshots: Snapshots,
     pub(super) workers: Workers,
     pub(super) clock: Clock,
+}
+
+impl OpenRules {
+    /// Puts what is counted of them into a registry.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        self.truth.register_metrics(registry);
+        self.tail.register_metrics(registry);
+    }
 }
