@@ -30,6 +30,16 @@ impl Failure {
         }
     }
 
+    /// That of connecting: what is not a fault of the way or of the server is one of the address.
+    pub(super) fn of_connecting(error: tokio_postgres::Error) -> Self {
+        match Self::from(error) {
+            Self::Final(error) if error.kind() == ErrorKind::Internal => {
+                Self::Final(Error::config(error.to_string()))
+            }
+            other => other,
+        }
+    }
+
     /// No answer for too long.
     pub(super) fn timeout() -> Self {
         Self::Lost(Error::unavailable("the rules' database takes too long to answer"))
@@ -61,7 +71,7 @@ impl From<tokio_postgres::Error> for Failure {
                 // What rustls has against a certificate.
                 Some(cause) if cause.kind() == io::ErrorKind::InvalidData => Self::Final(of(ErrorKind::Config)),
                 Some(_) => Self::Lost(of(ErrorKind::Unavailable)),
-                None => Self::Final(of(ErrorKind::Config)),
+                None => Self::Final(of(ErrorKind::Internal)),
             },
         }
     }

@@ -47,7 +47,7 @@ async fn migrate_in(session: &Session, place: &str, random: &Random) -> Result<(
         ))
         .into());
     }
-    for (version, migration) in (1..).zip(MIGRATIONS).skip(from as usize) {
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(from as usize) {
         session.run(migration).await?;
         session.execute("INSERT INTO tidegate.migrations (version) VALUES ($1)", &[&version]).await?;
     }

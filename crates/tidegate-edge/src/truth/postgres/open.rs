@@ -111,7 +111,7 @@ impl Dial {
     }
 
     pub(super) async fn dial(&self) -> Result<(Client, Connection<Socket, Stream<Socket>>)> {
-        Ok(self.config.connect(self.tls.clone()).await?)
+        self.config.connect(self.tls.clone()).await.map_err(Failure::of_connecting)
     }
 
     async fn greet(&self, client: &Client) -> Result<()> {
