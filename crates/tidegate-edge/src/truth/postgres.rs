@@ -257,8 +257,7 @@ impl Commit for Writing {
                 None => self.dial.connect().await?,
             };
             let now = now(&self.clock);
-            let written =
-                write::commit(&session, changes.clone(), now, self.max_log, &self.random).await;
+            let written = write::commit(&session, changes.clone(), now, self.max_log, &self.random).await;
             attempts += 1;
             match written {
                 // Nothing was committed yet.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidegate_edge::rule::State;
-use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq};
+use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq, TruthOptions};
 
 use crate::kit::{START_MS, World, draft, terms};
 
@@ -407,7 +407,7 @@ async fn the_longest_texts_fit(world: World) {
         assert_eq!(found.as_ref(), Some(&rule));
         let mut filter = Filter::default();
         filter.destination_prefix = Some(rule.terms.destination.clone());
-        assert_eq!(pages(&world, &filter, 1).await.0, [rule.id.clone()]);
+        assert_eq!(pages(&world, &filter, 1).await.0, [&*rule.id]);
         filter.destination_prefix = Some(format!("{}x", rule.terms.destination));
         assert_eq!(pages(&world, &filter, 1).await.0, [""; 0]);
         ids.push(rule.id);
@@ -446,4 +446,22 @@ async fn a_log_that_does_not_go_back_so_far_says_so(world: World) {
     let after = async |seq| world.truth.log(Seq(seq), 2).await.unwrap().map(|rows| rows.len());
     assert_eq!([after(0).await, after(2).await, after(3).await], [Some(2), Some(1), Some(0)]);
     assert_eq!(after(4).await, None, "there was no such change yet");
+}
+
+#[tokio::test]
+async fn the_log_is_bounded() {
+    let short = |options: &mut TruthOptions| options.max_log = 10;
+    bounds_its_log(World::sqlite_with(short).await).await;
+    bounds_its_log(World::postgres_with(short).await).await;
+}
+
+async fn bounds_its_log(world: World) {
+    for number in 0..25 {
+        let id = (number % 5).to_string();
+        let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
+        let change = Change::Replace { id, terms, condition: Condition::None };
+        world.truth.change(change).await.unwrap().unwrap();
+    }
+    assert_eq!(world.truth.log(Seq(15), 100).await.unwrap().map(|rows| rows.len()), Some(10));
+    assert_eq!(world.truth.log(Seq(14), 100).await.unwrap(), None, "it does not go back so far");
 }

@@ -45,6 +45,13 @@ impl World {
         Self::open(url, tempfile::tempdir().unwrap(), change).await
     }
 
+    /// In a database of PostgreSQL that was used before, empty again.
+    pub(crate) async fn postgres_again(database: &str) -> Self {
+        let server = PostgresServer::shared();
+        server.client(database).await.batch_execute("DROP SCHEMA tidegate CASCADE").await.unwrap();
+        Self::open(server.url(database), tempfile::tempdir().unwrap(), |_| ()).await
+    }
+
     async fn open(url: String, folder: TempDir, change: impl FnOnce(&mut TruthOptions)) -> Self {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
         let mut options = TruthOptions::default();
@@ -55,8 +62,11 @@ impl World {
         Self { truth, clock, url, options, folder }
     }
 
-    /// Another server on the same database, if that can be shared.
-    pub(crate) async fn another(&self) -> Truth {
+    /// Another server on the same database; the same one if a database is one server's.
+    pub(crate) async fn another_server(&self) -> Truth {
+        if self.url.starts_with("sqlite:") {
+            return self.truth.clone();
+        }
         Truth::open(&self.url, &self.options).await.unwrap()
     }
 

@@ -83,9 +83,7 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
         VALUES ($1, $2, $3, $4, $5, 0)";
     let number = number(ask.number)?;
     let worker = worker_name(&ask.worker);
-    session
-        .execute(open, &[&worker, &number, &ask.rule, &(permits as i64), &(deadline_ms as i64)])
-        .await?;
+    session.execute(open, &[&worker, &number, &ask.rule, &(permits as i64), &(deadline_ms as i64)]).await?;
     // Those of other rules too, and locked by nobody: they change no more.
     let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
         (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
@@ -187,8 +185,11 @@ pub(super) async fn count(
 }
 
 async fn block(session: &Session, worker: &str, at: u64) -> Result<Option<Block>> {
-    let select = "SELECT rule, permits, deadline_ms, standing FROM tidegate.blocks WHERE worker = $1 AND number = $2";
-    let Some(row) = session.row(select, &[&worker_name(worker), &number(at)?]).await? else { return Ok(None) };
+    let select =
+        "SELECT rule, permits, deadline_ms, standing FROM tidegate.blocks WHERE worker = $1 AND number = $2";
+    let Some(row) = session.row(select, &[&worker_name(worker), &number(at)?]).await? else {
+        return Ok(None);
+    };
     let standing: i16 = row.try_get(3)?;
     let standing = u8::try_from(standing).ok().and_then(Standing::from_number);
     let standing = standing.ok_or_else(|| Error::corrupt("a block stands like none"))?;
@@ -209,5 +210,7 @@ pub(super) fn worker_name(name: &str) -> String {
 /// A worker's number, as databases keep it.
 pub(super) fn number(number: u64) -> Result<i64> {
     let kept = i64::try_from(number);
-    Ok(kept.map_err(|_| Error::config(format!("{number} is too large a number: up to {} is allowed", i64::MAX)))?)
+    Ok(kept.map_err(|_| {
+        Error::config(format!("{number} is too large a number: up to {} is allowed", i64::MAX))
+    })?)
 }

@@ -18,7 +18,8 @@ pub(super) async fn report(session: &Session, report: &Report, now: Now) -> Resu
 async fn report_in(session: &Session, report: &Report, now: Now) -> Result<bool> {
     // What a worker sends twice may come twice at once: the second waits here for the first.
     let worker = worker_name(&report.worker);
-    let first = "INSERT INTO tidegate.reports (worker, number, at_ms) VALUES ($1, -1, 0) ON CONFLICT DO NOTHING";
+    let first =
+        "INSERT INTO tidegate.reports (worker, number, at_ms) VALUES ($1, -1, 0) ON CONFLICT DO NOTHING";
     session.execute(first, &[&worker]).await?;
     let last = "SELECT number FROM tidegate.reports WHERE worker = $1 FOR UPDATE";
     let last: Option<i64> = session.row(last, &[&worker]).await?.map(|row| row.try_get(0)).transpose()?;

@@ -25,7 +25,9 @@ impl Failure {
     /// That of a connection on which a commit was under way: whether it was made is not known.
     pub(super) fn of_commit(self) -> Self {
         match self {
-            Self::Lost(error) => Self::Final(Error::unavailable(format!("{error}; it may have been written"))),
+            Self::Lost(error) => {
+                Self::Final(Error::unavailable(format!("{error}; it may have been written")))
+            }
             other => other,
         }
     }
@@ -69,7 +71,9 @@ impl From<tokio_postgres::Error> for Failure {
             None if error.is_closed() => Self::Lost(of(ErrorKind::Unavailable)),
             None => match error.source().and_then(|it| it.downcast_ref::<io::Error>()) {
                 // What rustls has against a certificate.
-                Some(cause) if cause.kind() == io::ErrorKind::InvalidData => Self::Final(of(ErrorKind::Config)),
+                Some(cause) if cause.kind() == io::ErrorKind::InvalidData => {
+                    Self::Final(of(ErrorKind::Config))
+                }
                 Some(_) => Self::Lost(of(ErrorKind::Unavailable)),
                 None => Self::Final(of(ErrorKind::Internal)),
             },

@@ -108,7 +108,8 @@ async fn behind(
             query(session, statement, &[&from, &end, &key, &id, &limit]).await
         }
         Order::Tag => {
-            let statement = "SELECT r.body, r.clicks FROM tidegate.tags t JOIN tidegate.rules r ON r.id = t.id
+            let statement =
+                "SELECT r.body, r.clicks FROM tidegate.tags t JOIN tidegate.rules r ON r.id = t.id
                 WHERE t.tag = $1 AND t.id > $2 ORDER BY t.tag, t.id LIMIT $3";
             query(session, statement, &[&filter.tag, &id, &limit]).await
         }

@@ -22,9 +22,10 @@ pub(super) async fn migrate(session: &Session, place: &str, random: &Random) -> 
     let row = session.row("SELECT current_setting('server_encoding')", &[]).await?;
     let encoding: String = row.map_or(Ok(String::new()), |row| row.try_get(0))?;
     if encoding != "UTF8" {
-        return Err(
-            Error::config(format!("{place} is encoded as {encoding}, and rules need UTF8: make another")).into()
-        );
+        return Err(Error::config(format!(
+            "{place} is encoded as {encoding}, and rules need UTF8: make another"
+        ))
+        .into());
     }
     session.begin().await?;
     let migrated = migrate_in(session, place, random).await;

@@ -50,7 +50,8 @@ impl fmt::Debug for Dial {
 impl Dial {
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         // The URL may hold a password: only the reason is told.
-        let refused = |reason: String| Error::config(format!("the rules' database's URL cannot be used: {reason}"));
+        let refused =
+            |reason: String| Error::config(format!("the rules' database's URL cannot be used: {reason}"));
         let (url, asked) = Asked::take(url).map_err(refused)?;
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -127,7 +128,8 @@ impl Dial {
 
     /// What went wrong, and where.
     fn named(&self, failure: Failure) -> Failure {
-        let name = |error: Error| Error::new(error.kind(), format!("{} cannot be used: {error}", self.place()));
+        let name =
+            |error: Error| Error::new(error.kind(), format!("{} cannot be used: {error}", self.place()));
         match failure {
             Failure::Passing(error) => Failure::Passing(name(error)),
             Failure::Lost(error) => Failure::Lost(name(error)),

@@ -111,7 +111,8 @@ pub(super) async fn is_due(session: &Session, now: Now) -> Result<bool> {
 
 /// Changes behind `after`, at most so many; none if the log does not go back so far.
 pub(super) async fn log(session: &Session, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
-    let statement = "SELECT l.seq, l.id, l.before_host, l.before_path, l.host, l.path, l.body, l.left_hash, l.came_hash,
+    let statement =
+        "SELECT l.seq, l.id, l.before_host, l.before_path, l.host, l.path, l.body, l.left_hash, l.came_hash,
             l.digest, l.count, l.at_ms, s.seq
         FROM tidegate.state s LEFT JOIN LATERAL
             (SELECT * FROM tidegate.log WHERE log.seq > $1 ORDER BY log.seq LIMIT $2) l ON true";
@@ -134,8 +135,7 @@ fn log_row(row: &Row) -> Result<LogRow> {
         |host: Option<String>, path: Option<String>| host.zip(path).map(|(host, path)| Place { host, path });
     let number = |index: usize| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(index)? as u64);
     let body: Option<String> = row.try_get(6)?;
-    let after =
-        place(row.try_get(4)?, row.try_get(5)?).zip(body).map(|(place, body)| Logged { place, body });
+    let after = place(row.try_get(4)?, row.try_get(5)?).zip(body).map(|(place, body)| Logged { place, body });
     Ok(LogRow {
         seq: Seq(number(0)?),
         id: row.try_get(1)?,

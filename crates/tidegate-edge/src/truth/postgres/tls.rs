@@ -47,9 +47,7 @@ impl Tls {
                 builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
             }
             Trust::System => builder.with_root_certificates(system()?).with_no_client_auth(),
-            Trust::File(path) => {
-                builder.with_root_certificates(file(Path::new(path))?).with_no_client_auth()
-            }
+            Trust::File(path) => builder.with_root_certificates(file(Path::new(path))?).with_no_client_auth(),
         };
         if is_direct {
             config.alpn_protocols = vec![b"postgresql".to_vec()];

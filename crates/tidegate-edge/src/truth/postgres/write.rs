@@ -225,9 +225,7 @@ impl Decided {
         if until > from {
             steps.push(Box::pin(async { session.execute(COMPACT, &[&from, &until]).await }));
         }
-        steps.push(Box::pin(async {
-            session.execute(STATE, &[&seq, &count, &&digest[..], &until]).await
-        }));
+        steps.push(Box::pin(async { session.execute(STATE, &[&seq, &count, &&digest[..], &until]).await }));
         steps.push(Box::pin(async { session.execute(NOTIFY, &[&CHANNEL, &told]).await }));
         // If anything before it has failed, it commits nothing, and the failure is what is told.
         steps.push(Box::pin(session.run("COMMIT")));

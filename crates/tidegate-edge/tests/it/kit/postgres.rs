@@ -54,13 +54,51 @@ impl PostgresServer {
         let folder = folder();
         // Its language is one that does not sort by bytes.
         let made = unprivileged(&program("initdb"))
-            .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync", "--no-instructions"])
+            .args([
+                "--auth=trust",
+                "--username=postgres",
+                "--encoding=UTF8",
+                "--no-sync",
+                "--no-instructions",
+            ])
             .args(["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US", "-D"])
             .arg(folder.join("data"))
             .output()
             .expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         Self::run(folder, settings)
+    }
+
+    /// Starts one that has TLS, and asks for a password and for TLS; and the authority to trust.
+    pub(crate) fn start_with_tls() -> (Self, PathBuf) {
+        let script = r#"
+            cd "$0" && printf 'subjectAltName=DNS:localhost' > san &&
+            openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj '/CN=test authority' -keyout ca.key -out ca.pem &&
+            openssl req -newkey rsa:2048 -nodes -subj '/CN=localhost' -keyout server.key -out server.csr &&
+            openssl x509 -req -days 2 -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile san -out server.pem
+        "#;
+        let mut server = Self::start(&QUICK);
+        let made =
+            unprivileged(Path::new("sh")).args(["-c", script]).arg(&server.folder).output().expect("sh runs");
+        assert!(
+            made.status.success(),
+            "certificates need openssl (`apt-get install openssl`): {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let file = |name: &str| server.folder.join(name).display().to_string();
+        let settings = [
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", file("server.pem")),
+            format!("ssl_key_file={}", file("server.key")),
+        ];
+        let authority = server.folder.join("ca.pem");
+        server.settings.extend(settings);
+        let access = "local all all trust\nhost all postgres 127.0.0.1/32 trust\n\
+            hostssl all all all scram-sha-256\n";
+        std::fs::write(server.folder.join("data/pg_hba.conf"), access).expect("it is ours");
+        server.crash();
+        server.start_again();
+        (server, authority)
     }
 
     /// Starts a standby of a server, with all that it has until now.
@@ -90,6 +128,23 @@ impl PostgresServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What a program of PostgreSQL's says that is told to talk to this server.
+    pub(crate) fn program(&self, name: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
+        let mut command = unprivileged(&program(name));
+        command
+            .args(["--host=127.0.0.1", "--username=postgres", &format!("--port={}", self.port)])
+            .args(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let input = input.to_vec();
+        let writing = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().expect("it ends");
+        writing.join().expect("it does not panic").expect("all of it is read");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
     }
 
     /// Ends it at once, as a crash would.
@@ -204,7 +259,9 @@ fn is_ready(lines: &Receiver<String>) -> bool {
             Ok(line) if line.contains("ready to accept") => return true,
             Ok(line) if line.contains("Address already in use") => return false,
             Ok(line) => seen.push(line),
-            Err(RecvTimeoutError::Timeout) => panic!("PostgreSQL is not ready in {START_TIMEOUT:?}: {seen:#?}"),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("PostgreSQL is not ready in {START_TIMEOUT:?}: {seen:#?}")
+            }
             Err(RecvTimeoutError::Disconnected) => panic!("PostgreSQL has ended: {seen:#?}"),
         }
     }
@@ -213,13 +270,13 @@ fn is_ready(lines: &Receiver<String>) -> bool {
 /// Where Debian has a program of PostgreSQL, of the latest version that there is.
 fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<_> = versions
-        .map(|version| version.path().join("bin").join(name))
-        .filter(|path| path.exists())
-        .collect();
+    let mut found: Vec<_> =
+        versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.exists()).collect();
     found.sort();
     found.pop().unwrap_or_else(|| {
-        panic!("there is no {name} in /usr/lib/postgresql/*/bin: `apt-get install postgresql`, or ./scripts/test")
+        panic!(
+            "there is no {name} in /usr/lib/postgresql/*/bin: `apt-get install postgresql`, or ./scripts/test"
+        )
     })
 }
 
