@@ -5,10 +5,11 @@
 //! missed goal is a line that says `short`, not a failure.
 //!
 //! ```text
-//! cargo run --release -p tidegate-bench -- limit|hot|session|run [--quick] [--only NAME] [--json FILE]
+//! cargo run --release -p tidegate-bench -- limit|hot|session|run|edge [--quick] [--only NAME] [--json FILE]
 //! ```
 
 mod cpu;
+mod edge;
 mod heap;
 mod hot;
 mod http_client;
@@ -69,6 +70,8 @@ enum Area {
     Session,
     /// Runs, on Redis.
     Run,
+    /// Redirects: rules in a file.
+    Edge,
 }
 
 fn main() -> ExitCode {
@@ -103,6 +106,9 @@ fn measure(args: &Args) -> Result<()> {
     }
     if matches!(args.area, Area::All | Area::Run) {
         figures.extend(run::figures(effort, &args.only)?);
+    }
+    if matches!(args.area, Area::All | Area::Edge) {
+        figures.extend(edge::figures(effort, &args.only)?);
     }
     print!("{}", report::table(&figures));
     if let Some(mut json) = json {

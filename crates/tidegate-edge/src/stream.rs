@@ -10,6 +10,7 @@ mod follow;
 mod mark;
 mod snapshot;
 mod tail;
+mod workers;
 
 pub use self::changes::{Changes, Next};
 pub use self::event::{Event, Message};
@@ -17,3 +18,4 @@ pub use self::follow::{Follower, Step};
 pub use self::mark::Mark;
 pub use self::snapshot::{Snapshot, Snapshots};
 pub use self::tail::{StreamOptions, Tail};
+pub use self::workers::{Following, Worker, Workers};

@@ -51,23 +51,16 @@ impl Changes {
             None => None,
             Some(after) => cannot_resume(tail.truth(), after, &now).await?,
         };
+        // Who is cut off before it hears that it has to begin anew comes back with what it had, and hears it then.
+        let told = after.clone().unwrap_or_else(|| here.clone());
         let (mark, count) = match (after, &reason) {
             (Some(after), None) => (after, None),
             _ => (here, Some(now.count)),
         };
         let sync_at = monotonic();
         let is_up = !matches!(tail.behind(life, mark.seq, 0), Behind::TooMuch);
-        let mut changes = Self {
-            moved,
-            life,
-            told: mark.clone(),
-            made: mark,
-            count,
-            waiting: VecDeque::new(),
-            is_up,
-            sync_at,
-            tail,
-        };
+        let mut changes =
+            Self { moved, life, told, made: mark, count, waiting: VecDeque::new(), is_up, sync_at, tail };
         if let Some(reason) = reason {
             changes.resync(reason);
         }

@@ -44,6 +44,7 @@ pub(super) struct Sqlite {
     last: watch::Receiver<Seq>,
     connection: Arc<Mutex<Connection>>,
     block_life: Duration,
+    random: Random,
     readers: Arc<Readers>,
 }
 
@@ -88,12 +89,13 @@ impl Sqlite {
             _lock: lock,
         };
         let (sender, last) = watch::channel(Seq::default());
-        let block_life = options.block_life;
+        let (block_life, random) = (options.block_life, options.random);
         Ok(Self {
             writer: Writer::start(writing, sender),
             last,
             connection,
             block_life,
+            random,
             readers: Arc::new(readers),
         })
     }
@@ -137,6 +139,11 @@ impl Sqlite {
             self.settle().await?;
         }
         self.read(move |connection, now_ms| list::list(connection, &filter, cursor, limit, now_ms)).await
+    }
+
+    pub(super) async fn new_epoch(&self) -> Result<String> {
+        let random = self.random.clone();
+        self.in_turn(move |connection, _| write::new_epoch(connection, open::new_epoch(&random))).await
     }
 
     pub(super) async fn grant(&self, ask: Ask) -> Result<Grant> {

@@ -99,8 +99,14 @@ impl Replica {
     }
 
     /// Follows until a place is reached, or something ends it; whether it was reached.
-    pub(crate) async fn follow(&mut self, changes: &mut Changes, snapshots: &Snapshots, until: Seq) -> bool {
-        while self.follower.mark().is_none_or(|mark| mark.seq < until) {
+    pub(crate) async fn follow(
+        &mut self,
+        changes: &mut Changes,
+        snapshots: &Snapshots,
+        until: &Mark,
+    ) -> bool {
+        let is_there = |mark: &Mark| mark.epoch == until.epoch && mark.seq >= until.seq;
+        while !self.follower.mark().is_some_and(is_there) {
             match changes.next().await.unwrap() {
                 Next::Cut(_) => return false,
                 Next::Message(message) => {
@@ -120,7 +126,7 @@ pub(crate) async fn catch_up(replica: &mut Replica, tail: &Tail, truth: &Truth) 
     loop {
         let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
         replica.follower.cut();
-        if replica.follow(&mut changes, &snapshots, until.seq).await {
+        if replica.follow(&mut changes, &snapshots, &Mark::from(&until)).await {
             break;
         }
     }

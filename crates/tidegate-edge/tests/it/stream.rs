@@ -115,10 +115,12 @@ async fn begins_anew(world: World) {
         (at(0, Digest::default()), "does not go back so far"),
     ] {
         let mut changes = tail.follow(Some(mark.clone())).await.unwrap();
+        assert_eq!(changes.mark(), &mark, "who is cut off now has heard nothing");
         let told = message(&mut changes).await;
         let Event::Resync { reason: told_reason } = &told.event else { panic!("{mark}: {told:?}") };
         assert!(told_reason.contains(reason), "{mark}: {told_reason}");
         assert_eq!(told.mark.as_ref(), Some(&here), "what comes behind it is behind that");
+        assert_eq!(changes.mark(), &here);
     }
     for seq in 5..=9 {
         let mark = at(seq, log[seq as usize - 5].digest_before());
@@ -205,6 +207,25 @@ async fn a_database_that_has_gone_back_is_noticed_by_who_follows() {
     });
     catch_up(&mut away, &tail, &world.truth).await;
     assert_eq!(away.reloads.len(), 1);
+}
+
+#[tokio::test]
+async fn a_new_epoch_makes_everybody_begin_anew() {
+    let world = World::sqlite().await;
+    let tail = Tail::start(&world.truth, options());
+    let mut replica = Replica::default();
+    write(&world, "a", "/a", "/x").await;
+    catch_up(&mut replica, &tail, &world.truth).await;
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    let Message { event: Event::Sync(_), .. } = message(&mut changes).await else { panic!("no sync") };
+    let before = world.truth.position().await.unwrap();
+    let epoch = world.truth.new_epoch().await.unwrap();
+    assert_ne!(epoch, before.epoch);
+    let told = message(&mut changes).await;
+    assert!(matches!(told.event, Event::Resync { .. }), "{told:?}");
+    assert_eq!(told.mark.map(|mark| (mark.epoch, mark.seq)), Some((epoch, before.seq)));
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(replica.reloads.len(), 2, "{:?}", replica.reloads);
 }
 
 fn restore(live: &str, backup: &std::path::Path) {

@@ -16,7 +16,7 @@
 local function calendar(at, now_us, slack_ms)
   local now_ms = math.floor(now_us / 1000)
   local window_ms, ttl_ms, buffer = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local PAIR, MAX_LOANS = '<dd', 128
+  local PAIR, MAX_LOANS, NONE = '<dd', 128, {}
   local window = math.floor(now_ms / window_ms)
   local rest_ms = (window + 1) * window_ms - now_ms
   local rule = { keys = 6, own = 4, window_ms = window_ms, absurd_ms = window_ms, window = window, rest_ms = rest_ms }
@@ -119,8 +119,10 @@ local function calendar(at, now_us, slack_ms)
     local stored = redis.call('GET', counter)
     local count = tonumber(stored) or 0
     local before = redis.call('HMGET', beside, 'v', 't', 'p', 'n')
-    local loans, sum = lent(before[3])
-    local used_ahead, loans_ahead = 0, {}
+    -- Most keys have lent nothing: no tables are made for that.
+    local loans, sum = NONE, 0
+    if before[3] then loans, sum = lent(before[3]) end
+    local used_ahead, loans_ahead = 0, NONE
     if before[4] then used_ahead, loans_ahead = ahead(k, first) end
     local answer = reply(capacity, count + sum, used_ahead)
     if count + sum + cost > capacity then

@@ -172,6 +172,12 @@ fn log(transaction: &Transaction<'_>, writes: &[Write]) -> Result<()> {
     Ok(())
 }
 
+/// Says that the database may have gone back.
+pub(super) fn new_epoch(connection: &Connection, epoch: String) -> Result<String> {
+    connection.execute("UPDATE state SET epoch = ?1", [&epoch]).map_err(failed)?;
+    Ok(epoch)
+}
+
 /// Brings the states of rules up to date that time has changed, at most so many.
 pub(super) fn settle(connection: &mut Connection, now_ms: u64, limit: usize) -> Result<()> {
     let due = "SELECT body, clicks FROM rules WHERE next_at <= ?1 LIMIT ?2";
