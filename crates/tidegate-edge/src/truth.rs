@@ -144,8 +144,7 @@ impl Truth {
     /// Says that the database may have gone back, since a backup was put in its place: all who follow begin anew. The name
     /// of the time from now on.
     pub async fn new_epoch(&self) -> Result<String> {
-        let Database::Sqlite(database) = &self.0;
-        database.new_epoch().await
+        of!(self, database => database.new_epoch().await)
     }
 
     /// The last change that was noticed here: of one's own at once, of other servers' if the database tells. Who goes by

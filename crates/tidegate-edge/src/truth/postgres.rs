@@ -78,6 +78,7 @@ pub(super) struct Postgres {
 struct Shared {
     dial: Arc<Dial>,
     clock: Clock,
+    random: Random,
     block_life: Duration,
     idle: Mutex<Vec<Session>>,
     permits: Semaphore,
@@ -117,6 +118,7 @@ impl Postgres {
             listener: tokio::spawn(listen::listen(Arc::clone(&dial), sender.clone())),
             dial,
             clock: options.clock.clone(),
+            random: options.random.clone(),
             block_life: options.block_life,
             idle: Mutex::default(),
             permits: Semaphore::new(READERS),
@@ -138,6 +140,11 @@ impl Postgres {
 
     pub(super) async fn position(&self) -> Result<Position> {
         ask!(self, session => read::position(session, self.now()))
+    }
+
+    pub(super) async fn new_epoch(&self) -> Result<String> {
+        let text = epoch::new_text(&self.shared.random);
+        ask!(self, session => epoch::begin(session, &text))
     }
 
     pub(super) async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {

@@ -14,6 +14,7 @@ conformance!(
     who_was_away_gets_what_was_missed_and_nothing_twice,
     who_is_too_slow_is_cut_off_and_goes_on,
     where_the_database_stands_is_told_again_and_again,
+    a_new_epoch_makes_everybody_begin_anew,
     a_snapshot_is_made_once_for_all_who_ask,
 );
 
@@ -209,10 +210,8 @@ async fn a_database_that_has_gone_back_is_noticed_by_who_follows() {
     assert_eq!(away.reloads.len(), 1);
 }
 
-#[tokio::test]
-async fn a_new_epoch_makes_everybody_begin_anew() {
-    let world = World::sqlite().await;
-    let tail = Tail::start(&world.truth, options());
+async fn a_new_epoch_makes_everybody_begin_anew(world: World) {
+    let tail = Tail::start(&world.another_server().await, options());
     let mut replica = Replica::default();
     write(&world, "a", "/a", "/x").await;
     catch_up(&mut replica, &tail, &world.truth).await;

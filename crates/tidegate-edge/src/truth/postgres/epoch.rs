@@ -13,6 +13,8 @@ use tidegate::random::Random;
 use tokio_postgres::Row;
 
 use super::failure::Result;
+use super::read::position;
+use super::session::Session;
 use crate::error::Error;
 
 /// The columns that [`of`] reads, of `tidegate.state s CROSS JOIN pg_control_system() c`.
@@ -35,4 +37,16 @@ pub(super) fn of(row: &Row) -> Result<String> {
 /// A name for the time from now until somebody says that the database has gone back.
 pub(super) fn new_text(random: &Random) -> String {
     format!("{:016x}", random.bits())
+}
+
+/// Says that the database may have gone back.
+pub(super) async fn begin(session: &Session, text: &str) -> Result<String> {
+    session.begin().await?;
+    let begun = begin_in(session, text).await;
+    session.end(begun).await
+}
+
+async fn begin_in(session: &Session, text: &str) -> Result<String> {
+    session.execute("UPDATE tidegate.state SET epoch = $1", &[&text]).await?;
+    Ok(position(session, None).await?.epoch)
 }
