@@ -178,6 +178,11 @@ async fn a_promoted_standby_is_another_epoch() {
     let client = primary.client("postgres").await;
     client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.unwrap();
     client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let is_set = async || {
+        let row = primary.client("postgres").await.query_one("SHOW synchronous_standby_names", &[]).await;
+        row.unwrap().get::<_, String>(0) == "*"
+    };
+    tokio::time::timeout(SOON, async { while !is_set().await {} }).await.expect("it is set");
     let open = async || Truth::open(&url, &Default::default()).await.unwrap();
     let servers = [open().await, open().await];
     let before = servers[0].position().await.unwrap();
