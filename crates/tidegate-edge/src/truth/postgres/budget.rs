@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::clicks;
-use super::failure::Result;
+use super::failure::{Failure, Result};
 use super::read::{Now, can_be, now as read_now, position, rule_of};
 use super::session::Session;
 use super::write::RULES;
@@ -80,10 +80,14 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
     session.execute(debit, &[&ask.rule, &((granted + permits) as i64)]).await?;
     let deadline_ms = now_ms.saturating_add(life.as_millis() as u64);
     let open = "INSERT INTO tidegate.blocks (worker, number, rule, permits, deadline_ms, standing)
-        VALUES ($1, $2, $3, $4, $5, 0)";
-    let number = number(ask.number)?;
-    let worker = worker_name(&ask.worker);
-    session.execute(open, &[&worker, &number, &ask.rule, &(permits as i64), &(deadline_ms as i64)]).await?;
+        VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT DO NOTHING RETURNING number";
+    let (worker, number) = (worker_name(&ask.worker), number(ask.number)?);
+    let (permits_kept, deadline_kept) = (permits as i64, deadline_ms as i64);
+    let opened = session.row(open, &[&worker, &number, &ask.rule, &permits_kept, &deadline_kept]).await?;
+    if opened.is_none() {
+        // The same number for another rule, at the same time: whoever comes second finds what the first has written.
+        return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
+    }
     // Those of other rules too, and locked by nobody: they change no more.
     let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
         (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2

@@ -88,8 +88,6 @@ fn of_code(code: &SqlState, of: impl Fn(ErrorKind) -> Error) -> Failure {
         (&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED, _) => {
             Failure::Passing(of(ErrorKind::Unavailable))
         }
-        // Two who were first at the same time: the second finds what the first has written.
-        (&SqlState::UNIQUE_VIOLATION, _) => Failure::Passing(of(ErrorKind::Internal)),
         (&SqlState::QUERY_CANCELED, _) => Failure::Final(of(ErrorKind::Unavailable)),
         // The connection is at its end, or the server is.
         (&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, _) | (_, "08" | "57") => {
@@ -161,6 +159,7 @@ mod tests {
             ("3D000", ("final", ErrorKind::Config)),
             ("42501", ("final", ErrorKind::Config)),
             ("42P01", ("final", ErrorKind::Corrupt)),
+            ("23505", ("final", ErrorKind::Internal)),
             ("42601", ("final", ErrorKind::Internal)),
         ] {
             assert_eq!(kind(code), expected, "{code}");
