@@ -175,6 +175,12 @@ pub fn rest_below<'a>(folder: &str, request: &'a str) -> Option<&'a str> {
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
+/// The folders that a path is in, from the longest on, as rules have them: itself is one.
+pub(crate) fn folders(path: &str) -> impl Iterator<Item = String> {
+    let ends = std::iter::once(path.len()).chain(path.rmatch_indices('/').map(|(at, _)| at));
+    ends.map(|end| format!("{}/*", &path[..end]))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -303,6 +309,17 @@ mod tests {
                 let again = normalised_host(&once);
                 prop_assert_eq!(again.as_deref(), Some(&*once));
             }
+        }
+    }
+
+    #[test]
+    fn a_path_is_in_all_folders_above_it() {
+        let all = |path: &str| folders(path).collect::<Vec<_>>();
+        assert_eq!(all("/a/b"), ["/a/b/*", "/a/*", "/*"]);
+        assert_eq!(all("/a/"), ["/a//*", "/a/*", "/*"]);
+        assert_eq!(all("/"), ["//*", "/*"]);
+        for path in ["/a/b", "/a/", "/", "//a"] {
+            assert!(all(path).iter().all(|folder| path_matches(folder, path)), "{path}");
         }
     }
 }

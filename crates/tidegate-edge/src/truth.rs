@@ -23,6 +23,7 @@ mod digest;
 mod group;
 mod list;
 mod metrics;
+mod postgres;
 mod snapshot;
 mod sqlite;
 mod types;
@@ -40,6 +41,7 @@ pub use self::budget::{Ask, Grant, Return, Returned};
 pub use self::clicks::{Clicked, DayClicks, MAX_DAYS, Report};
 pub use self::digest::Digest;
 pub use self::list::{Cursor, Filter, MAX_PAGE, RulePage};
+use self::postgres::Postgres;
 pub use self::snapshot::Fields;
 use self::sqlite::Sqlite;
 pub use self::types::{
@@ -56,7 +58,7 @@ pub struct TruthOptions {
     pub max_log: u64,
     /// For how long a worker may spend a block of permits.
     pub block_life: Duration,
-    /// The database's time, where that is this process's.
+    /// The time: for SQLite this process's, for PostgreSQL the database's. That of a test goes along with what is asked.
     pub clock: Clock,
     /// Where ids come from that are made here.
     pub random: Random,
@@ -80,15 +82,42 @@ pub struct Truth(Database);
 #[derive(Debug, Clone)]
 enum Database {
     Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// The same of whichever database it is.
+macro_rules! of {
+    ($truth:expr, $database:ident => $answer:expr) => {
+        match &$truth.0 {
+            Database::Sqlite($database) => $answer,
+            Database::Postgres($database) => $answer,
+        }
+    };
 }
 
 impl Truth {
-    /// Opens `sqlite:FILE`, which is made if it is not there. Needs a tokio runtime.
+    /// Opens `sqlite:FILE`, which is made if it is not there, or `postgres://USER@HOST/DATABASE`, which several servers may
+    /// share. Needs a tokio runtime.
+    ///
+    /// PostgreSQL gets TLS by `sslmode`: `disable`, `prefer` (if the server has it; this is the default), or `require` and
+    /// `verify-full`, which check the server's certificate by what the system trusts, or by the file in `sslrootcert`. Of
+    /// several hosts the one that may write is taken with `target_session_attrs=read-write`.
     pub async fn open(url: &str, options: &TruthOptions) -> Result<Self> {
-        match url.strip_prefix("sqlite:") {
-            Some("") => Err(Error::config("sqlite: needs a file behind it: sqlite:rules.db")),
-            Some(path) => Ok(Self(Database::Sqlite(Sqlite::open(Path::new(path), options).await?))),
-            None => Err(Error::config(format!("{url:?} is no database of rules: sqlite:FILE is"))),
+        match url.split_once(':') {
+            Some(("sqlite", "")) => Err(Error::config("sqlite: needs a file behind it: sqlite:rules.db")),
+            Some(("sqlite", path)) => {
+                Ok(Self(Database::Sqlite(Sqlite::open(Path::new(path), options).await?)))
+            }
+            Some(("postgres" | "postgresql", _)) => {
+                Ok(Self(Database::Postgres(Postgres::open(url, options).await?)))
+            }
+            // Whatever it is, it may hold a password.
+            Some((scheme, _)) => Err(Error::config(format!(
+                "{scheme:?} is no database of rules: sqlite:FILE and postgres://USER@HOST/DATABASE are"
+            ))),
+            None => Err(Error::config(format!(
+                "{url:?} is no database of rules: sqlite:FILE and postgres://USER@HOST/DATABASE are"
+            ))),
         }
     }
 
@@ -100,94 +129,82 @@ impl Truth {
 
     /// Makes changes in one transaction, all but those that are refused. No two may be about one rule.
     pub async fn change_all(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
-        let Database::Sqlite(database) = &self.0;
-        database.write(changes).await
+        of!(self, database => database.write(changes).await)
     }
 
     /// The rule of that id.
     pub async fn get(&self, id: &str) -> Result<Option<Rule>> {
-        let Database::Sqlite(database) = &self.0;
-        database.get(id.to_owned()).await
+        of!(self, database => database.get(id.to_owned()).await)
     }
 
     /// Where the database stands.
     pub async fn position(&self) -> Result<Position> {
-        let Database::Sqlite(database) = &self.0;
-        let position = database.position().await?;
-        database.metrics().stands_at(&position);
-        Ok(position)
+        of!(self, database => {
+            let position = database.position().await?;
+            database.metrics().stands_at(&position);
+            Ok(position)
+        })
     }
 
     /// Puts what is counted here into a registry. How many rules there are and the last change are as they were when
     /// somebody last asked for the position.
     pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
-        let Database::Sqlite(database) = &self.0;
-        database.metrics().register(registry);
+        of!(self, database => database.metrics().register(registry))
     }
 
     /// Says that the database may have gone back, since a backup was put in its place: all who follow begin anew. The name
     /// of the time from now on.
     pub async fn new_epoch(&self) -> Result<String> {
-        let Database::Sqlite(database) = &self.0;
-        database.new_epoch().await
+        of!(self, database => database.new_epoch().await)
     }
 
     /// The last change that was noticed here: of one's own at once, of other servers' if the database tells. Who goes by
     /// it alone misses some.
     pub fn last_change(&self) -> watch::Receiver<Seq> {
-        let Database::Sqlite(database) = &self.0;
-        database.last_change()
+        of!(self, database => database.last_change())
     }
 
     /// Changes behind `after`, at most so many. None if the log does not go back so far, or there was no such change
     /// yet: whoever asks must begin anew.
     pub async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
-        let Database::Sqlite(database) = &self.0;
-        database.log(after, limit).await
+        of!(self, database => database.log(after, limit).await)
     }
 
     /// The rule that answers a request for a host and a path, both [normalised](crate::path), and where the database
     /// stood when that was so.
     pub async fn resolve(&self, host: &str, path: &str) -> Result<(Option<Rule>, Position)> {
-        let Database::Sqlite(database) = &self.0;
-        database.resolve(host.to_owned(), path.to_owned()).await
+        of!(self, database => database.resolve(host.to_owned(), path.to_owned()).await)
     }
 
     /// Rules, page by page: in the order of what they are looked for by, and of their ids. At most [`MAX_PAGE`] at once.
     pub async fn list(&self, filter: Filter, cursor: Option<Cursor>, limit: usize) -> Result<RulePage> {
-        let Database::Sqlite(database) = &self.0;
-        database.list(filter, cursor, limit.clamp(1, MAX_PAGE)).await
+        of!(self, database => database.list(filter, cursor, limit.clamp(1, MAX_PAGE)).await)
     }
 
     /// All rules at one place of the log, as lines of JSON in a file without a name: the place, then a rule each.
     pub async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
-        let Database::Sqlite(database) = &self.0;
-        database.snapshot(fields).await
+        of!(self, database => database.snapshot(fields).await)
     }
 
     /// Gives a worker permits of a rule that has only so many. They are debited when this answers, whether the answer
     /// arrives or not: asked for again by the same number, they are the same.
     pub async fn grant(&self, ask: Ask) -> Result<Grant> {
-        let Database::Sqlite(database) = &self.0;
-        database.grant(ask).await
+        of!(self, database => database.grant(ask).await)
     }
 
     /// Takes back a block: what was spent is counted, the rest is anybody's again. Once, however often it is sent.
     pub async fn give_back(&self, it: Return) -> Result<Returned> {
-        let Database::Sqlite(database) = &self.0;
-        database.give_back(it).await
+        of!(self, database => database.give_back(it).await)
     }
 
     /// Counts clicks of rules that need no permits; whether they had not been counted before. Those of rules that are
     /// not there any more are not.
     pub async fn report(&self, report: Report) -> Result<bool> {
-        let Database::Sqlite(database) = &self.0;
-        database.report(report).await
+        of!(self, database => database.report(report).await)
     }
 
     /// How often a rule has redirected; none if there is no such rule.
     pub async fn clicks(&self, id: &str) -> Result<Option<Clicked>> {
-        let Database::Sqlite(database) = &self.0;
-        database.clicks(id.to_owned()).await
+        of!(self, database => database.clicks(id.to_owned()).await)
     }
 }

@@ -66,6 +66,13 @@ impl Group {
         Self { steps, rules: HashMap::new(), owners: HashMap::new(), now_ms }
     }
 
+    /// Forgets what it was told: what was read before a lock was taken is read again, at that time.
+    pub(crate) fn begin_anew(&mut self, now_ms: u64) {
+        self.rules.clear();
+        self.owners.clear();
+        self.now_ms = now_ms;
+    }
+
     /// Which rules are to be told.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map(|step| step.id.as_str())

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidegate_edge::rule::State;
-use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq};
+use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq, TruthOptions};
 
 use crate::kit::{START_MS, World, draft, terms};
 
@@ -14,6 +14,15 @@ macro_rules! conformance {
                 #[tokio::test]
                 async fn $case() {
                     super::$case(super::World::sqlite().await).await;
+                }
+            )+
+        }
+
+        mod on_postgres {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case(super::World::postgres().await).await;
                 }
             )+
         }
@@ -36,6 +45,9 @@ conformance!(
     who_is_off_or_not_yet_on_is_passed_over_and_who_has_ended_is_not,
     text_comes_back_as_it_went_in,
     pages_have_every_rule_once,
+    pages_come_in_the_order_of_bytes,
+    a_zero_is_in_no_rule_and_finds_none,
+    the_longest_texts_fit,
     states_follow_time,
     a_log_that_does_not_go_back_so_far_says_so,
 );
@@ -307,6 +319,108 @@ async fn pages_have_every_rule_once(world: World) {
     }
 }
 
+async fn pages_come_in_the_order_of_bytes(world: World) {
+    let ids = ["B", "a", "_", "Z z", "zz", "ä", "10", "9", "A", "-a", "a b", "ab", "a-b", "𝕏", "\u{fffd}"];
+    for id in ids {
+        let mut given = terms(&format!("/{}", id.replace(' ', "+")), "https://example.com/");
+        given.tags = vec!["t".to_owned()];
+        world.create(id, given).await;
+    }
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    let mut by_tag = Filter::default();
+    by_tag.tag = Some("t".to_owned());
+    let mut by_state = Filter::default();
+    by_state.state = Some(State::Live);
+    let mut by_destination = Filter::default();
+    by_destination.destination_prefix = Some("https:".to_owned());
+    for filter in [Filter::default(), by_tag, by_state, by_destination] {
+        for limit in [2, 100] {
+            assert_eq!(pages(&world, &filter, limit).await.0, sorted, "{filter:?}");
+        }
+    }
+    let mut by_path = Filter::default();
+    by_path.path_prefix = Some("/a".to_owned());
+    assert_eq!(pages(&world, &by_path, 2).await.0, ["a", "a b", "a-b", "ab"]);
+}
+
+async fn a_zero_is_in_no_rule_and_finds_none(world: World) {
+    world.create("a", terms("/a", "/x")).await;
+    let mut changes = vec![Change::Create(draft("b\0", terms("/b", "/x")))];
+    let with = |change: fn(&mut tidegate_edge::rule::Terms)| {
+        let mut given = terms("/c", "/x");
+        change(&mut given);
+        Change::Create(draft("c", given))
+    };
+    changes.push(with(|it| it.path = "/c\0".to_owned()));
+    changes.push(with(|it| it.host = "c\0".to_owned()));
+    changes.push(with(|it| it.destination = "/x\0".to_owned()));
+    changes.push(with(|it| it.note = "\0".to_owned()));
+    changes.push(with(|it| it.tags = vec!["t\0".to_owned()]));
+    for change in changes {
+        let refused = changed(&world, change.clone()).await;
+        assert!(matches!(refused, Err(Refusal::Invalid(_))), "{change:?}: {refused:?}");
+    }
+    assert_eq!(changed(&world, delete("a\0")).await, Err(Refusal::Unknown));
+    assert_eq!(changed(&world, patch("a\0", json!({"note": "x"}))).await, Err(Refusal::Unknown));
+    assert_eq!(world.truth.get("a\0").await.unwrap(), None);
+    assert_eq!(world.truth.clicks("a\0").await.unwrap(), None);
+    assert_eq!(world.truth.resolve("h\0", "/a\0").await.unwrap().0, None);
+    for change in [
+        (|it| it.host = Some("*\0".to_owned())) as fn(&mut Filter),
+        |it| it.path_prefix = Some("/\0".to_owned()),
+        |it| it.tag = Some("\0".to_owned()),
+        |it| it.destination_prefix = Some("/x\0".to_owned()),
+    ] {
+        let mut filter = Filter::default();
+        change(&mut filter);
+        assert_eq!(pages(&world, &filter, 10).await.0, [""; 0], "{filter:?}");
+    }
+    // Anybody may make up a cursor.
+    let text: String =
+        r#"{"order":"id","key":"","id":"A\u0000"}"#.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let cursor = Cursor::parse(&text, &Filter::default()).unwrap();
+    let page = world.truth.list(Filter::default(), Some(cursor), 10).await.unwrap();
+    assert_eq!(page.rules.len(), 1);
+    world.check().await;
+}
+
+/// Texts that no database can make shorter.
+async fn the_longest_texts_fit(world: World) {
+    use tidegate_edge::rule::{
+        MAX_DESTINATION_BYTES, MAX_ID_BYTES, MAX_NOTE_BYTES, MAX_PATH_BYTES, MAX_TAG_BYTES, MAX_TAGS,
+    };
+    let random = tidegate::random::Random::seeded(3);
+    let text = |start: &str, length: usize| {
+        let letters = std::iter::repeat_with(|| char::from(b'a' + (random.bits() % 26) as u8));
+        start.chars().chain(letters).take(length).collect::<String>()
+    };
+    let start = "https://example.com/same/start/";
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let mut given = terms(&text("/", MAX_PATH_BYTES), &text(start, MAX_DESTINATION_BYTES));
+        given.host = [text("", 63), text("", 63), text("", 63), text("", 50)].join(".");
+        given.note = text("", MAX_NOTE_BYTES);
+        given.tags = (0..MAX_TAGS).map(|_| text("", MAX_TAG_BYTES)).collect();
+        let rule = world.create(&text("", MAX_ID_BYTES), given).await.rule;
+        let (found, _) = world.truth.resolve(&rule.terms.host, &rule.terms.path).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&rule));
+        let mut filter = Filter::default();
+        filter.destination_prefix = Some(rule.terms.destination.clone());
+        assert_eq!(pages(&world, &filter, 1).await.0, [&*rule.id]);
+        filter.destination_prefix = Some(format!("{}x", rule.terms.destination));
+        assert_eq!(pages(&world, &filter, 1).await.0, [""; 0]);
+        ids.push(rule.id);
+    }
+    let mut filter = Filter::default();
+    filter.destination_prefix = Some(start.to_owned());
+    let mut found = pages(&world, &filter, 1).await.0;
+    found.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(found, ids);
+    world.check().await;
+}
+
 async fn states_follow_time(world: World) {
     let mut given = terms("/a", "/x");
     (given.starts_at, given.expires_at) = (Some(START_MS + 10), Some(START_MS + 20));
@@ -332,4 +446,22 @@ async fn a_log_that_does_not_go_back_so_far_says_so(world: World) {
     let after = async |seq| world.truth.log(Seq(seq), 2).await.unwrap().map(|rows| rows.len());
     assert_eq!([after(0).await, after(2).await, after(3).await], [Some(2), Some(1), Some(0)]);
     assert_eq!(after(4).await, None, "there was no such change yet");
+}
+
+#[tokio::test]
+async fn the_log_is_bounded() {
+    let short = |options: &mut TruthOptions| options.max_log = 10;
+    bounds_its_log(World::sqlite_with(short).await).await;
+    bounds_its_log(World::postgres_with(short).await).await;
+}
+
+async fn bounds_its_log(world: World) {
+    for number in 0..25 {
+        let id = (number % 5).to_string();
+        let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
+        let change = Change::Replace { id, terms, condition: Condition::None };
+        world.truth.change(change).await.unwrap().unwrap();
+    }
+    assert_eq!(world.truth.log(Seq(15), 100).await.unwrap().map(|rows| rows.len()), Some(10));
+    assert_eq!(world.truth.log(Seq(14), 100).await.unwrap(), None, "it does not go back so far");
 }

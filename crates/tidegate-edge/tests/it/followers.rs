@@ -98,3 +98,12 @@ async fn of_one_file() {
         world.check().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_servers_on_one_database() {
+    for seed in 0..seeds() {
+        let world = World::postgres().await;
+        everybody_ends_equal(&[world.truth.clone(), world.another_server().await], seed).await;
+        world.check().await;
+    }
+}

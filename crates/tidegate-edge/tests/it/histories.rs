@@ -172,13 +172,33 @@ async fn agree(world: &World, history: &[Op]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-#[test]
-fn sqlite_agrees_with_a_list() {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(100, |ops| ops.parse::<u32>().unwrap() / 1000);
+/// Each history on an empty database.
+fn agrees_with_a_list(cases: u32, world: impl AsyncFn() -> World) {
+    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(cases, |ops| ops.parse::<u32>().unwrap() / 1000);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let run = |history: Vec<Op>| {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async { agree(&World::sqlite().await, &history).await })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { agree(&world().await, &history).await })
     };
     TestRunner::new(config).run(&ops(), run).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn sqlite_agrees_with_a_list() {
+    agrees_with_a_list(100, World::sqlite);
+}
+
+#[test]
+fn postgres_agrees_with_a_list() {
+    // To make a database takes longer than a history.
+    let database = std::sync::OnceLock::<String>::new();
+    agrees_with_a_list(100, async || match database.get() {
+        Some(database) => World::postgres_again(database).await,
+        None => {
+            let world = World::postgres().await;
+            let (_, name) = world.url.rsplit_once('/').unwrap();
+            database.set(name.to_owned()).unwrap();
+            world
+        }
+    });
 }

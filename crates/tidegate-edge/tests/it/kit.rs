@@ -1,10 +1,16 @@
 //! Databases for tests.
 
+mod postgres;
+
+use std::io::{Read as _, Seek as _};
+
 use tempfile::TempDir;
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::random::Random;
 use tidegate_edge::rule::{Draft, Terms};
-use tidegate_edge::truth::{Change, Digest, LogRow, Truth, TruthOptions, Written};
+use tidegate_edge::truth::{Change, Digest, Fields, LogRow, Position, Truth, TruthOptions, Written};
+
+pub(crate) use self::postgres::PostgresServer;
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
@@ -26,6 +32,27 @@ impl World {
     pub(crate) async fn sqlite_with(change: impl FnOnce(&mut TruthOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+        Self::open(url, folder, change).await
+    }
+
+    /// In a database of PostgreSQL.
+    pub(crate) async fn postgres() -> Self {
+        Self::postgres_with(|_| ()).await
+    }
+
+    pub(crate) async fn postgres_with(change: impl FnOnce(&mut TruthOptions)) -> Self {
+        let (_, url) = PostgresServer::shared().database().await;
+        Self::open(url, tempfile::tempdir().unwrap(), change).await
+    }
+
+    /// In a database of PostgreSQL that was used before, empty again.
+    pub(crate) async fn postgres_again(database: &str) -> Self {
+        let server = PostgresServer::shared();
+        server.client(database).await.batch_execute("DROP SCHEMA tidegate CASCADE").await.unwrap();
+        Self::open(server.url(database), tempfile::tempdir().unwrap(), |_| ()).await
+    }
+
+    async fn open(url: String, folder: TempDir, change: impl FnOnce(&mut TruthOptions)) -> Self {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
         let mut options = TruthOptions::default();
         options.clock = clock.clone().into();
@@ -33,6 +60,14 @@ impl World {
         change(&mut options);
         let truth = Truth::open(&url, &options).await.unwrap();
         Self { truth, clock, url, options, folder }
+    }
+
+    /// Another server on the same database; the same one if a database is one server's.
+    pub(crate) async fn another_server(&self) -> Truth {
+        if self.url.starts_with("sqlite:") {
+            return self.truth.clone();
+        }
+        Truth::open(&self.url, &self.options).await.unwrap()
     }
 
     pub(crate) fn folder(&self) -> &std::path::Path {
@@ -52,20 +87,44 @@ impl World {
 
     /// All of it fits together: what the log makes of nothing is what the database has.
     pub(crate) async fn check(&self) {
-        let position = self.truth.position().await.unwrap();
-        let (mut digest, mut count) = (Digest::default(), 0);
-        for (number, row) in self.log().await.iter().enumerate() {
-            assert_eq!(row.seq.0, number as u64 + 1, "no gap");
-            digest = digest.without(row.left).with(row.came);
-            assert_eq!(row.digest, digest, "{row:?}");
-            if row.id.is_some() {
-                count = count + u64::from(row.after.is_some()) - u64::from(row.before.is_some());
-                assert_eq!(row.count, count, "{row:?}");
-            }
-            count = row.count;
-        }
-        assert_eq!((position.digest, position.count), (digest, count));
+        check(&self.truth).await;
     }
+}
+
+/// All of it fits together: what the log makes of nothing is what the database says it has, and what it has.
+pub(crate) async fn check(truth: &Truth) {
+    let position = truth.position().await.unwrap();
+    let log = truth.log(Default::default(), usize::MAX >> 1).await.unwrap().expect("the log is whole");
+    let (mut digest, mut count) = (Digest::default(), 0);
+    for (number, row) in log.iter().enumerate() {
+        assert_eq!(row.seq.0, number as u64 + 1, "no gap");
+        digest = digest.without(row.left).with(row.came);
+        assert_eq!(row.digest, digest, "{row:?}");
+        if row.id.is_some() {
+            count = count + u64::from(row.after.is_some()) - u64::from(row.before.is_some());
+            assert_eq!(row.count, count, "{row:?}");
+        }
+        count = row.count;
+    }
+    assert_eq!((position.digest, position.count), (digest, count));
+    let (at, bodies) = bodies(truth).await;
+    let all = bodies.iter().fold(Digest::default(), |digest, body| {
+        let rule: serde_json::Value = serde_json::from_str(body).unwrap();
+        let (id, version) = (rule["id"].as_str().unwrap(), rule["version"].as_u64().unwrap());
+        digest.with(Digest::of(id, version, body))
+    });
+    assert_eq!((at.seq, all, bodies.len() as u64), (position.seq, digest, count));
+}
+
+/// All rules as a snapshot has them, and where it was made.
+pub(crate) async fn bodies(truth: &Truth) -> (Position, Vec<String>) {
+    let (position, mut file) = truth.snapshot(Fields::All).await.unwrap();
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    let mut lines = text.lines().map(str::to_owned);
+    assert_eq!(serde_json::from_str::<Position>(&lines.next().unwrap()).unwrap(), position);
+    (position, lines.collect())
 }
 
 pub(crate) fn draft(id: &str, terms: Terms) -> Draft {

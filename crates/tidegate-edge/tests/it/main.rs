@@ -7,6 +7,8 @@ mod conformance;
 mod followers;
 mod histories;
 mod kit;
+mod postgres;
+mod postgres_outages;
 mod replica;
 mod sqlite;
 mod stream;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_edge::Result;
 use tidegate_edge::stream::{Changes, Event, Follower, Mark, Message, Next, Snapshots, Step, Tail};
 use tidegate_edge::truth::{Digest, Fields, Place, Position, Seq, Truth};
 
@@ -79,7 +80,12 @@ impl Replica {
 
     /// Reads all rules, as they are at that place or later.
     pub(crate) async fn reload(&mut self, snapshots: &Snapshots, from: &Mark) {
-        let snapshot = snapshots.get(Fields::All, Some(from)).await.unwrap();
+        self.try_reload(snapshots, from).await.unwrap();
+    }
+
+    /// The same where the database may be away.
+    pub(crate) async fn try_reload(&mut self, snapshots: &Snapshots, from: &Mark) -> Result<()> {
+        let snapshot = snapshots.get(Fields::All, Some(from)).await?;
         let bytes = snapshot.read(0, usize::MAX).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         let mut lines = text.lines();
@@ -89,6 +95,7 @@ impl Replica {
         assert_eq!((self.rules.len() as u64, self.digest()), (position.count, position.digest));
         self.follower.loaded(Mark::from(&position));
         self.applied.clear();
+        Ok(())
     }
 
     /// Follows until a place is reached, or something ends it; whether it was reached.

@@ -1,7 +1,7 @@
 //! What is so only where rules are in a file.
 
 use tidegate_edge::ErrorKind;
-use tidegate_edge::truth::{Change, Condition, Seq, Truth};
+use tidegate_edge::truth::Truth;
 
 use crate::kit::{World, terms};
 
@@ -47,17 +47,4 @@ async fn a_database_of_something_else_is_left_alone() {
         let error = Truth::open(url, &Default::default()).await.expect_err(url);
         assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
     }
-}
-
-#[tokio::test]
-async fn the_log_is_bounded() {
-    let world = World::sqlite_with(|options| options.max_log = 10).await;
-    for number in 0..25 {
-        let id = (number % 5).to_string();
-        let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
-        let change = Change::Replace { id, terms, condition: Condition::None };
-        world.truth.change(change).await.unwrap().unwrap();
-    }
-    assert_eq!(world.truth.log(Seq(15), 100).await.unwrap().map(|rows| rows.len()), Some(10));
-    assert_eq!(world.truth.log(Seq(14), 100).await.unwrap(), None, "it does not go back so far");
 }

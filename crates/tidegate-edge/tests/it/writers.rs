@@ -10,11 +10,20 @@ const WRITERS: usize = 64;
 const CHANGES: usize = 12;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixty_four_writers_leave_no_gap() {
-    let world = World::sqlite().await;
+async fn sixty_four_writers_leave_no_gap_in_a_file() {
+    leave_no_gap(World::sqlite().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_writers_leave_no_gap_over_two_servers() {
+    leave_no_gap(World::postgres().await).await;
+}
+
+async fn leave_no_gap(world: World) {
+    let servers = [world.truth.clone(), world.another_server().await];
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let truth = world.truth.clone();
+            let truth = servers[writer % 2].clone();
             tokio::spawn(async move {
                 let mut numbers = Vec::new();
                 for number in 0..CHANGES {

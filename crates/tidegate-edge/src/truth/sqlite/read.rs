@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failure::failed;
 use crate::error::{Error, Result};
-use crate::path::candidates;
+use crate::path::{candidates, folders};
 use crate::rule::{Rule, State};
 use crate::truth::digest::Digest;
 use crate::truth::types::{LogRow, Logged, Place, Position, Seq};
@@ -123,26 +123,4 @@ pub(super) fn resolve(
         }
     }
     Ok((None, position))
-}
-
-/// The folders that a path is in, from the longest on, as rules have them: itself is one.
-fn folders(path: &str) -> impl Iterator<Item = String> {
-    let ends = std::iter::once(path.len()).chain(path.rmatch_indices('/').map(|(at, _)| at));
-    ends.map(|end| format!("{}/*", &path[..end]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_in_all_folders_above_it() {
-        let all = |path: &str| folders(path).collect::<Vec<_>>();
-        assert_eq!(all("/a/b"), ["/a/b/*", "/a/*", "/*"]);
-        assert_eq!(all("/a/"), ["/a//*", "/a/*", "/*"]);
-        assert_eq!(all("/"), ["//*", "/*"]);
-        for path in ["/a/b", "/a/", "/", "//a"] {
-            assert!(all(path).iter().all(|folder| crate::path::path_matches(folder, path)), "{path}");
-        }
-    }
 }

@@ -1,0 +1,220 @@
+//! Blocks of permits, each debited in one transaction before it is sent.
+//!
+//! Whoever changes the clicks of a rule, or one of its blocks, holds the lock of that rule: budgets of different rules do
+//! not wait for each other, nor for changes of other rules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::clicks;
+use super::failure::{Failure, Result};
+use super::read::{Now, can_be, now as read_now, position, rule_of};
+use super::session::Session;
+use super::write::RULES;
+use crate::error::Error;
+use crate::rule::Rule;
+use crate::truth::budget::{Ask, Grant, REMEMBERED_MS, Return, Returned, Standing, nothing, permits};
+
+/// Blocks that are forgotten with one that is asked for, at most.
+const FORGOTTEN: i64 = 100;
+
+/// Rules are gone, and their blocks and clicks with them: those of their ids that come later have nothing to do with them.
+pub(super) const FORGET_BLOCKS: &str = "DELETE FROM tidegate.blocks WHERE rule = ANY ($1)";
+/// The same for what was counted of them.
+pub(super) const FORGET_DAYS: &str = "DELETE FROM tidegate.days WHERE rule = ANY ($1)";
+
+/// A rule that is locked.
+#[derive(Debug)]
+pub(super) struct Budget {
+    pub(super) rule: Rule,
+    /// How often it may have redirected.
+    pub(super) granted: u64,
+}
+
+struct Block {
+    rule: String,
+    permits: u64,
+    deadline_ms: u64,
+    standing: Standing,
+}
+
+pub(super) async fn grant(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+    if !can_be(&ask.rule) {
+        return Ok(Grant::Unknown);
+    }
+    session.begin().await?;
+    let granted = grant_in(session, ask, life, now).await;
+    session.end(granted).await
+}
+
+async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+    let ids = [ask.rule.clone()];
+    let mut budgets = lock(session, &ids).await?;
+    // Not before the lock: it is the time when this is written.
+    let position = position(session, now).await?;
+    let (now_ms, epoch) = (position.time_ms, position.epoch);
+    if let Some(block) = block(session, &ask.worker, ask.number).await? {
+        // Its answer was lost. What is over is asked for by another number.
+        let left = Duration::from_millis(block.deadline_ms.saturating_sub(now_ms));
+        let is_same = block.standing == Standing::Open && block.rule == ask.rule && !left.is_zero();
+        return Ok(if is_same {
+            Grant::Block { permits: block.permits, life: left.min(life), epoch }
+        } else {
+            Grant::Wait { retry_after: Duration::ZERO }
+        });
+    }
+    if lose(session, &ids, &mut budgets, now_ms).await? {
+        let lost: Vec<_> = budgets.values().map(Budget::again).collect();
+        count(session, &lost, None, now_ms).await?;
+    }
+    let Some(Budget { rule, granted }) = budgets.remove(&ask.rule) else { return Ok(Grant::Unknown) };
+    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
+    let permits = permits(max_clicks, granted, ask.wanted);
+    if permits == 0 {
+        let held = "SELECT max(deadline_ms) FROM tidegate.blocks WHERE rule = $1 AND standing = 0";
+        let row = session.row(held, &[&ask.rule]).await?;
+        let until: Option<i64> = row.map_or(Ok(None), |row| row.try_get(0))?;
+        return Ok(nothing(until.map(|it| it as u64), now_ms));
+    }
+    let debit = "UPDATE tidegate.rules SET granted = $2 WHERE id = $1";
+    session.execute(debit, &[&ask.rule, &((granted + permits) as i64)]).await?;
+    let deadline_ms = now_ms.saturating_add(life.as_millis() as u64);
+    let open = "INSERT INTO tidegate.blocks (worker, number, rule, permits, deadline_ms, standing)
+        VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT DO NOTHING RETURNING number";
+    let (worker, number) = (worker_name(&ask.worker), number(ask.number)?);
+    let (permits_kept, deadline_kept) = (permits as i64, deadline_ms as i64);
+    let opened = session.row(open, &[&worker, &number, &ask.rule, &permits_kept, &deadline_kept]).await?;
+    if opened.is_none() {
+        // The same number for another rule, at the same time: whoever comes second finds what the first has written.
+        return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
+    }
+    // Those of other rules too, and locked by nobody: they change no more.
+    let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
+        (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
+         FOR UPDATE SKIP LOCKED)";
+    session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await?;
+    Ok(Grant::Block { permits, life, epoch })
+}
+
+pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Result<Returned> {
+    session.begin().await?;
+    let returned = give_back_in(session, it, now).await;
+    session.end(returned).await
+}
+
+async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Returned> {
+    let Some(seen) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
+    let mut budgets = lock(session, std::slice::from_ref(&seen.rule)).await?;
+    // What it was before the lock it may be no more.
+    let Some(block) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
+    let now_ms = read_now(session, now).await?;
+    if it.spent > block.permits {
+        return Ok(Returned::TooMany);
+    }
+    // What counts as spent already.
+    let counted = match block.standing {
+        Standing::Returned => return Ok(Returned::Known),
+        Standing::Open => 0,
+        Standing::Lost => block.permits,
+    };
+    let close = "UPDATE tidegate.blocks SET standing = $3 WHERE worker = $1 AND number = $2";
+    let returned = i16::from(Standing::Returned.as_number());
+    session.execute(close, &[&worker_name(&it.worker), &number(it.number)?, &returned]).await?;
+    if let Some(mut budget) = budgets.remove(&block.rule) {
+        budget.rule.clicks = (budget.rule.clicks + it.spent).saturating_sub(counted);
+        budget.granted = budget.granted.saturating_sub(block.permits - it.spent);
+        let last_click_at = (it.spent > 0).then_some(now_ms);
+        count(session, &[budget], last_click_at, now_ms).await?;
+        if it.spent > 0 {
+            clicks::on_day(session, &[&block.rule], &[it.spent as i64], now_ms).await?;
+        }
+    }
+    Ok(Returned::Counted)
+}
+
+impl Budget {
+    fn again(&self) -> Self {
+        Self { rule: self.rule.clone(), granted: self.granted }
+    }
+}
+
+/// Locks rules, in the order of their ids; those that there are.
+pub(super) async fn lock(session: &Session, ids: &[String]) -> Result<BTreeMap<String, Budget>> {
+    let mut budgets = BTreeMap::new();
+    for row in session.rows(RULES, &[&ids]).await? {
+        let (rule, granted): (_, i64) = (rule_of(&row)?, row.try_get(2)?);
+        budgets.insert(rule.id.clone(), Budget { rule, granted: granted as u64 });
+    }
+    Ok(budgets)
+}
+
+/// Counts permits of locked rules as spent whose workers were silent until the deadline; whether there were some.
+pub(super) async fn lose(
+    session: &Session,
+    ids: &[String],
+    budgets: &mut BTreeMap<String, Budget>,
+    now_ms: u64,
+) -> Result<bool> {
+    let lose = "UPDATE tidegate.blocks SET standing = $3
+        WHERE rule = ANY ($1) AND standing = 0 AND deadline_ms <= $2 RETURNING rule, permits";
+    let lost = i16::from(Standing::Lost.as_number());
+    let rows = session.rows(lose, &[&ids, &(now_ms as i64), &lost]).await?;
+    for row in &rows {
+        if let Some(budget) = budgets.get_mut(row.try_get::<_, &str>(0)?) {
+            budget.rule.clicks += row.try_get::<_, i64>(1)? as u64;
+        }
+    }
+    Ok(!rows.is_empty())
+}
+
+/// Says how often rules have redirected, and how often they may have.
+pub(super) async fn count(
+    session: &Session,
+    budgets: &[Budget],
+    last_click_at: Option<u64>,
+    now_ms: u64,
+) -> Result<()> {
+    let update = "UPDATE tidegate.rules SET clicks = c.clicks, granted = c.granted, state = c.state, next_at = c.next_at,
+            last_click_at = coalesce($6, last_click_at)
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
+            AS c (id, clicks, granted, state, next_at)
+        WHERE rules.id = c.id";
+    let ids: Vec<_> = budgets.iter().map(|it| it.rule.id.as_str()).collect();
+    let clicks: Vec<_> = budgets.iter().map(|it| it.rule.clicks as i64).collect();
+    let granted: Vec<_> = budgets.iter().map(|it| it.granted as i64).collect();
+    let states: Vec<_> = budgets.iter().map(|it| it.rule.state(now_ms).as_str()).collect();
+    let next_at: Vec<_> = budgets.iter().map(|it| it.rule.next_at(now_ms).map(|at| at as i64)).collect();
+    let last_click_at = last_click_at.map(|at| at as i64);
+    session.execute(update, &[&ids, &clicks, &granted, &states, &next_at, &last_click_at]).await
+}
+
+async fn block(session: &Session, worker: &str, at: u64) -> Result<Option<Block>> {
+    let select =
+        "SELECT rule, permits, deadline_ms, standing FROM tidegate.blocks WHERE worker = $1 AND number = $2";
+    let Some(row) = session.row(select, &[&worker_name(worker), &number(at)?]).await? else {
+        return Ok(None);
+    };
+    let standing: i16 = row.try_get(3)?;
+    let standing = u8::try_from(standing).ok().and_then(Standing::from_number);
+    let standing = standing.ok_or_else(|| Error::corrupt("a block stands like none"))?;
+    let (permits, deadline_ms): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+    Ok(Some(Block {
+        rule: row.try_get(0)?,
+        permits: permits as u64,
+        deadline_ms: deadline_ms as u64,
+        standing,
+    }))
+}
+
+/// What a worker is called here: there is no zero in a text of PostgreSQL.
+pub(super) fn worker_name(name: &str) -> String {
+    name.replace('\0', "\u{fffd}")
+}
+
+/// A worker's number, as databases keep it.
+pub(super) fn number(number: u64) -> Result<i64> {
+    let kept = i64::try_from(number);
+    Ok(kept.map_err(|_| {
+        Error::config(format!("{number} is too large a number: up to {} is allowed", i64::MAX))
+    })?)
+}

@@ -1,0 +1,131 @@
+//! Pages of rules, each from an index that has them in order.
+
+use super::failure::Result;
+use super::read::{Now, can_be, now, rule_of};
+use super::session::{Params, Session};
+use crate::rule::Rule;
+use crate::truth::list::{Cursor, Filter, Order, Place, RulePage};
+
+/// Rules that are looked at together.
+const TOGETHER: usize = 500;
+
+/// Rules that are looked at for a page, about: what else is asked of them may be true of few.
+const EXAMINED: usize = 10_000;
+
+/// Behind every text that starts like the one before it.
+const END: char = char::MAX;
+
+/// Bytes of a destination that are in the index: a row of it has no room for more than 2,704 in all.
+const DESTINATION_BYTES: usize = 1024;
+
+/// What of a destination is in the index.
+pub(super) fn indexed(destination: &str) -> &str {
+    &destination[..destination.floor_char_boundary(DESTINATION_BYTES)]
+}
+
+pub(super) async fn list(
+    session: &Session,
+    filter: &Filter,
+    cursor: Option<Cursor>,
+    limit: usize,
+    at: Now,
+) -> Result<RulePage> {
+    let asked = [&filter.host, &filter.path_prefix, &filter.tag, &filter.destination_prefix];
+    if asked.into_iter().flatten().any(|text| !can_be(text)) {
+        return Ok(RulePage { rules: Vec::new(), next: None });
+    }
+    let now_ms = now(session, at).await?;
+    let mut rules = Vec::new();
+    let mut place = cursor.map(|cursor| cursor.0);
+    let mut examined = 0;
+    while examined < EXAMINED {
+        let found = behind(session, filter, place.as_ref(), TOGETHER.max(limit)).await?;
+        let is_last = found.len() < TOGETHER.max(limit);
+        examined += found.len();
+        for rule in found {
+            let here = place_of(filter, &rule);
+            if filter.has(&rule, now_ms) {
+                // One more than fits says that there is a next page.
+                if rules.len() == limit {
+                    return Ok(RulePage { rules, next: place.map(Cursor) });
+                }
+                rules.push(rule);
+            }
+            place = Some(here);
+        }
+        if is_last {
+            return Ok(RulePage { rules, next: None });
+        }
+    }
+    Ok(RulePage { rules, next: place.map(Cursor) })
+}
+
+/// What a rule is sorted by.
+fn place_of(filter: &Filter, rule: &Rule) -> Place {
+    let order = filter.order();
+    let key = match order {
+        Order::Host | Order::Path => &rule.terms.path,
+        Order::Destination => indexed(&rule.terms.destination),
+        Order::Tag | Order::State | Order::Id => "",
+    };
+    Place { order, key: key.to_owned(), id: rule.id.clone() }
+}
+
+/// A text and what is behind all that start with it.
+fn range(prefix: &str) -> (String, String) {
+    (prefix.to_owned(), format!("{prefix}{END}"))
+}
+
+/// Rules behind a place, in order, without what else is asked of them.
+async fn behind(
+    session: &Session,
+    filter: &Filter,
+    place: Option<&Place>,
+    limit: usize,
+) -> Result<Vec<Rule>> {
+    // A cursor is anybody's text. What is behind one with a zero in it is behind what is before the zero.
+    let until_zero = |text: &str| text.split('\0').next().unwrap_or_default().to_owned();
+    let (key, id) = place.map_or_else(Default::default, |it| (until_zero(&it.key), until_zero(&it.id)));
+    let limit = limit as i64;
+    match filter.order() {
+        Order::Host => {
+            let (from, end) = range(filter.path_prefix.as_deref().unwrap_or_default());
+            let statement = "SELECT body, clicks FROM tidegate.rules
+                WHERE host = $1 AND path >= $2 AND path < $3 AND path > $4 ORDER BY host, path LIMIT $5";
+            query(session, statement, &[&filter.host, &from, &end, &key, &limit]).await
+        }
+        Order::Path => {
+            let (from, end) = range(filter.path_prefix.as_deref().unwrap_or_default());
+            let statement = "SELECT body, clicks FROM tidegate.rules
+                WHERE path >= $1 AND path < $2 AND (path, id) > ($3, $4) ORDER BY path, id LIMIT $5";
+            query(session, statement, &[&from, &end, &key, &id, &limit]).await
+        }
+        Order::Destination => {
+            let (from, end) = range(indexed(filter.destination_prefix.as_deref().unwrap_or_default()));
+            let statement = "SELECT body, clicks FROM tidegate.rules
+                WHERE destination >= $1 AND destination < $2 AND (destination, id) > ($3, $4)
+                ORDER BY destination, id LIMIT $5";
+            query(session, statement, &[&from, &end, &key, &id, &limit]).await
+        }
+        Order::Tag => {
+            let statement =
+                "SELECT r.body, r.clicks FROM tidegate.tags t JOIN tidegate.rules r ON r.id = t.id
+                WHERE t.tag = $1 AND t.id > $2 ORDER BY t.tag, t.id LIMIT $3";
+            query(session, statement, &[&filter.tag, &id, &limit]).await
+        }
+        Order::State => {
+            let state = filter.state.map(|state| state.as_str());
+            let statement = "SELECT body, clicks FROM tidegate.rules
+                WHERE state = $1 AND id > $2 ORDER BY state, id LIMIT $3";
+            query(session, statement, &[&state, &id, &limit]).await
+        }
+        Order::Id => {
+            let statement = "SELECT body, clicks FROM tidegate.rules WHERE id > $1 ORDER BY id LIMIT $2";
+            query(session, statement, &[&id, &limit]).await
+        }
+    }
+}
+
+async fn query(session: &Session, statement: &'static str, params: Params<'_>) -> Result<Vec<Rule>> {
+    session.rows(statement, params).await?.iter().map(rule_of).collect()
+}

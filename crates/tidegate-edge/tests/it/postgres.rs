@@ -1,0 +1,344 @@
+//! What is so only where rules are in a database that servers share.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tidegate::clock::Clock;
+use tidegate_edge::ErrorKind;
+use tidegate_edge::stream::{Event, Message, Next, StreamOptions, Tail};
+use tidegate_edge::truth::{
+    Ask, Change, Condition, Filter, Grant, Report, Return, Returned, Seq, Truth, TruthOptions,
+};
+use tokio::time::timeout;
+
+use crate::kit::{PostgresServer, World, bodies, check, terms};
+use crate::replica::{Replica, catch_up};
+
+/// Long enough for anything that comes at all.
+const SOON: Duration = Duration::from_secs(30);
+
+fn put(id: &str, destination: &str) -> Change {
+    let terms = terms(&format!("/{id}"), destination);
+    Change::Replace { id: id.to_owned(), terms, condition: Condition::None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_start_at_once_on_an_empty_database_all_work() {
+    let (_, url) = PostgresServer::shared().database().await;
+    let opening: Vec<_> = (0..6)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { Truth::open(&url, &TruthOptions::default()).await.unwrap() })
+        })
+        .collect();
+    let mut epochs = BTreeSet::new();
+    for (number, opened) in opening.into_iter().enumerate() {
+        let truth = opened.await.unwrap();
+        truth.change(put(&number.to_string(), "/x")).await.unwrap().unwrap();
+        epochs.insert(truth.position().await.unwrap().epoch);
+        check(&truth).await;
+    }
+    assert_eq!(epochs.len(), 1, "there is one database: {epochs:?}");
+}
+
+#[tokio::test]
+async fn a_database_of_something_else_is_left_alone() {
+    let server = PostgresServer::shared();
+    let refused = async |name: &str, kind: ErrorKind, text: &str| {
+        let error = Truth::open(&server.url(name), &Default::default()).await.expect_err(text);
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    };
+    let (newer, url) = server.database().await;
+    drop(Truth::open(&url, &Default::default()).await.unwrap());
+    let client = server.client(&newer).await;
+    client.batch_execute("INSERT INTO tidegate.migrations (version) VALUES (99)").await.unwrap();
+    refused(&newer, ErrorKind::Config, "version 99, and this program knows 1").await;
+    let (theirs, _) = server.database().await;
+    let client = server.client(&theirs).await;
+    let create =
+        format!("CREATE SCHEMA tidegate AUTHORIZATION {theirs}; CREATE TABLE tidegate.theirs (x int)");
+    client.batch_execute(&create).await.unwrap();
+    refused(&theirs, ErrorKind::Config, "something else").await;
+    let (latin, _) = server.database().await;
+    let client = server.client("postgres").await;
+    client.batch_execute(&format!("DROP DATABASE {latin}")).await.unwrap();
+    let create = format!(
+        "CREATE DATABASE {latin} OWNER {latin} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc"
+    );
+    client.batch_execute(&create).await.unwrap();
+    refused(&latin, ErrorKind::Config, "LATIN1").await;
+    client.batch_execute(&format!("DROP DATABASE {latin}")).await.unwrap();
+    refused(&latin, ErrorKind::Config, "does not exist").await;
+    let nobody = "postgres://127.0.0.1:1/rules";
+    let error = Truth::open(nobody, &Default::default()).await.expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("127.0.0.1:1/rules"), "{error}");
+}
+
+#[tokio::test]
+async fn who_may_not_make_a_schema_is_given_one() {
+    let server = PostgresServer::shared();
+    let (name, url) = server.database().await;
+    let client = server.client(&name).await;
+    let revoke =
+        format!("ALTER DATABASE {name} OWNER TO postgres; REVOKE CREATE ON DATABASE {name} FROM {name}");
+    client.batch_execute(&revoke).await.unwrap();
+    let error = Truth::open(&url, &Default::default()).await.expect_err("it may not");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    client.batch_execute(&format!("CREATE SCHEMA tidegate AUTHORIZATION {name}")).await.unwrap();
+    let truth = Truth::open(&url, &Default::default()).await.unwrap();
+    truth.change(put("a", "/x")).await.unwrap().unwrap();
+    check(&truth).await;
+}
+
+#[tokio::test]
+async fn time_is_the_databases() {
+    let (name, url) = PostgresServer::shared().database().await;
+    let mut options = TruthOptions::default();
+    options.clock = Clock::system();
+    let truth = Truth::open(&url, &options).await.unwrap();
+    let client = PostgresServer::shared().client(&name).await;
+    let now = async || {
+        let now = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        client.query_one(now, &[]).await.unwrap().get::<_, i64>(0) as u64
+    };
+    let before = now().await;
+    let rule = truth.change(put("a", "/x")).await.unwrap().unwrap().rule;
+    let position = truth.position().await.unwrap();
+    let after = now().await;
+    assert!(before <= rule.created_at && rule.created_at <= position.time_ms && position.time_ms <= after);
+}
+
+#[tokio::test]
+async fn changes_of_one_server_are_heard_at_the_other() {
+    let world = World::postgres().await;
+    let other = world.another_server().await;
+    let mut heard = other.last_change();
+    world.create("a", terms("/a", "/x")).await;
+    timeout(SOON, heard.wait_for(|seq| *seq == Seq(1))).await.expect("it is heard").unwrap();
+    // Whoever listened is cut off, and comes back.
+    let (_, name) = world.url.rsplit_once('/').unwrap();
+    let client = PostgresServer::shared().client(name).await;
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE 'SELECT seq%'";
+    let cut: i64 = client.query_one(cut, &[]).await.unwrap().get(0);
+    assert_eq!(cut, 2, "one of each server");
+    world.create("b", terms("/b", "/x")).await;
+    timeout(SOON, heard.wait_for(|seq| *seq == Seq(2))).await.expect("what was missed is asked for").unwrap();
+    world.create("c", terms("/c", "/x")).await;
+    timeout(SOON, heard.wait_for(|seq| *seq == Seq(3))).await.expect("it is heard again").unwrap();
+}
+
+#[tokio::test]
+async fn whoever_is_in_the_way_for_a_moment_fails_nothing() {
+    let world = World::postgres().await;
+    world.create("a", terms("/a", "/x")).await;
+    world.create("b", terms("/b", "/x")).await;
+    let (_, name) = world.url.rsplit_once('/').unwrap();
+    let server = PostgresServer::shared();
+    let (theirs, watching) = (server.client(name).await, server.client(name).await);
+    theirs.batch_execute("BEGIN; SELECT FROM tidegate.rules WHERE id = 'b' FOR UPDATE").await.unwrap();
+    let truth = world.truth.clone();
+    let ours = tokio::spawn(async move { truth.change_all(vec![put("a", "/y"), put("b", "/y")]).await });
+    // We have `a` and wait for `b`; they have `b` and then wait for `a`.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted
+        AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+    while watching.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    theirs.batch_execute("SELECT FROM tidegate.rules WHERE id = 'a' FOR UPDATE; COMMIT").await.unwrap();
+    let outcomes = timeout(SOON, ours).await.expect("it ends").unwrap().unwrap();
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks = async || watching.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0);
+    timeout(SOON, async { while deadlocks().await == 0 {} })
+        .await
+        .expect("one of both was in the other's way");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn no_question_reads_a_whole_table() {
+    let world = World::postgres().await;
+    for number in 0..30 {
+        let mut given = terms(&format!("/{number}/*"), &format!("https://example.com/{number}"));
+        (given.tags, given.max_clicks) = (vec!["t".to_owned()], Some(100));
+        world.create(&number.to_string(), given).await;
+    }
+    for change in [
+        (|it| it.host = Some("*".to_owned())) as fn(&mut Filter),
+        |it| it.path_prefix = Some("/1".to_owned()),
+        |it| it.tag = Some("t".to_owned()),
+        |it| it.destination_prefix = Some("https:".to_owned()),
+        |it| it.state = Some(tidegate_edge::rule::State::Live),
+        |_| (),
+    ] {
+        let mut filter = Filter::default();
+        change(&mut filter);
+        let first = world.truth.list(filter.clone(), None, 2).await.unwrap();
+        world.truth.list(filter, first.next, 2).await.unwrap();
+    }
+    world.truth.get("1").await.unwrap();
+    world.truth.resolve("a.example.com", "/1/2/3").await.unwrap();
+    world.truth.log(Seq(3), 5).await.unwrap();
+    let ask = Ask { rule: "1".to_owned(), worker: "w".to_owned(), number: 1, wanted: 5 };
+    world.truth.grant(ask).await.unwrap();
+    world.truth.give_back(Return { worker: "w".to_owned(), number: 1, spent: 1 }).await.unwrap();
+    let clicks = vec![("2".to_owned(), 1), ("3".to_owned(), 1)];
+    world.truth.report(Report { worker: "w".to_owned(), number: 1, clicks }).await.unwrap();
+    world.truth.clicks("2").await.unwrap();
+    let delete = |id: &str| Change::Delete { id: id.to_owned(), condition: Condition::None };
+    world.truth.change_all(vec![delete("4"), delete("5"), put("6", "/x")]).await.unwrap();
+    bodies(&world.truth).await;
+    let (_, name) = world.url.rsplit_once('/').unwrap();
+    let client = PostgresServer::shared().client(name).await;
+    // What a connection has done is told when it ends, at the latest.
+    drop(world);
+    let counts = "SELECT relname::text, seq_scan, idx_scan FROM pg_stat_user_tables
+        WHERE schemaname = 'tidegate' AND relname IN ('rules', 'tags', 'log', 'blocks', 'days')";
+    let told = timeout(SOON, async {
+        loop {
+            let rows = client.query(counts, &[]).await.unwrap();
+            let told: Vec<(String, i64, i64)> =
+                rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+            if told.len() == 5 && told.iter().all(|(_, _, by_index)| *by_index > 0) {
+                break told;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let told = told.await.expect("each table was asked by an index");
+    // An index that is made reads its table once.
+    let indices = [("rules", 6), ("tags", 1), ("log", 1), ("blocks", 3), ("days", 1)];
+    for (table, scans, _) in &told {
+        let made = indices.iter().find(|(name, _)| name == table).unwrap().1;
+        assert_eq!(*scans, made, "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_is_kept_over_two_servers() {
+    const MAX: u64 = 300;
+    let world = World::postgres().await;
+    let mut given = terms("/a", "https://example.com/");
+    given.max_clicks = Some(MAX);
+    world.create("a", given).await;
+    let servers = [world.truth.clone(), world.another_server().await];
+    let workers: Vec<_> = (0..8_u64)
+        .map(|worker| {
+            let truth = servers[worker as usize % 2].clone();
+            tokio::spawn(async move {
+                let name = format!("w{worker}");
+                let (mut spent, mut number) = (0, 0);
+                loop {
+                    number += 1;
+                    let ask = Ask { rule: "a".to_owned(), worker: name.clone(), number, wanted: 16 };
+                    match truth.grant(ask).await.unwrap() {
+                        Grant::Block { permits, .. } => {
+                            // Some of it comes back, all of it is said twice at once.
+                            let used = permits.div_ceil(2);
+                            spent += used;
+                            let back =
+                                || truth.give_back(Return { worker: name.clone(), number, spent: used });
+                            let (one, two) = tokio::join!(back(), back());
+                            let told = [one.unwrap(), two.unwrap()];
+                            let counted = told.iter().filter(|it| **it == Returned::Counted).count();
+                            assert_eq!(counted, 1, "{told:?}");
+                        }
+                        Grant::Wait { .. } => tokio::task::yield_now().await,
+                        Grant::Spent => return spent,
+                        other => panic!("{other:?}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut spent = 0;
+    for worker in workers {
+        spent += timeout(SOON, worker).await.expect("it ends").unwrap();
+    }
+    assert_eq!(spent, MAX, "all of it, and no more");
+    assert_eq!(world.truth.get("a").await.unwrap().unwrap().clicks, MAX);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_restored_dump_is_noticed_by_who_follows() {
+    let world = World::postgres().await;
+    let (_, name) = world.url.rsplit_once('/').unwrap();
+    let server = PostgresServer::shared();
+    let tail = Tail::start(&world.another_server().await, StreamOptions::default());
+    let mut replica = Replica::default();
+    for number in 0..3 {
+        world.truth.change(put("a", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    let dump = server.program("pg_dump", &["--clean", "--schema=tidegate", name], b"");
+    for number in 3..6 {
+        world.truth.change(put("b", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    catch_up(&mut replica, &tail, &world.truth).await;
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    let Next::Message(Message { event: Event::Sync(before), .. }) = changes.next().await.unwrap() else {
+        panic!("no sync")
+    };
+    // Into the same database, under the servers' feet: they go on with what there is.
+    server.program("psql", &["--quiet", "--single-transaction", "-v", "ON_ERROR_STOP=1", name], &dump);
+    for number in 6..10 {
+        world.truth.change(put("c", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    let after = world.truth.position().await.unwrap();
+    assert_eq!(
+        (&after.epoch, after.seq),
+        (&before.epoch, Seq(7)),
+        "PostgreSQL does not know that it went back"
+    );
+    assert_ne!(after.digest, before.digest);
+    let told = timeout(SOON, changes.next()).await.expect("it is told").unwrap();
+    assert!(matches!(told, Next::Message(Message { event: Event::Resync { .. }, .. })), "{told:?}");
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(replica.reloads.len(), 2, "{:?}", replica.reloads);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn tls_is_as_the_url_says() {
+    let (server, authority) = PostgresServer::start_with_tls();
+    let (name, _) = server.database().await;
+    let url =
+        |host: &str, rest: &str| format!("postgres://{name}:secret@{host}:{}/{name}{rest}", server.port());
+    let authority = format!("sslrootcert={}", authority.display());
+    for (host, rest) in [
+        ("localhost", format!("?sslmode=verify-full&{authority}")),
+        ("localhost", format!("?sslmode=require&{authority}")),
+        ("localhost", format!("?{authority}")),
+        ("127.0.0.1", "?sslmode=prefer".to_owned()),
+        ("localhost", String::new()),
+    ] {
+        let truth = Truth::open(&url(host, &rest), &Default::default()).await.unwrap_or_else(|error| {
+            panic!("{host}{rest}: {error}");
+        });
+        truth.change(put("a", &rest)).await.unwrap().unwrap_err();
+        let encrypted = "SELECT count(*), count(*) FILTER (WHERE NOT s.ssl) FROM pg_stat_ssl s
+            JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tidegate'";
+        let row = server.client("postgres").await.query_one(encrypted, &[]).await.unwrap();
+        assert!(row.get::<_, i64>(0) > 0);
+        assert_eq!(row.get::<_, i64>(1), 0, "{rest}");
+    }
+    for (host, rest, text) in [
+        ("localhost", "?sslmode=require".to_owned(), "certificate"),
+        ("127.0.0.1", format!("?sslmode=require&{authority}"), "certificate"),
+        ("localhost", "?sslmode=disable".to_owned(), "no encryption"),
+        ("localhost", "?sslmode=require&sslrootcert=/no/such/file".to_owned(), "/no/such/file"),
+        ("localhost", "?sslmode=allow".to_owned(), "sslmode"),
+    ] {
+        let error = Truth::open(&url(host, &rest), &Default::default()).await.expect_err(&rest);
+        assert_eq!(error.kind(), ErrorKind::Config, "{rest}: {error}");
+        assert!(error.to_string().contains(text), "{rest}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    let wrong = url("localhost", "").replace("secret", "guessed");
+    let error = Truth::open(&wrong, &Default::default()).await.expect_err("it is another");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
