@@ -1,6 +1,8 @@
 //! Rules in a file of SQLite: one process writes, in groups; readers do not wait for it.
 
+mod export;
 mod failure;
+mod import;
 mod list;
 mod open;
 mod read;
@@ -17,13 +19,16 @@ use tidegate::clock::Clock;
 use tidegate::random::Random;
 use tokio::sync::{Semaphore, watch};
 
+use self::import::{Importer, OnProgress};
 use self::open::Lock;
 use super::TruthOptions;
+use super::import::{ImportOptions, ImportReport};
 use super::list::{Cursor, Filter, RulePage};
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Seq};
 use super::writer::{Commit, Writer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::formats::{ExportFormat, Reader};
 use crate::rule::Rule;
 
 /// Questions that are answered at once, at most: more would only wait for each other.
@@ -36,9 +41,12 @@ const SETTLED: usize = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Sqlite {
     writer: Writer,
-    last: watch::Receiver<Seq>,
+    last: watch::Sender<Seq>,
     connection: Arc<Mutex<Connection>>,
     readers: Arc<Readers>,
+    importer: Arc<Importer>,
+    /// One import at a time.
+    turn: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -63,6 +71,7 @@ impl Sqlite {
         let (path, options) = (path.to_owned(), options.clone());
         let (lock, connection, path, options) = blocking(move || {
             let lock = Lock::take(&path)?;
+            open::clean(&path);
             let connection = open::writer(&path, &options.random)?;
             Ok((lock, connection, path, options))
         })
@@ -76,13 +85,23 @@ impl Sqlite {
         };
         let readers = Readers {
             path,
-            clock: options.clock,
+            clock: options.clock.clone(),
             idle: Mutex::default(),
             permits: Semaphore::new(READERS),
             _lock: lock,
         };
-        let (sender, last) = watch::channel(Seq::default());
-        Ok(Self { writer: Writer::start(writing, sender), last, connection, readers: Arc::new(readers) })
+        let (last, readers) = (watch::Sender::new(Seq::default()), Arc::new(readers));
+        let importer = Importer {
+            readers: Arc::clone(&readers),
+            writer: Arc::clone(&connection),
+            last: last.clone(),
+            clock: options.clock,
+            random: options.random,
+            max_log: options.max_log,
+        };
+        let writer = Writer::start(writing, last.clone());
+        let (importer, turn) = (Arc::new(importer), Arc::new(Semaphore::new(1)));
+        Ok(Self { writer, last, connection, readers, importer, turn })
     }
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
@@ -90,7 +109,7 @@ impl Sqlite {
     }
 
     pub(super) fn last_change(&self) -> watch::Receiver<Seq> {
-        self.last.clone()
+        self.last.subscribe()
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Rule>> {
@@ -112,6 +131,27 @@ impl Sqlite {
     pub(super) async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
         let path = self.readers.path.clone();
         self.read(move |connection, now_ms| snapshot::snapshot(connection, &path, fields, now_ms)).await
+    }
+
+    pub(super) async fn import(
+        &self,
+        reader: Reader,
+        options: ImportOptions,
+        progress: OnProgress,
+    ) -> Result<ImportReport> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| closed())?;
+        let importer = Arc::clone(&self.importer);
+        blocking(move || {
+            let _turn = turn;
+            let mut connection = open::importer(&importer.readers.path)?;
+            importer.run(&mut connection, reader, options, progress)
+        })
+        .await
+    }
+
+    pub(super) async fn export(&self, format: ExportFormat) -> Result<(Position, File)> {
+        let path = self.readers.path.clone();
+        self.read(move |connection, now_ms| export::export(connection, &path, format, now_ms)).await
     }
 
     pub(super) async fn list(

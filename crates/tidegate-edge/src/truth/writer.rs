@@ -87,7 +87,7 @@ async fn run(mut database: impl Commit, mut receiver: mpsc::Receiver<Job>, last:
         match database.commit(changes.into_iter().flatten().collect()).await {
             Ok(outcomes) => {
                 if let Some(seq) = outcomes.iter().flatten().filter_map(|written| written.seq).max() {
-                    last.send_replace(seq);
+                    tell(&last, seq);
                 }
                 let mut outcomes = outcomes.into_iter();
                 for (count, reply) in counts.into_iter().zip(replies) {
@@ -101,6 +101,15 @@ async fn run(mut database: impl Commit, mut receiver: mpsc::Receiver<Job>, last:
             }
         }
     }
+}
+
+/// Tells of a change, unless a later one was told of: an import may have been.
+pub(super) fn tell(last: &watch::Sender<Seq>, seq: Seq) {
+    last.send_if_modified(|told| {
+        let is_later = seq > *told;
+        *told = seq.max(*told);
+        is_later
+    });
 }
 
 /// Takes jobs in their order, until there are enough; those about a rule that one before them is about stay.
