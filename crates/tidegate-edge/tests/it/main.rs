@@ -5,6 +5,7 @@
 mod conformance;
 mod followers;
 mod histories;
+mod import;
 mod kit;
 mod replica;
 mod sqlite;
