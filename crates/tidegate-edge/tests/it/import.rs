@@ -11,9 +11,8 @@ use tidegate_edge::formats::{ExportFormat, Format, MAX_PROBLEMS, Reader};
 use tidegate_edge::rule::{Rule, State, Terms};
 use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{
-    Change, Condition, Digest, Filter, ImportMode, ImportOptions, ImportOutcome, ImportProgress, ImportReport,
-    ImportStep, Seq,
-    Truth,
+    Change, Condition, Digest, Filter, ImportMode, ImportOptions, ImportOutcome, ImportProgress,
+    ImportReport, ImportStep, Seq, Truth,
 };
 
 use crate::kit::{START_MS, World, terms};
@@ -225,7 +224,8 @@ async fn who_stays_because_of_another_keeps_the_next_from_coming() {
 async fn a_list_without_ids_is_imported_again_and_again() {
     let world = World::sqlite().await;
     world.create("mine", terms("/a", "/x")).await;
-    let list = |to: &str| Reader::new(Format::Netlify, io::Cursor::new(format!("/a {to}\n/b {to}\n").into_bytes()));
+    let list =
+        |to: &str| Reader::new(Format::Netlify, io::Cursor::new(format!("/a {to}\n/b {to}\n").into_bytes()));
     let report = world.truth.import(list("/y"), ImportOptions::default(), |_| ()).await.unwrap();
     assert_eq!((report.changed, report.created), (1, 1), "a rule without an id is that of its place");
     assert_eq!(world.truth.get("mine").await.unwrap().unwrap().version, 2);
@@ -260,7 +260,8 @@ async fn an_id_that_is_made_is_nobodys() {
 #[tokio::test]
 async fn a_file_may_replace_all_rules() {
     let world = World::sqlite().await;
-    import_with(&world, "id,path,destination,tags\na,/a,/x,t\nb,/b,/x,\"t,u\"\n", ImportOptions::default()).await;
+    import_with(&world, "id,path,destination,tags\na,/a,/x,t\nb,/b,/x,\"t,u\"\n", ImportOptions::default())
+        .await;
     let replace = options(|it| it.mode = ImportMode::Replace);
     let report = import_with(&world, "id,path,destination,tags\nc,/a,/x,u\nb,/b,/x,v\n", replace).await;
     // A rule with an id of its own takes the place of one that goes.
@@ -278,7 +279,8 @@ async fn a_file_may_replace_all_rules() {
     }
     let reader = Reader::new(Format::Csv, io::empty());
     let both = options(|it| (it.mode, it.partial) = (ImportMode::Replace, true));
-    let error = world.truth.import(reader, both, |_| ()).await.expect_err("it would delete rules of bad lines");
+    let error =
+        world.truth.import(reader, both, |_| ()).await.expect_err("it would delete rules of bad lines");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert_eq!(rules(&world).await.len(), 2);
     check(&world).await;
@@ -322,9 +324,9 @@ async fn what_a_dead_process_left_is_gone_when_the_database_is_opened() {
 }
 
 /// How many rules a large import has: enough that indices are made anew.
-const LARGE: u64 = 20_000;
+pub(crate) const LARGE: u64 = 20_000;
 
-fn large(round: u64) -> impl Read + Send + 'static {
+pub(crate) fn large(round: u64) -> impl Read + Send + 'static {
     let row = move |number: u64| {
         // Not in the order of ids.
         let id = number * 7919 % LARGE;
@@ -365,7 +367,8 @@ async fn a_large_import_keeps_readers_going_and_writers_waiting() {
                 gate.recv().unwrap();
             }
         };
-        let import = tokio::spawn(async move { truth.import(reader, ImportOptions::default(), progress).await });
+        let import =
+            tokio::spawn(async move { truth.import(reader, ImportOptions::default(), progress).await });
         let mut lines = 0;
         loop {
             let progress = step.recv().await.unwrap();
@@ -397,7 +400,9 @@ async fn a_large_import_keeps_readers_going_and_writers_waiting() {
     let path = world.url.strip_prefix("sqlite:").unwrap();
     let connection = rusqlite::Connection::open(path).unwrap();
     let indices: u64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     assert_eq!(indices, 5);
     let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -430,7 +435,8 @@ fn hostile() -> impl Strategy<Value = serde_json::Value> {
     let optional = |number: std::ops::Range<u64>| proptest::option::of(number);
     let times = (optional(0..5000), optional(5000..9000), optional(1..10), any::<bool>());
     let history = (1..9_u64, 0..9_u64, 0..9_u64, 0..12_u64);
-    let terms = (text(), vec(tag, 0..4), 0..4_usize, any::<bool>(), 0..3_usize, proptest::option::of(0..9_u32));
+    let terms =
+        (text(), vec(tag, 0..4), 0..4_usize, any::<bool>(), 0..3_usize, proptest::option::of(0..9_u32));
     (text(), times, terms, history).prop_map(|(id, times, terms, history)| {
         let (starts, expires, clicks, has_fallback) = times;
         let (note, tags, code, enabled, query, max_age) = terms;
@@ -451,7 +457,8 @@ async fn comes_back(lines: &[serde_json::Value]) -> Result<(), TestCaseError> {
     let mut unique = BTreeMap::new();
     for (number, line) in lines.iter().enumerate() {
         let mut line = line.clone();
-        line["path"] = if number % 3 == 0 { format!("/ü,\"{number}/*") } else { format!("/p {number}") }.into();
+        line["path"] =
+            if number % 3 == 0 { format!("/ü,\"{number}/*") } else { format!("/p {number}") }.into();
         line["host"] = ["*", "x.example", "*.bücher.example"][number % 3].into();
         line["appendRest"] = (number % 3 == 0).into();
         unique.insert(line["id"].to_string(), line);
@@ -459,7 +466,12 @@ async fn comes_back(lines: &[serde_json::Value]) -> Result<(), TestCaseError> {
     let text: String = unique.values().map(|line| format!("{line}\n")).collect();
     let reader = Reader::new(Format::Jsonl, io::Cursor::new(text.into_bytes()));
     let report = world.truth.import(reader, ImportOptions::default(), |_| ()).await.unwrap();
-    prop_assert_eq!((report.created, report.problems.count), (unique.len() as u64, 0), "{:?}", report.problems);
+    prop_assert_eq!(
+        (report.created, report.problems.count),
+        (unique.len() as u64, 0),
+        "{:?}",
+        report.problems
+    );
     for (format, read_as) in [(ExportFormat::Csv, Format::Csv), (ExportFormat::Jsonl, Format::Jsonl)] {
         let first = exported(&world.truth, format).await;
         let other = World::sqlite().await;
@@ -505,7 +517,8 @@ fn histories() -> impl Strategy<Value = Vec<File>> {
     let line = (proptest::option::weighted(0.8, 0..6_u8), 0..6_u8, 0..2_u8);
     let line = line.prop_map(|(id, path, to)| Line { id, path, to });
     let file = (vec(line, 1..7), proptest::bool::weighted(0.2), proptest::bool::weighted(0.7));
-    let file = file.prop_map(|(lines, replace, partial)| File { lines, replace, partial: partial && !replace });
+    let file =
+        file.prop_map(|(lines, replace, partial)| File { lines, replace, partial: partial && !replace });
     vec(file, 1..8)
 }
 
@@ -539,7 +552,8 @@ fn expected(model: &Model, file: &File) -> (Model, Vec<u64>) {
         .into_iter()
         .map(|(line, id, path, to)| {
             let owner = model.iter().find(|(owner, rule)| rule.0 == path && !named.contains(owner));
-            let made = || owner.map_or(format!("made {line} {path} {}", model.len()), |(owner, _)| owner.clone());
+            let made =
+                || owner.map_or(format!("made {line} {path} {}", model.len()), |(owner, _)| owner.clone());
             (line, id.unwrap_or_else(made), path, to)
         })
         .collect();
@@ -584,11 +598,7 @@ async fn agrees(files: &[File]) -> Result<(), TestCaseError> {
         });
         let told = import_with(&world, text.clone(), dry(how)).await;
         let report = import_with(&world, text, how).await;
-        prop_assert_eq!(
-            &told,
-            &with(&report, ImportOutcome::DryRun, None),
-            "a dry run says the same"
-        );
+        prop_assert_eq!(&told, &with(&report, ImportOutcome::DryRun, None), "a dry run says the same");
         let (after, problems) = expected(&model, file);
         let found: Vec<_> = report.problems.first.iter().map(|it| it.line).collect();
         prop_assert_eq!(found, problems, "{:?} of {:?}", file, model);

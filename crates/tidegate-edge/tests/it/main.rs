@@ -6,6 +6,7 @@ mod conformance;
 mod followers;
 mod histories;
 mod import;
+mod killed;
 mod kit;
 mod replica;
 mod sqlite;

@@ -391,10 +391,11 @@ impl Import<'_> {
             .prepare(
                 "SELECT staged.n, staged.id, staged.body, rules.body, rules.clicks FROM staging.staged AS staged
                  CROSS JOIN main.rules AS rules ON rules.id = staged.id
-                 WHERE staged.n > ?1 AND staged.action = 0 ORDER BY staged.n LIMIT ?2",
+                 WHERE staged.id > ?1 AND staged.action = 0 ORDER BY staged.id LIMIT ?2",
             )
             .map_err(failed)?;
-        let mut last = 0;
+        // In the order that rules are in.
+        let mut last = String::new();
         loop {
             let pairs = select.query_map(params![last, TOGETHER], |row| {
                 let (wanted, there) = (row.get(2)?, row.get(3)?);
@@ -402,7 +403,7 @@ impl Import<'_> {
             });
             let pairs: Vec<Pair> = pairs.and_then(Iterator::collect).map_err(failed)?;
             let Some(pair) = pairs.last() else { return Ok(()) };
-            last = pair.n;
+            last.clone_from(&pair.id);
             for Pair { n, id, wanted, there, clicks } in pairs {
                 let is_same =
                     terms_of(&wanted, &id).is_some_and(|terms| terms_of(&there, &id) == Some(terms));
@@ -543,25 +544,22 @@ impl Import<'_> {
                  DELETE FROM main.rules WHERE id IN (SELECT id FROM staging.leaving);",
             )
             .map_err(failed)?;
-        if self.report.changed > 0 {
-            // No place is like this: what two rules exchange is nobody's for a moment.
+        if self.report.changed > 0 && indices.is_empty() {
+            // No place is like this: what two rules exchange is nobody's for a moment. Without indices nobody looks.
             let away = "UPDATE main.rules SET path = char(0) || id
                 WHERE id IN (SELECT id FROM staging.staged WHERE action = ?1 AND is_moved = 1)";
-            let update = "UPDATE main.rules SET host = staged.host, path = staged.path,
-                    destination = staged.destination, state = staged.state, next_at = staged.next_at,
-                    body = staged.body
-                FROM staging.staged AS staged WHERE staged.action = ?1 AND rules.id = staged.id";
-            for statement in [away, update] {
-                transaction.execute(statement, [CHANGED]).map_err(failed)?;
-            }
+            transaction.execute(away, [CHANGED]).map_err(failed)?;
         }
-        // What was spent elsewhere is spent.
+        // What was spent elsewhere is spent; what was spent here stays.
         transaction
             .execute(
                 "INSERT INTO main.rules (id, host, path, destination, state, next_at, body, clicks, granted)
                  SELECT id, host, path, destination, state, next_at, body, clicks, clicks FROM staging.staged
-                 WHERE action = ?1 ORDER BY id",
-                [NEW],
+                 WHERE action IN (?1, ?2) ORDER BY id
+                 ON CONFLICT (id) DO UPDATE SET host = excluded.host, path = excluded.path,
+                     destination = excluded.destination, state = excluded.state, next_at = excluded.next_at,
+                     body = excluded.body",
+                [NEW, CHANGED],
             )
             .map_err(failed)?;
         transaction

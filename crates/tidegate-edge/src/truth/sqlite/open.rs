@@ -19,8 +19,8 @@ const VERSION: i64 = 1;
 /// How long a statement waits for others, who are at most reading a snapshot or making a backup.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Memory for pages of the database while something is imported, and as much again for sorting.
-const IMPORT_CACHE_KIB: i64 = 64 << 10;
+/// Memory for pages of the database while something is imported, for those of what is staged, and for sorting: each.
+const IMPORT_CACHE_KIB: i64 = 48 << 10;
 
 /// Says that this process writes to a database, to others that would. The lock ends with the process, however it ends.
 #[derive(Debug)]
@@ -107,7 +107,11 @@ pub(super) fn importer(path: &Path) -> Result<Connection> {
         let set = format!("PRAGMA staging.{name} = {value}");
         connection.query_row(&set, [], |_| Ok(())).optional().map_err(failed)?;
     }
-    connection.execute_batch("PRAGMA staging.user_version = 1").map_err(failed)?;
+    connection
+        .execute_batch(&format!(
+            "PRAGMA staging.cache_size = -{IMPORT_CACHE_KIB}; PRAGMA staging.user_version = 1"
+        ))
+        .map_err(failed)?;
     file.close().map_err(unnamed)?;
     Ok(connection)
 }
