@@ -166,6 +166,7 @@ pub struct History {
 
 /// What comes out of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nobody keeps many, and most are rules")]
 pub enum Item {
     /// A rule.
     Rule(Entry),

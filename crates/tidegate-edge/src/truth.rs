@@ -142,9 +142,9 @@ impl Truth {
     /// for. One at a time; `progress` is told how far it is, every few thousand lines.
     ///
     /// The file is read on a thread of its own and may block there; if it cannot be read nothing is written. While it is
-    /// read and staged nobody waits. While it is merged, which takes some ten seconds for a million rules, other changes
-    /// wait, and so do lists by state if a state is due; all else that is read goes on. Who stops waiting for it does not
-    /// stop it: an error of the file does.
+    /// read and staged nobody waits. While it is merged, other changes wait, and so do lists by state if a state is due;
+    /// all else that is read goes on. That takes some fifteen seconds for a million new rules, and a minute for a
+    /// million that change. Who stops waiting for an import does not stop it: an error of the file does.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -12,6 +12,9 @@ use super::problem::Problem;
 use super::{Entry, Item, Source};
 use crate::rule::{Code, Query, Terms};
 
+/// Sections in sections, at most.
+const MAX_DEPTH: usize = 100;
+
 /// A list in Apache's language.
 #[derive(Default)]
 pub(super) struct Apache {
@@ -114,6 +117,10 @@ impl Apache {
     fn section(&mut self, line: u64, text: &str) -> Option<String> {
         if text.starts_with('/') {
             return self.sections.pop().is_none().then(|| format!("<{text} closes nothing"));
+        }
+        if self.sections.len() == MAX_DEPTH {
+            self.is_over = true;
+            return Some(format!("more than {MAX_DEPTH} sections are open: what follows is not read"));
         }
         let is_read = text.to_ascii_lowercase().starts_with("ifmodule");
         let is_inside = self.sections.iter().any(|(is_read, _)| !is_read);
@@ -341,6 +348,12 @@ mod tests {
             items[1].contains("a base that is not /") && items[3].starts_with("3! this section"),
             "{items:?}"
         );
+    }
+
+    #[test]
+    fn sections_in_sections_are_bounded() {
+        let items = read(Format::Apache, &"<IfModule x>\n".repeat(1000));
+        assert!(items.len() == 1 && items[0].starts_with("101! more than 100 sections"), "{items:?}");
     }
 
     #[test]

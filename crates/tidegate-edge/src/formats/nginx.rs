@@ -12,6 +12,9 @@ use super::problem::Problem;
 use super::{Entry, Item, MAX_RECORD_BYTES, Source};
 use crate::rule::{Code, Query, Terms};
 
+/// Blocks in blocks, at most.
+const MAX_DEPTH: usize = 100;
+
 /// A list in nginx's language.
 #[derive(Default)]
 pub(super) struct Nginx {
@@ -23,7 +26,7 @@ pub(super) struct Nginx {
 enum Block {
     /// What is in it is as if it were outside.
     Http(u64),
-    Location(Location),
+    Location(Box<Location>),
     Map(u64),
     /// Was told of.
     Skipped(u64),
@@ -115,6 +118,11 @@ impl Nginx {
     }
 
     fn open(&mut self, line: u64, words: &[String]) {
+        if self.blocks.len() == MAX_DEPTH {
+            self.is_over = true;
+            return self
+                .problem(line, format!("more than {MAX_DEPTH} blocks are open: what follows is not read"));
+        }
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let block = match (self.blocks.last_mut(), &words[..]) {
             (Some(Block::Skipped(_)), _) => Block::Skipped(line),
@@ -122,7 +130,8 @@ impl Nginx {
             (None | Some(Block::Http(_)), ["map", "$uri", _]) => Block::Map(line),
             (None | Some(Block::Http(_)), ["location", "=", path]) => match decoded(path) {
                 Ok(path) => {
-                    Block::Location(Location { line, path: path.to_owned(), entry: None, is_wrong: false })
+                    let path = path.to_owned();
+                    Block::Location(Box::new(Location { line, path, entry: None, is_wrong: false }))
                 }
                 Err(message) => {
                     self.problem(line, message);
@@ -275,9 +284,10 @@ fn statement(input: &mut Input) -> io::Result<Result<Statement, Problem>> {
                 };
                 return Ok(Ok(statement));
             }
-            _ => match word(input, MAX_RECORD_BYTES - bytes)? {
+            _ => match word(input, MAX_RECORD_BYTES.saturating_sub(bytes))? {
                 Ok(word) => {
-                    bytes += word.len();
+                    // An empty one costs something too.
+                    bytes += word.len() + 16;
                     statement.words.push(word);
                 }
                 Err(message) => return Ok(Err(Problem::new(statement.line, message))),
@@ -287,6 +297,11 @@ fn statement(input: &mut Input) -> io::Result<Result<Statement, Problem>> {
 }
 
 fn word(input: &mut Input, most: usize) -> io::Result<Result<String, String>> {
+    let too_long =
+        || format!("it is too long for a rule ({MAX_RECORD_BYTES} bytes): what follows is not read");
+    if most == 0 {
+        return Ok(Err(too_long()));
+    }
     let quote = input.peek()?.filter(|it| matches!(it, b'"' | b'\''));
     if quote.is_some() {
         input.byte()?;
@@ -321,9 +336,7 @@ fn word(input: &mut Input, most: usize) -> io::Result<Result<String, String>> {
             word.push(byte);
         }
         if word.len() >= most {
-            let message =
-                format!("it is too long for a rule ({MAX_RECORD_BYTES} bytes): what follows is not read");
-            return Ok(Err(message));
+            return Ok(Err(too_long()));
         }
     }
     Ok(String::from_utf8(word).map_err(|_| "it is not UTF-8: what follows is not read".to_owned()))
@@ -401,7 +414,11 @@ mod tests {
         let text = "a".repeat(super::MAX_RECORD_BYTES * 2);
         let items = read(Format::Nginx, &text);
         assert!(items.len() == 1 && items[0].contains("too long"), "{items:?}");
-        let items = read(Format::Nginx, &"a ".repeat(super::MAX_RECORD_BYTES * 2));
-        assert!(items.len() == 1 && items[0].contains("too long"), "{items:?}");
+        for words in ["a ", "\"\" "] {
+            let items = read(Format::Nginx, &words.repeat(super::MAX_RECORD_BYTES * 2));
+            assert!(items.len() == 1 && items[0].contains("too long"), "{items:?}");
+        }
+        let items = read(Format::Nginx, &"http {".repeat(1000));
+        assert!(items[0].contains("blocks are open"), "{items:?}");
     }
 }

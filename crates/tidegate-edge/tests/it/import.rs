@@ -557,16 +557,15 @@ fn expected(model: &Model, file: &File) -> (Model, Vec<u64>) {
             (line, id.unwrap_or_else(made), path, to)
         })
         .collect();
-    while !file.replace {
-        let taken = kept.iter().position(|(_, id, path, _)| {
+    let taken = |kept: &[(u64, String, u8, u8)]| {
+        kept.iter().position(|(_, id, path, _)| {
             model.iter().any(|(owner, rule)| {
                 rule.0 == *path && owner != id && !kept.iter().any(|(_, other, ..)| other == owner)
             })
-        });
-        match taken {
-            Some(at) => problems.push(kept.remove(at).0),
-            None => break,
-        }
+        })
+    };
+    while let Some(at) = taken(&kept).filter(|_| !file.replace) {
+        problems.push(kept.remove(at).0);
     }
     problems.sort();
     if !problems.is_empty() && !file.partial {
