@@ -1,11 +1,11 @@
 //! A process that is killed in the middle of an import leaves all of it or nothing.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
+use tidegate::clock::monotonic;
 use tidegate_edge::formats::{ExportFormat, Format, Reader};
-use tidegate_edge::truth::{Digest, ImportOptions, ImportOutcome, ImportStep, Position, Seq, Truth};
+use tidegate_edge::truth::{Digest, ImportOptions, ImportOutcome, Position, Seq, Truth};
 
 use crate::import::{LARGE, check_rules, exported, large};
 
@@ -23,7 +23,7 @@ async fn import(url: &str, round: u64) {
         .await
         .unwrap();
     assert_eq!(report.outcome, ImportOutcome::Written);
-    println!("\n@Written");
+    println!("\n@Written {}", report.lines);
 }
 
 /// This is also what is started again as a process of its own.
@@ -41,30 +41,40 @@ async fn a_process_imports() {
     }
 }
 
-/// Imports in another process, which is killed when it says that it is there, or so much later. Whether it had said
-/// that all was written.
-fn killed(url: &str, round: u64, at: (ImportStep, u64), later: Duration) -> bool {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::a_process_imports", "--nocapture"])
-        .env(DATABASE, url)
-        .env(ROUND, round.to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let is_there = |line: &String| {
-        let told = line.strip_prefix('@').and_then(|it| it.split_once(' '));
-        told.is_some_and(|(step, lines)| {
-            step == format!("{:?}", at.0) && lines.parse::<u64>().unwrap() >= at.1
+/// Another process that imports, and what it says.
+struct Importing {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Importing {
+    fn start(url: &str, round: u64) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "killed::a_process_imports", "--nocapture"])
+            .env(DATABASE, url)
+            .env(ROUND, round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits until it is there; whether it ever was.
+    fn says(&mut self, step: &str, at_least: u64) -> bool {
+        self.lines.by_ref().map(Result::unwrap).any(|line| {
+            let told = line.strip_prefix('@').and_then(|it| it.split_once(' '));
+            told.is_some_and(|(told, lines)| told == step && lines.parse::<u64>().unwrap() >= at_least)
         })
-    };
-    assert!(lines.any(|line| is_there(&line)), "it was never at {at:?}");
-    // Where in a transaction it is cannot be told from outside: any moment will do.
-    std::thread::sleep(later);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    lines.any(|line| line == "@Written")
+    }
+
+    /// Kills it. Whether it had said that all was written.
+    fn kill(mut self) -> bool {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.says("Written", 0)
+    }
 }
 
 /// Opens what was left, and finds that everything agrees.
@@ -88,15 +98,27 @@ async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.db");
     let url = format!("sqlite:{}", path.display());
+    // How long writing takes, if nobody ends it.
+    let mut whole = Importing::start(&url, rounds);
+    assert!(whole.says("Writing", 0));
+    let start = monotonic();
+    assert!(whole.says("Written", 0));
+    let writing = start.elapsed();
+    assert!(whole.child.wait().unwrap().success());
     let mut before = found(&url).await;
+    assert_eq!((before.seq, before.count), (Seq(1), LARGE));
     for round in 0..rounds {
-        let (at, later) = match round % 5 {
-            0 => ((ImportStep::Reading, 4096 * (1 + round / 5 % 3)), 0),
-            1 => ((ImportStep::Checking, 0), round % 7 * 10),
-            2 => ((ImportStep::Writing, 0), 0),
-            _ => ((ImportStep::Writing, 0), round * 13 % 90),
+        let mut importing = Importing::start(&url, round);
+        let (step, lines) = match round {
+            0 => ("Reading", 4096),
+            1 => ("Checking", 0),
+            _ => ("Writing", 0),
         };
-        let was_written = killed(&url, round, at, Duration::from_millis(later));
+        assert!(importing.says(step, lines), "round {round}");
+        // Where in its transaction it is cannot be told from outside: all of it is gone through in steps.
+        let share = round.saturating_sub(1) as f64 / (rounds - 1) as f64;
+        std::thread::sleep(writing.mul_f64(share));
+        let was_written = importing.kill();
         let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
         assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
         let after = found(&url).await;
@@ -114,7 +136,7 @@ async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
         before = after;
     }
     // Nothing that was left is in the way.
-    import(&url, rounds).await;
+    import(&url, rounds + 1).await;
     let last = found(&url).await;
     assert_eq!((last.seq, last.count), (before.seq.next(), LARGE));
 }
