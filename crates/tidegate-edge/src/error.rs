@@ -20,6 +20,8 @@ pub enum ErrorKind {
     Unavailable,
     /// There is no room for what is to be written. Nothing was; reads go on.
     Full,
+    /// What is to be imported cannot be read. Nothing was written.
+    Unreadable,
     /// The database has something in it that was not written here.
     Corrupt,
     /// A bug.

@@ -3,6 +3,7 @@
 //! The crate knows nothing of sockets: a server gives it requests and sends what it answers.
 
 mod error;
+pub mod formats;
 pub mod path;
 pub mod rule;
 pub mod stream;

@@ -21,6 +21,7 @@ mod budget;
 mod clicks;
 mod digest;
 mod group;
+mod import;
 mod list;
 mod metrics;
 mod postgres;
@@ -40,6 +41,7 @@ use tokio::sync::watch;
 pub use self::budget::{Ask, Grant, Return, Returned};
 pub use self::clicks::{Clicked, DayClicks, MAX_DAYS, Report};
 pub use self::digest::Digest;
+pub use self::import::{ImportMode, ImportOptions, ImportOutcome, ImportProgress, ImportReport, ImportStep};
 pub use self::list::{Cursor, Filter, MAX_PAGE, RulePage};
 use self::postgres::Postgres;
 pub use self::snapshot::Fields;
@@ -48,6 +50,7 @@ pub use self::types::{
     Change, Condition, LogRow, Logged, Outcome, Patch, Place, Position, Refusal, Seq, Written,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::formats::{ExportFormat, Reader};
 use crate::rule::Rule;
 
 /// How a database of rules is kept.
@@ -207,4 +210,55 @@ impl Truth {
     pub async fn clicks(&self, id: &str) -> Result<Option<Clicked>> {
         of!(self, database => database.clicks(id.to_owned()).await)
     }
+    /// Imports a file: all of it as one change, or nothing if there is any problem and what is good alone was not asked
+    /// for. One at a time; `progress` is told how far it is, every few thousand lines.
+    ///
+    /// The file is read on a thread of its own and may block there; if it cannot be read nothing is written. While it is
+    /// read and staged nobody waits. While it is merged, other changes wait, and so do lists by state if a state is due;
+    /// all else that is read goes on. That takes some fifteen seconds for a million new rules, and a minute for a
+    /// million that change. Who stops waiting for an import does not stop it: an error of the file does.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tidegate_edge::formats::{Format, Reader};
+    /// use tidegate_edge::truth::{ImportOptions, Truth, TruthOptions};
+    ///
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    /// let truth = Truth::open(&url, &TruthOptions::default()).await?;
+    /// let file = "path,destination\n/a,https://example.com/a\n/b,https://example.com/b\n";
+    /// let reader = Reader::new(Format::Csv, file.as_bytes());
+    /// let report = truth.import(reader, ImportOptions::default(), |_| ()).await?;
+    /// assert_eq!((report.created, report.problems.count), (2, 0));
+    /// assert_eq!(report.seq, Some(truth.position().await?.seq));
+    /// # Ok::<(), tidegate_edge::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn import(
+        &self,
+        reader: Reader,
+        options: ImportOptions,
+        progress: impl FnMut(ImportProgress) + Send + 'static,
+    ) -> Result<ImportReport> {
+        if options.partial && options.mode == ImportMode::Replace {
+            let message =
+                "an import that replaces all rules cannot be partial: it would delete those of bad lines";
+            return Err(Error::config(message));
+        }
+        let Database::Sqlite(database) = &self.0 else { return Err(not_yet("imported into")) };
+        database.import(reader, options, Box::new(progress)).await
+    }
+
+    /// All rules at one place of the log, with all they have, in the order of their ids: a file without a name, from its
+    /// start on. Imported into an empty database it gives the same rules, and the same export.
+    pub async fn export(&self, format: ExportFormat) -> Result<(Position, File)> {
+        let Database::Sqlite(database) = &self.0 else { return Err(not_yet("exported from")) };
+        database.export(format).await
+    }
+}
+
+fn not_yet(how: &str) -> Error {
+    Error::config(format!(
+        "lists of rules are not {how} PostgreSQL yet: change them in bulk, and read a snapshot"
+    ))
 }

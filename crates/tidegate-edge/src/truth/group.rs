@@ -281,7 +281,7 @@ fn fresh(random: &Random, taken: &mut HashSet<String>) -> String {
 }
 
 /// An id that nobody has thought of.
-fn slug(random: &Random) -> String {
+pub(crate) fn slug(random: &Random) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut bits = random.bits();
     // 62^7 is far below 2^64: none is much likelier than another.

@@ -2,7 +2,9 @@
 
 mod budget;
 mod clicks;
+mod export;
 mod failure;
+mod import;
 mod list;
 mod open;
 mod read;
@@ -20,16 +22,19 @@ use tidegate::clock::Clock;
 use tidegate::random::Random;
 use tokio::sync::{Semaphore, watch};
 
+use self::import::{Importer, OnProgress};
 use self::open::Lock;
 use super::TruthOptions;
 use super::budget::{Ask, Grant, Return, Returned};
 use super::clicks::{Clicked, Report};
+use super::import::{ImportOptions, ImportReport};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Seq};
 use super::writer::{Commit, Writer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::formats::{ExportFormat, Reader};
 use crate::rule::Rule;
 
 /// Questions that are answered at once, at most: more would only wait for each other.
@@ -42,11 +47,14 @@ const SETTLED: usize = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Sqlite {
     writer: Writer,
-    last: watch::Receiver<Seq>,
+    last: watch::Sender<Seq>,
     connection: Arc<Mutex<Connection>>,
     block_life: Duration,
     random: Random,
     readers: Arc<Readers>,
+    importer: Arc<Importer>,
+    /// One import at a time.
+    turn: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -71,6 +79,7 @@ impl Sqlite {
         let (path, options) = (path.to_owned(), options.clone());
         let (lock, connection, path, options) = blocking(move || {
             let lock = Lock::take(&path)?;
+            open::clean(&path);
             let connection = open::writer(&path, &options.random)?;
             Ok((lock, connection, path, options))
         })
@@ -84,21 +93,24 @@ impl Sqlite {
         };
         let readers = Readers {
             path,
-            clock: options.clock,
+            clock: options.clock.clone(),
             idle: Mutex::default(),
             permits: Semaphore::new(READERS),
             _lock: lock,
         };
-        let (sender, last) = watch::channel(Seq::default());
-        let (block_life, random) = (options.block_life, options.random);
-        Ok(Self {
-            writer: Writer::start(writing, sender),
-            last,
-            connection,
-            block_life,
-            random,
-            readers: Arc::new(readers),
-        })
+        let (last, readers) = (watch::Sender::new(Seq::default()), Arc::new(readers));
+        let (block_life, random) = (options.block_life, options.random.clone());
+        let importer = Importer {
+            readers: Arc::clone(&readers),
+            writer: Arc::clone(&connection),
+            last: last.clone(),
+            clock: options.clock,
+            random: options.random,
+            max_log: options.max_log,
+        };
+        let writer = Writer::start(writing, last.clone());
+        let (importer, turn) = (Arc::new(importer), Arc::new(Semaphore::new(1)));
+        Ok(Self { writer, last, connection, block_life, random, readers, importer, turn })
     }
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
@@ -110,7 +122,7 @@ impl Sqlite {
     }
 
     pub(super) fn last_change(&self) -> watch::Receiver<Seq> {
-        self.last.clone()
+        self.last.subscribe()
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Rule>> {
@@ -132,6 +144,27 @@ impl Sqlite {
     pub(super) async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
         let path = self.readers.path.clone();
         self.read(move |connection, now_ms| snapshot::snapshot(connection, &path, fields, now_ms)).await
+    }
+
+    pub(super) async fn import(
+        &self,
+        reader: Reader,
+        options: ImportOptions,
+        progress: OnProgress,
+    ) -> Result<ImportReport> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| closed())?;
+        let importer = Arc::clone(&self.importer);
+        blocking(move || {
+            let _turn = turn;
+            let mut connection = open::importer(&importer.readers.path)?;
+            importer.run(&mut connection, reader, options, progress)
+        })
+        .await
+    }
+
+    pub(super) async fn export(&self, format: ExportFormat) -> Result<(Position, File)> {
+        let path = self.readers.path.clone();
+        self.read(move |connection, now_ms| export::export(connection, &path, format, now_ms)).await
     }
 
     pub(super) async fn list(

@@ -106,7 +106,7 @@ async fn run(
         match committed {
             Ok(outcomes) => {
                 if let Some(seq) = outcomes.iter().flatten().filter_map(|written| written.seq).max() {
-                    last.send_replace(seq);
+                    tell(&last, seq);
                 }
                 let mut outcomes = outcomes.into_iter();
                 for (count, reply) in counts.into_iter().zip(replies) {
@@ -120,6 +120,15 @@ async fn run(
             }
         }
     }
+}
+
+/// Tells of a change, unless a later one was told of: an import may have been.
+pub(super) fn tell(last: &watch::Sender<Seq>, seq: Seq) {
+    last.send_if_modified(|told| {
+        let is_later = seq > *told;
+        *told = seq.max(*told);
+        is_later
+    });
 }
 
 /// Takes jobs in their order, until there are enough; those about a rule that one before them is about stay.

@@ -6,6 +6,8 @@ mod budget;
 mod conformance;
 mod followers;
 mod histories;
+mod import;
+mod killed;
 mod kit;
 mod postgres;
 mod postgres_outages;

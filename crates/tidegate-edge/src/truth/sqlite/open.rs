@@ -1,15 +1,16 @@
 //! Opening a database of rules: one process at a time, of this version.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 use tidegate::random::Random;
 
 use super::failure::failed;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::truth::digest::Digest;
 
 /// The version of the schema that this program has.
@@ -17,6 +18,9 @@ const VERSION: i64 = 1;
 
 /// How long a statement waits for others, who are at most reading a snapshot or making a backup.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Memory for pages of the database while something is imported, for those of what is staged, and for sorting: each.
+const IMPORT_CACHE_KIB: i64 = 48 << 10;
 
 /// Says that this process writes to a database, to others that would. The lock ends with the process, however it ends.
 #[derive(Debug)]
@@ -76,6 +80,61 @@ pub(super) fn reader(path: &Path) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
     connection.busy_timeout(BUSY).map_err(failed)?;
     Ok(connection)
+}
+
+/// A connection that imports, with a database `staging` that has no name: it ends with the connection, however that ends.
+pub(super) fn importer(path: &Path) -> Result<Connection> {
+    let connection = Connection::open(path).map_err(|error| cannot_open(path, &error))?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    // What is written is brought to its place when nobody waits for it.
+    connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed)?;
+    connection.pragma_update(None, "cache_size", -IMPORT_CACHE_KIB).map_err(failed)?;
+    let unnamed = |error: std::io::Error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::StorageFull => ErrorKind::Full,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(kind, format!("an import has no place beside {}: {error}", path.display()))
+    };
+    let (folder, prefix) = beside(path);
+    let file = tempfile::Builder::new().prefix(&prefix).tempfile_in(folder).map_err(unnamed)?;
+    let name =
+        file.path().to_str().ok_or_else(|| Error::config(format!("{} is not UTF-8", path.display())))?;
+    connection.execute("ATTACH ?1 AS staging", [name]).map_err(failed)?;
+    // If it is lost it is lost as a whole: nothing of it need be kept or undone.
+    for (name, value) in [("journal_mode", "off"), ("synchronous", "off"), ("locking_mode", "exclusive")] {
+        let set = format!("PRAGMA staging.{name} = {value}");
+        connection.query_row(&set, [], |_| Ok(())).optional().map_err(failed)?;
+    }
+    connection
+        .execute_batch(&format!(
+            "PRAGMA staging.cache_size = -{IMPORT_CACHE_KIB}; PRAGMA staging.user_version = 1"
+        ))
+        .map_err(failed)?;
+    file.close().map_err(unnamed)?;
+    Ok(connection)
+}
+
+/// Takes away what a process has left that ended just before its import lost its name.
+pub(super) fn clean(path: &Path) {
+    let (folder, prefix) = beside(path);
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_left = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        if is_left {
+            // It is in nobody's way.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The folder of a database, and how files of its imports begin.
+fn beside(path: &Path) -> (&Path, OsString) {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut prefix = path.file_name().unwrap_or_default().to_owned();
+    prefix.push("-import-");
+    (folder, prefix)
 }
 
 fn cannot_open(path: &Path, error: &rusqlite::Error) -> Error {

@@ -16,7 +16,7 @@ pub(super) fn rule_of(row: &Row<'_>) -> rusqlite::Result<Result<Rule>> {
     Ok(rule(&body, clicks))
 }
 
-fn rule(body: &str, clicks: u64) -> Result<Rule> {
+pub(super) fn rule(body: &str, clicks: u64) -> Result<Rule> {
     let read = serde_json::from_str::<Rule>(body);
     read.map(|rule| Rule { clicks, ..rule })
         .map_err(|error| Error::corrupt(format!("a rule cannot be read ({error}): {body}")))

@@ -42,6 +42,13 @@ pub(super) fn commit(
         come(&transaction, write, now_ms)?;
     }
     log(&transaction, &writes)?;
+    advance(&transaction, &head, max_log)?;
+    transaction.commit().map_err(failed)?;
+    Ok(outcomes)
+}
+
+/// Says where the rules stand now, and lets the oldest of the log go.
+pub(super) fn advance(transaction: &Transaction<'_>, head: &Head, max_log: u64) -> Result<()> {
     let oldest = head.seq.0.saturating_sub(max_log);
     transaction
         .prepare_cached("DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE seq <= ?1 LIMIT ?2)")
@@ -51,8 +58,7 @@ pub(super) fn commit(
         .prepare_cached("UPDATE state SET seq = ?1, count = ?2, digest = ?3")
         .and_then(|mut it| it.execute(params![head.seq.0, head.count, head.digest.to_bytes()]))
         .map_err(failed)?;
-    transaction.commit().map_err(failed)?;
-    Ok(outcomes)
+    Ok(())
 }
 
 fn rules<'a>(transaction: &Transaction<'_>, ids: impl Iterator<Item = &'a str>) -> Result<Vec<Rule>> {
@@ -74,7 +80,7 @@ fn owners(transaction: &Transaction<'_>, places: Vec<Place>) -> Result<Vec<(Plac
     Ok(owners)
 }
 
-fn head(transaction: &Transaction<'_>) -> Result<Head> {
+pub(super) fn head(transaction: &Transaction<'_>) -> Result<Head> {
     let (seq, count, digest): (u64, u64, Vec<u8>) = transaction
         .prepare_cached("SELECT seq, count, digest FROM state")
         .and_then(|mut it| it.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
@@ -142,7 +148,7 @@ fn come(transaction: &Transaction<'_>, write: &Write, now_ms: u64) -> Result<()>
     Ok(())
 }
 
-fn log(transaction: &Transaction<'_>, writes: &[Write]) -> Result<()> {
+pub(super) fn log(transaction: &Transaction<'_>, writes: &[Write]) -> Result<()> {
     let mut insert = transaction
         .prepare_cached(
             "INSERT INTO log (seq, id, before_host, before_path, host, path, body, left_hash, came_hash, digest, count,

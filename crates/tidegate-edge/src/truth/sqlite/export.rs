@@ -1,0 +1,52 @@
+//! All rules with all they have, to a file without a name: whoever sends it on keeps no reader of the database waiting.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek as _, Write as _};
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::failure::failed;
+use super::read::{position_at, rule};
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::{ExportFormat, csv, jsonl};
+use crate::truth::types::Position;
+
+/// Writes every rule, in the order of their ids, beside the database.
+pub(super) fn export(
+    connection: &Connection,
+    path: &Path,
+    format: ExportFormat,
+    now_ms: u64,
+) -> Result<(Position, File)> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut into = BufWriter::with_capacity(1 << 18, tempfile::tempfile_in(folder).map_err(unwritable)?);
+    let transaction = connection.unchecked_transaction().map_err(failed)?;
+    let position = position_at(&transaction, now_ms)?;
+    if format == ExportFormat::Csv {
+        into.write_all(csv::header().as_bytes()).map_err(unwritable)?;
+    }
+    let mut select =
+        transaction.prepare_cached("SELECT body, clicks FROM rules ORDER BY id").map_err(failed)?;
+    let mut rows = select.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let body = row.get_ref(0).and_then(|it| Ok(it.as_str()?)).map_err(failed)?;
+        let clicks = row.get(1).map_err(failed)?;
+        match format {
+            ExportFormat::Csv => csv::write(&mut into, &rule(body, clicks)?),
+            ExportFormat::Jsonl => jsonl::write(&mut into, body, clicks),
+        }
+        .map_err(unwritable)?;
+    }
+    let mut file = into.into_inner().map_err(|error| unwritable(error.into_error()))?;
+    file.rewind().map_err(unwritable)?;
+    Ok((position, file))
+}
+
+fn unwritable(error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull => ErrorKind::Full,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, format!("an export cannot be written: {error}"))
+}

@@ -1,0 +1,142 @@
+//! A process that is killed in the middle of an import leaves all of it or nothing.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use tidegate::clock::monotonic;
+use tidegate_edge::formats::{ExportFormat, Format, Reader};
+use tidegate_edge::truth::{Digest, ImportOptions, ImportOutcome, Position, Seq, Truth};
+
+use crate::import::{LARGE, check_rules, exported, large};
+
+/// What the process that is killed imports into, and which round it is.
+const DATABASE: &str = "TIDEGATE_TEST_IMPORT_INTO";
+const ROUND: &str = "TIDEGATE_TEST_IMPORT_ROUND";
+
+async fn import(url: &str, round: u64) {
+    let truth = Truth::open(url, &Default::default()).await.unwrap();
+    let reader = Reader::new(Format::Csv, large(round));
+    let report = truth
+        .import(reader, ImportOptions::default(), |progress| {
+            println!("\n@{:?} {}", progress.step, progress.lines)
+        })
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, ImportOutcome::Written);
+    println!("\n@Written {}", report.lines);
+}
+
+/// This is also what is started again as a process of its own.
+#[tokio::test]
+async fn a_process_imports() {
+    match (std::env::var(DATABASE), std::env::var(ROUND)) {
+        (Ok(url), Ok(round)) => import(&url, round.parse().unwrap()).await,
+        _ => {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+            import(&url, 0).await;
+            let truth = Truth::open(&url, &Default::default()).await.unwrap();
+            assert_eq!(truth.position().await.unwrap().count, LARGE);
+        }
+    }
+}
+
+/// Another process that imports, and what it says.
+struct Importing {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Importing {
+    fn start(url: &str, round: u64) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "killed::a_process_imports", "--nocapture"])
+            .env(DATABASE, url)
+            .env(ROUND, round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits until it is there; whether it ever was.
+    fn says(&mut self, step: &str, at_least: u64) -> bool {
+        self.lines.by_ref().map(Result::unwrap).any(|line| {
+            let told = line.strip_prefix('@').and_then(|it| it.split_once(' '));
+            told.is_some_and(|(told, lines)| told == step && lines.parse::<u64>().unwrap() >= at_least)
+        })
+    }
+
+    /// Kills it. Whether it had said that all was written.
+    fn kill(mut self) -> bool {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.says("Written", 0)
+    }
+}
+
+/// Opens what was left, and finds that everything agrees.
+async fn found(url: &str) -> Position {
+    let truth = Truth::open(url, &Default::default()).await.unwrap();
+    let position = truth.position().await.unwrap();
+    let (mut digest, mut seq) = (Digest::default(), Seq(0));
+    for row in truth.log(Seq(0), usize::MAX >> 1).await.unwrap().expect("the log is whole") {
+        digest = digest.without(row.left).with(row.came);
+        assert_eq!((row.seq, row.digest), (seq.next(), digest));
+        seq = row.seq;
+    }
+    assert_eq!((position.seq, position.digest), (seq, digest));
+    check_rules(&truth).await;
+    position
+}
+
+#[tokio::test]
+async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
+    let rounds = if std::env::var_os("TIDEGATE_LONG").is_some() { 50 } else { 10 };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.db");
+    let url = format!("sqlite:{}", path.display());
+    // How long writing takes, if nobody ends it.
+    let mut whole = Importing::start(&url, rounds);
+    assert!(whole.says("Writing", 0));
+    let start = monotonic();
+    assert!(whole.says("Written", 0));
+    let writing = start.elapsed();
+    assert!(whole.child.wait().unwrap().success());
+    let mut before = found(&url).await;
+    assert_eq!((before.seq, before.count), (Seq(1), LARGE));
+    for round in 0..rounds {
+        let mut importing = Importing::start(&url, round);
+        let (step, lines) = match round {
+            0 => ("Reading", 4096),
+            1 => ("Checking", 0),
+            _ => ("Writing", 0),
+        };
+        assert!(importing.says(step, lines), "round {round}");
+        // Where in its transaction it is cannot be told from outside: all of it is gone through in steps.
+        let share = round.saturating_sub(1) as f64 / (rounds - 1) as f64;
+        std::thread::sleep(writing.mul_f64(share));
+        let was_written = importing.kill();
+        let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
+        let after = found(&url).await;
+        let is_there = after.seq != before.seq;
+        assert!(is_there || !was_written, "round {round}: it was acknowledged and is gone");
+        if is_there {
+            assert_eq!((after.seq, after.count), (before.seq.next(), LARGE), "round {round}");
+            let truth = Truth::open(&url, &Default::default()).await.unwrap();
+            let rules = exported(&truth, ExportFormat::Jsonl).await;
+            let own = format!("https://example.com/{round}/");
+            assert!(rules.lines().all(|line| line.contains(&own)), "round {round} is there in part");
+        } else {
+            assert_eq!((after.digest, after.count), (before.digest, before.count), "round {round}");
+        }
+        before = after;
+    }
+    // Nothing that was left is in the way.
+    import(&url, rounds + 1).await;
+    let last = found(&url).await;
+    assert_eq!((last.seq, last.count), (before.seq.next(), LARGE));
+}
