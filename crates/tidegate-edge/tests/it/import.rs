@@ -508,7 +508,7 @@ async fn comes_back(lines: &[serde_json::Value]) -> Result<(), TestCaseError> {
 
 #[test]
 fn an_export_comes_back_byte_for_byte() {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(40, |ops| ops.parse::<u32>().unwrap() / 5000);
+    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(40, |ops| ops.parse::<u32>().unwrap() / 50_000);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let run = |lines: Vec<serde_json::Value>| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -641,7 +641,7 @@ async fn agrees(files: &[File]) -> Result<(), TestCaseError> {
 
 #[test]
 fn imports_agree_with_a_list() {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(60, |ops| ops.parse::<u32>().unwrap() / 2000);
+    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(60, |ops| ops.parse::<u32>().unwrap() / 20_000);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let run = |files: Vec<File>| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
