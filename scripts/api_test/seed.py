@@ -206,6 +206,9 @@ def of_rules(client):
             client.request("PUT", f"/v1/rules/{id}", {"path": f"/{id}", "destination": "https://example.com/"})
         return ids
 
+    client.request("PUT", "/v1/rules/bounded", {"path": "/bounded", "destination": "/over", "maxClicks": 1000000})
+    for number in range(MANY):
+        client.request("PUT", f"/v1/workers/edge-1/blocks/{number}", {"rule": "bounded", "wanted": 10})
     kept, doomed, replaced = make("kept", MANY), make("doomed", MANY), make("replaced", 1)
     # Whatever a text may be, most of them are no address.
     destinations = ["https://example.com/a", "http://example.com", "/elsewhere"]
@@ -219,6 +222,10 @@ def of_rules(client):
         "rule_replace": rule | {"path.id": replaced, "body.id": replaced, "body.path": ["/replaced/*"]},
         "rule_patch": rule | {"path.id": kept, "header.If-Match": ["*"]},
         "rule_get": {"path.id": kept},
+        "rule_clicks": {"path.id": kept},
+        "worker_block": {"path.worker": ["edge-1"], "body.rule": ["bounded"]},
+        "worker_return": {"path.worker": ["edge-1"], "path.number": [str(number) for number in range(MANY)],
+            "body.spent": [0, 1]},
         "rule_delete": {"path.id": doomed, "header.If-Match": ["*"]},
         "rule_resolve": {"query.host": ["www.example.com"], "query.path": ["/kept-1", "/none"]},
     }

@@ -131,8 +131,22 @@ impl RequestBody for Return {
 #[schemars(rename = "RuleClicksReport")]
 pub(crate) struct Report {
     /// Rules by id, and how often each has redirected; at most 10,000.
-    pub(crate) clicks: BTreeMap<String, u32>,
+    #[schemars(extend("maxProperties" = 10_000, "propertyNames" = {"minLength": 1, "maxLength": 128}))]
+    pub(crate) clicks: BTreeMap<String, Clicks>,
 }
+
+/// Clicks of one rule, since the last report.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(rename = "RuleClicksOfOne")]
+pub(crate) struct Clicks(
+    #[serde(deserialize_with = "whole::required")]
+    #[schemars(range(min = 0, max = MAX_CLICKS))]
+    pub(crate) u64,
+);
+
+/// More than anybody serves between two reports.
+pub(crate) const MAX_CLICKS: u64 = 1_000_000_000;
 
 impl RequestBody for Report {
     type Read<'a> = Self;

@@ -9,7 +9,7 @@ use tidegate_edge::truth::{self, Grant, Refusal, Returned, Seq};
 use super::open;
 use super::path::OfRule;
 use super::refusal::of_change;
-use crate::api::rule_worker::{Applied, Ask, Block, Clicked, ClicksCounted, Report, Return, Workers};
+use crate::api::rule_worker::{Applied, Ask, Block, Clicked, ClicksCounted, MAX_CLICKS, Report, Return, Workers};
 use crate::http::{Call, Json, JsonBody, Kind, NoContent, NoQuery, Problem};
 
 pub(super) const UNKNOWN_BLOCK: Kind = Kind::new(404, "block-unknown", "No such block");
@@ -69,8 +69,11 @@ pub(super) async fn list(call: Call) -> Result<Json<Workers>, Problem> {
 
 pub(super) async fn applied(call: Call<OfWorker, NoQuery, JsonBody<Applied>>) -> Result<NoContent, Problem> {
     let rules = open(&call.app)?;
-    let seq = Seq(call.body.parse()?.seq);
-    rules.workers.applied(call.path.name()?, seq, rules.clock.now().as_millis());
+    let seq = call.body.parse()?.seq;
+    if seq > MAX_COUNT {
+        return Err(Problem::invalid(format!("`seq`: {seq} is not allowed: 0 to {MAX_COUNT} are")));
+    }
+    rules.workers.applied(call.path.name()?, Seq(seq), rules.clock.now().as_millis());
     Ok(NoContent)
 }
 
@@ -98,6 +101,9 @@ pub(super) async fn give_back(call: Call<OfNumber, NoQuery, JsonBody<Return>>) -
     let truth = &open(&call.app)?.truth;
     let (worker, number) = call.path.read()?;
     let spent = call.body.parse()?.spent;
+    if spent > MAX_COUNT {
+        return Err(Problem::invalid(format!("`spent`: {spent} is not allowed: 0 to {MAX_COUNT} are")));
+    }
     match truth.give_back(truth::Return { worker, number, spent }).await.map_err(of_change)? {
         Returned::Counted | Returned::Known => Ok(NoContent),
         Returned::TooMany => {
@@ -125,7 +131,11 @@ pub(super) async fn report(
         let detail = format!("`clicks`: a rule's id has {} bytes: 1 to {MAX_ID_BYTES} are allowed", id.len());
         return Err(Problem::invalid(detail));
     }
-    let clicks = clicks.into_iter().map(|(id, clicks)| (id, u64::from(clicks))).collect();
+    if let Some((id, clicks)) = clicks.iter().find(|(_, clicks)| clicks.0 > MAX_CLICKS) {
+        let detail = format!("`clicks`: {} of {id:?} are not allowed: 0 to {MAX_CLICKS} are", clicks.0);
+        return Err(Problem::invalid(detail));
+    }
+    let clicks = clicks.into_iter().map(|(id, clicks)| (id, clicks.0)).collect();
     let is_new = truth.report(truth::Report { worker, number, clicks }).await.map_err(of_change)?;
     Ok(Json(ClicksCounted::new(is_new)))
 }
