@@ -162,7 +162,7 @@ impl Postgres {
 
     /// On a connection of its own: nobody waits for one that is busy for long.
     pub(super) async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
-        let session = self.shared.dial.connect().await?;
+        let session = self.shared.dial.reconnect().await?;
         Ok(snapshot::snapshot(&session, fields, self.now()).await?)
     }
 
@@ -222,7 +222,7 @@ impl<'a> Asking<'a> {
         let idle = || shared.idle.lock().pop();
         let session = match std::iter::from_fn(idle).find(Session::is_open) {
             Some(session) => session,
-            None => shared.dial.connect().await?,
+            None => shared.dial.reconnect().await?,
         };
         Ok(Self { shared, session, attempts: 0, _permit: permit })
     }
@@ -232,7 +232,7 @@ impl<'a> Asking<'a> {
     async fn end<T>(&mut self, answer: failure::Result<T>) -> Option<Result<T>> {
         self.attempts += 1;
         match answer {
-            Err(Failure::Lost(_)) if self.attempts == 1 => match self.shared.dial.connect().await {
+            Err(Failure::Lost(_)) if self.attempts == 1 => match self.shared.dial.reconnect().await {
                 Ok(session) => {
                     self.session = session;
                     None
@@ -266,7 +266,7 @@ impl Commit for Writing {
         loop {
             let session = match self.session.take().filter(Session::is_open) {
                 Some(session) => session,
-                None => self.dial.connect().await?,
+                None => self.dial.reconnect().await?,
             };
             let now = now(&self.clock);
             let written = write::commit(&session, changes.clone(), now, self.max_log, &self.random).await;

@@ -319,7 +319,7 @@ async fn tls_is_as_the_url_says() {
         let truth = Truth::open(&url(host, &rest), &Default::default()).await.unwrap_or_else(|error| {
             panic!("{host}{rest}: {error}");
         });
-        truth.change(put("a", &rest)).await.unwrap().unwrap_err();
+        truth.get("a").await.unwrap();
         let encrypted = "SELECT count(*), count(*) FILTER (WHERE NOT s.ssl) FROM pg_stat_ssl s
             JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tidegate'";
         let row = server.client("postgres").await.query_one(encrypted, &[]).await.unwrap();
@@ -338,7 +338,17 @@ async fn tls_is_as_the_url_says() {
         assert!(error.to_string().contains(text), "{rest}: {error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    let wrong = url("localhost", "").replace("secret", "guessed");
-    let error = Truth::open(&wrong, &Default::default()).await.expect_err("it is another");
+    // A password that was wrong from the start is a mistake; one that was changed since is an outage.
+    let truth = Truth::open(&url("localhost", ""), &Default::default()).await.unwrap();
+    let client = server.client("postgres").await;
+    client.batch_execute(&format!("ALTER ROLE {name} PASSWORD 'another'")).await.unwrap();
+    let cut =
+        format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '{name}'");
+    client.batch_execute(&cut).await.unwrap();
+    let error = Truth::open(&url("localhost", ""), &Default::default()).await.expect_err("it is another");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let error = truth.get("a").await.expect_err("it is another");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let error = truth.change(put("b", "/x")).await.expect_err("it is another");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use super::failure::{Failure, Result};
 use super::session::Session;
 use super::tls::{Stream, Tls, Trust};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How long connecting may take, login and all, unless the URL says how long a connection may.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -111,6 +111,16 @@ impl Dial {
         connected.unwrap_or_else(|_| Err(Failure::timeout())).map_err(|failure| self.named(failure))
     }
 
+    /// The same for who was connected before: whatever is wrong now, a password that was changed too, is an outage.
+    pub(super) async fn reconnect(&self) -> Result<Session> {
+        self.connect().await.map_err(|failure| match failure {
+            Failure::Final(error) if error.kind() == ErrorKind::Config => {
+                Failure::Final(Error::unavailable(error.to_string()))
+            }
+            other => other,
+        })
+    }
+
     pub(super) async fn dial(&self) -> Result<(Client, Connection<Socket, Stream<Socket>>)> {
         self.config.connect(self.tls.clone()).await.map_err(Failure::of_connecting)
     }
@@ -208,9 +218,11 @@ mod tests {
         let dial = Dial::new("postgres://me:secret@127.0.0.1:1,[::1]:2/rules").unwrap();
         assert_eq!(dial.place(), "127.0.0.1:1,::1:2/rules");
         assert!(!format!("{dial:?}").contains("secret"));
+        let dial = Dial::new("postgres:///rules?host=/run/postgresql&user=me").unwrap();
+        assert_eq!(dial.place(), "/run/postgresql:5432/rules", "a socket in a folder");
         for url in ["postgres://me:secret@h:x/d", "postgres:///d", "postgres://me:secret@h/d?nonsense=1"] {
             let error = Dial::new(url).expect_err(url);
-            assert_eq!(error.kind(), crate::ErrorKind::Config);
+            assert_eq!(error.kind(), ErrorKind::Config);
             assert!(!error.to_string().contains("secret"), "{error}");
         }
     }
