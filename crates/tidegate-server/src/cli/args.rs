@@ -45,7 +45,7 @@ pub(super) struct ServeArgs {
     /// Where state is kept: memory:, redis://, rediss://, redis-cluster:// [default: memory:]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where the rules of redirects are kept: sqlite:FILE [default: this server has no rules]
+    /// Where the rules of redirects are kept: sqlite:FILE or postgres://… [default: this server has no rules]
     #[arg(long, value_name = "URL")]
     rules: Option<String>,
     #[command(flatten)]

@@ -29,7 +29,7 @@ pub(in crate::cli) struct RulesTarget {
     /// The server
     #[arg(long, display_order = LAST, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(in crate::cli) server: String,
-    /// Use this database directly, while no server does: sqlite:FILE
+    /// Use this database directly: sqlite:FILE, while no server does, or postgres://…
     #[arg(long, display_order = LAST + 1, value_name = "URL", conflicts_with = "server")]
     pub(in crate::cli) rules: Option<String>,
     /// Answer in JSON

@@ -14,7 +14,7 @@ use crate::settings::validate::between;
 use crate::settings::{RulesUrl, SettingsError};
 
 group!(RawRules {
-    /// where the rules of redirects are kept: sqlite:FILE (none: this server has no rules)
+    /// where the rules of redirects are kept: sqlite:FILE or postgres://… (none: this server has no rules)
     url: Leaf<RulesUrl>,
     /// changes that their log goes back: who follows them and was away for more begins anew (100000)
     max_log: Leaf<NonZeroUsize>,

@@ -9,7 +9,9 @@ use tidegate_edge::truth::{self, Grant, Refusal, Returned, Seq};
 use super::open;
 use super::path::OfRule;
 use super::refusal::of_change;
-use crate::api::rule_worker::{Applied, Ask, Block, Clicked, ClicksCounted, MAX_CLICKS, Report, Return, Workers};
+use crate::api::rule_worker::{
+    Applied, Ask, Block, Clicked, ClicksCounted, MAX_CLICKS, Report, Return, Workers,
+};
 use crate::http::{Call, Json, JsonBody, Kind, NoContent, NoQuery, Problem};
 
 pub(super) const UNKNOWN_BLOCK: Kind = Kind::new(404, "block-unknown", "No such block");
