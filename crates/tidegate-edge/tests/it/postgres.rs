@@ -121,10 +121,17 @@ async fn changes_of_one_server_are_heard_at_the_other() {
     // Whoever listened is cut off, and comes back.
     let (_, name) = world.url.rsplit_once('/').unwrap();
     let client = PostgresServer::shared().client(name).await;
-    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-        WHERE datname = current_database() AND query LIKE 'SELECT seq%'";
-    let cut: i64 = client.query_one(cut, &[]).await.unwrap().get(0);
-    assert_eq!(cut, 2, "one of each server");
+    let listening = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT seq%'";
+    let count = format!("SELECT count(*) {listening}");
+    // One of each server; one may still be on its way.
+    let both = async {
+        while client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) != 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, both).await.expect("both listen");
+    let cut = format!("SELECT count(pg_terminate_backend(pid)) {listening}");
+    assert_eq!(client.query_one(&cut, &[]).await.unwrap().get::<_, i64>(0), 2);
     world.create("b", terms("/b", "/x")).await;
     timeout(SOON, heard.wait_for(|seq| *seq == Seq(2))).await.expect("what was missed is asked for").unwrap();
     world.create("c", terms("/c", "/x")).await;
