@@ -7,9 +7,10 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::failure::failed;
-use super::read::{position_at, rule};
+use super::read::position_at;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::{ExportFormat, csv, jsonl};
+use crate::truth::group::rule;
 use crate::truth::types::Position;
 
 /// Writes every rule, in the order of their ids, beside the database.
