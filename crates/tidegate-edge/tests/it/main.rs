@@ -7,6 +7,7 @@ mod conformance;
 mod followers;
 mod histories;
 mod import;
+mod import_lists;
 mod killed;
 mod kit;
 mod postgres;
