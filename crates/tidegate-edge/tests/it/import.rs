@@ -14,7 +14,7 @@ use tidegate_edge::truth::{
 };
 
 use crate::conformance::conformance;
-use crate::kit::{START_MS, World, terms};
+use crate::kit::{START_MS, World, terms, until_none};
 use crate::replica::{Replica, catch_up};
 
 conformance!(
@@ -103,7 +103,7 @@ async fn rules(world: &World) -> Vec<String> {
     text.lines().map(shown).collect()
 }
 
-fn lines(report: &ImportReport) -> Vec<(u64, Option<u64>)> {
+pub(crate) fn lines(report: &ImportReport) -> Vec<(u64, Option<u64>)> {
     report.problems.first.iter().map(|it| (it.line, it.other_line)).collect()
 }
 
@@ -399,7 +399,7 @@ async fn nothing_is_left(world: &World) {
     if world.is_sqlite() {
         assert_eq!(files(world), ["rules.db", "rules.db-lock", "rules.db-shm", "rules.db-wal"]);
     } else {
-        world.until_none("pg_class WHERE relpersistence = 't'").await;
+        until_none(&world.client().await, "pg_class WHERE relpersistence = 't'").await;
     }
 }
 
@@ -445,7 +445,7 @@ pub(crate) fn large(round: u64) -> impl Read + Send + 'static {
     })
 }
 
-struct ReadFn<F>(F);
+pub(crate) struct ReadFn<F>(pub(crate) F);
 
 impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Read for ReadFn<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -536,7 +536,7 @@ async fn keeps_readers_going_and_writers_waiting(world: &World) {
     check(world).await;
 }
 
-fn filter(change: impl FnOnce(&mut Filter)) -> Filter {
+pub(crate) fn filter(change: impl FnOnce(&mut Filter)) -> Filter {
     let mut filter = Filter::default();
     change(&mut filter);
     filter

@@ -77,8 +77,9 @@ async fn comes_back(
     Ok(())
 }
 
-fn an_export_comes_back(from: impl AsyncFn() -> World, into: impl AsyncFn() -> World) {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(40, |ops| ops.parse::<u32>().unwrap() / 50_000);
+fn an_export_comes_back(cases: u32, from: impl AsyncFn() -> World, into: impl AsyncFn() -> World) {
+    let cases =
+        std::env::var("TIDEGATE_HISTORY_OPS").map_or(cases, |ops| ops.parse::<u32>().unwrap() / 50_000);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let run = |lines: Vec<serde_json::Value>| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -89,13 +90,14 @@ fn an_export_comes_back(from: impl AsyncFn() -> World, into: impl AsyncFn() -> W
 
 #[test]
 fn an_export_comes_back_byte_for_byte_on_sqlite() {
-    an_export_comes_back(World::sqlite, World::sqlite);
+    an_export_comes_back(40, World::sqlite, World::sqlite);
 }
 
 #[test]
 fn an_export_comes_back_byte_for_byte_on_postgres() {
     let (one, two) = (OnceLock::new(), OnceLock::new());
     an_export_comes_back(
+        20,
         async || World::postgres_again(&one).await,
         async || World::postgres_again(&two).await,
     );
@@ -104,13 +106,13 @@ fn an_export_comes_back_byte_for_byte_on_postgres() {
 #[test]
 fn an_export_goes_from_sqlite_to_postgres_byte_for_byte() {
     let database = OnceLock::new();
-    an_export_comes_back(World::sqlite, async || World::postgres_again(&database).await);
+    an_export_comes_back(20, World::sqlite, async || World::postgres_again(&database).await);
 }
 
 #[test]
 fn an_export_goes_from_postgres_to_sqlite_byte_for_byte() {
     let database = OnceLock::new();
-    an_export_comes_back(async || World::postgres_again(&database).await, World::sqlite);
+    an_export_comes_back(20, async || World::postgres_again(&database).await, World::sqlite);
 }
 
 /// One line of a random file.
@@ -234,8 +236,9 @@ async fn agrees(world: World, files: &[File]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn imports_agree_with_a_list(world: impl AsyncFn() -> World) {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(60, |ops| ops.parse::<u32>().unwrap() / 20_000);
+fn imports_agree_with_a_list(cases: u32, world: impl AsyncFn() -> World) {
+    let cases =
+        std::env::var("TIDEGATE_HISTORY_OPS").map_or(cases, |ops| ops.parse::<u32>().unwrap() / 20_000);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let run = |files: Vec<File>| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -246,13 +249,13 @@ fn imports_agree_with_a_list(world: impl AsyncFn() -> World) {
 
 #[test]
 fn imports_into_sqlite_agree_with_a_list() {
-    imports_agree_with_a_list(World::sqlite);
+    imports_agree_with_a_list(60, World::sqlite);
 }
 
 #[test]
 fn imports_into_postgres_agree_with_a_list() {
     let database = OnceLock::new();
-    imports_agree_with_a_list(async || World::postgres_again(&database).await);
+    imports_agree_with_a_list(30, async || World::postgres_again(&database).await);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 pub(crate) use self::postgres::PostgresServer;
 
 /// Long enough for anything that comes at all.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
@@ -106,17 +106,6 @@ impl World {
         self.client().await.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) as u64
     }
 
-    /// Waits until PostgreSQL has no such rows.
-    pub(crate) async fn until_none(&self, of: &str) {
-        let (client, count) = (self.client().await, format!("SELECT count(*) FROM {of}"));
-        let none = async {
-            while client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(SOON, none).await.unwrap_or_else(|_| panic!("there are rows of {of}"));
-    }
-
     async fn open(url: String, folder: TempDir, change: impl FnOnce(&mut TruthOptions)) -> Self {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
         let mut options = TruthOptions::default();
@@ -154,6 +143,17 @@ impl World {
     pub(crate) async fn check(&self) {
         check(&self.truth).await;
     }
+}
+
+/// Waits until PostgreSQL has no such rows.
+pub(crate) async fn until_none(client: &Client, of: &str) {
+    let count = format!("SELECT count(*) FROM {of}");
+    let none = async {
+        while client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, none).await.unwrap_or_else(|_| panic!("there are rows of {of}"));
 }
 
 /// All of it fits together: what the log makes of nothing is what the database says it has, and what it has.

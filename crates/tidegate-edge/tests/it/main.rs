@@ -11,6 +11,7 @@ mod import_lists;
 mod killed;
 mod kit;
 mod postgres;
+mod postgres_import;
 mod postgres_outages;
 mod replica;
 mod sqlite;

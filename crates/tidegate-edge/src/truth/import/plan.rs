@@ -24,6 +24,7 @@ const REPORTED: u64 = 4096;
 pub(in crate::truth) struct Plan {
     options: ImportOptions,
     report: ImportReport,
+    has_made_ids: bool,
     /// The time: first when the file is begun, then when it is merged.
     pub(in crate::truth) now_ms: u64,
     /// The hashes of what leaves, and of what comes.
@@ -43,11 +44,16 @@ pub(in crate::truth) struct Changed {
 impl Plan {
     pub(in crate::truth) fn new(options: ImportOptions, now_ms: u64) -> Self {
         let (left, came) = (Digest::default(), Digest::default());
-        Self { options, report: ImportReport::new(), now_ms, left, came }
+        Self { options, report: ImportReport::new(), has_made_ids: false, now_ms, left, came }
     }
 
     pub(in crate::truth) fn mode(&self) -> ImportMode {
         self.options.mode
+    }
+
+    /// Whether there are rules in the file without an id.
+    pub(in crate::truth) fn has_made_ids(&self) -> bool {
+        self.has_made_ids
     }
 
     pub(in crate::truth) fn report(&self) -> &ImportReport {
@@ -86,6 +92,7 @@ impl Plan {
                 Ok(candidate) => {
                     self.report.rules += 1;
                     self.report.created += 1;
+                    self.has_made_ids |= candidate.is_made;
                     self.came = self.came.with(candidate.hash);
                     keep(candidate)?;
                 }

@@ -51,6 +51,7 @@ pub(super) async fn spool<L: Lines>(session: &Session, mut lines: L, now: Now) -
     // Whoever reads stops when nothing can be written: that is the reason then.
     let file = written.map_err(|error| Error::unwritable(L::NAME, &error))?;
     read?;
+    session.roll_back().await;
     Ok((position, file))
 }
 

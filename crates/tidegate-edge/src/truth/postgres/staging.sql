@@ -20,17 +20,18 @@ CREATE TEMPORARY TABLE staged (
     body text NOT NULL
 );
 
--- A rule of the database that changes or goes: the tags that it had, and what it is then; nothing if it goes. `clicks` are
--- those that its state was judged by, if it has only so many.
+-- A rule of the database that changes or goes: tags that leave it and come to it, and what it is then; nothing if it goes.
+-- `clicks` are those that its state was judged by, if it has only so many.
 CREATE TEMPORARY TABLE touched (
     id text COLLATE "C" PRIMARY KEY,
     left_tags text[] COLLATE "C" NOT NULL,
+    came_tags text[] COLLATE "C" NOT NULL,
     host text COLLATE "C",
     path text COLLATE "C",
     destination text COLLATE "C",
     state text COLLATE "C",
     next_at bigint,
     clicks bigint,
-    tags text[] COLLATE "C",
     body text
 );
+CREATE INDEX touched_and_bounded ON touched (id) WHERE clicks IS NOT NULL;

@@ -8,7 +8,7 @@ use futures_util::TryStreamExt as _;
 use tidegate::random::Random;
 use tokio_postgres::Row;
 
-use super::stage::make_anew;
+use super::stage::{is_so, make_anew};
 use super::touched::{Touched, note};
 use super::{Session, TOGETHER};
 use crate::truth::import::{ImportMode, Plan};
@@ -24,23 +24,37 @@ const FIND_BY_PLACE: &str = "UPDATE pg_temp.staged SET id = r.id, is_made = fals
     WHERE staged.is_made AND r.host = staged.host AND r.path = staged.path
         AND NOT EXISTS (SELECT 1 FROM pg_temp.staged o WHERE o.id = r.id)";
 
-/// A place belongs to a rule that the file does not have, or that stays where it is because its own line is left out:
-/// which may be why another stays too.
-const TAKEN: &str = "WITH RECURSIVE stays AS (
-        SELECT s.id, r.id AS owner FROM pg_temp.staged s JOIN tidegate.rules r ON r.host = s.host AND r.path = s.path
-        WHERE r.id <> s.id AND NOT EXISTS (SELECT 1 FROM pg_temp.staged o WHERE o.id = r.id)
-        UNION ALL
-        SELECT s.id, stays.id FROM stays JOIN tidegate.rules r ON r.id = stays.id
-        JOIN pg_temp.staged s ON s.host = r.host AND s.path = r.path AND s.id <> r.id
+/// A place belongs to a rule that the file does not have.
+macro_rules! taken {
+    () => {
+        "SELECT s.id, r.id AS owner FROM pg_temp.staged s JOIN tidegate.rules r ON r.host = s.host AND r.path = s.path
+         WHERE r.id <> s.id AND NOT EXISTS (SELECT 1 FROM pg_temp.staged o WHERE o.id = r.id)"
+    };
+}
+
+const IS_TAKEN: &str = concat!("SELECT EXISTS (", taken!(), ")");
+
+const INDEX: &str = "CREATE INDEX staged_by_place ON pg_temp.staged (host, path)";
+
+/// A rule stays where it is because its own line is left out: which may be why another stays too.
+const TAKEN: &str = concat!(
+    "WITH RECURSIVE stays AS (",
+    taken!(),
+    " UNION ALL
+        SELECT next.id, stays.id FROM stays CROSS JOIN LATERAL
+            (SELECT s.id FROM tidegate.rules r JOIN pg_temp.staged s ON s.host = r.host AND s.path = r.path
+             WHERE r.id = stays.id AND s.id <> r.id LIMIT 1) next
     )
     DELETE FROM pg_temp.staged USING stays WHERE staged.id = stays.id
-    RETURNING staged.line, staged.hash, stays.owner";
+    RETURNING staged.line, staged.hash, stays.owner"
+);
 
 const LEAVING: &str = "SELECT r.id, r.body FROM tidegate.rules r
     WHERE r.id > $1 AND NOT EXISTS (SELECT 1 FROM pg_temp.staged s WHERE s.id = r.id) ORDER BY r.id LIMIT $2";
 
+/// Both go on behind the last, whichever is read first.
 const PAIRS: &str = "SELECT s.id, s.body, s.hash, r.body, r.clicks FROM pg_temp.staged s
-    JOIN tidegate.rules r ON r.id = s.id WHERE s.id > $1 ORDER BY s.id LIMIT $2";
+    JOIN tidegate.rules r ON r.id = s.id WHERE s.id > $1 AND r.id > $1 ORDER BY s.id LIMIT $2";
 
 const COMPARED: &str = "DELETE FROM pg_temp.staged WHERE id = ANY ($1)";
 
@@ -49,8 +63,10 @@ pub(super) async fn compare(session: &Session, plan: &mut Plan, count: u64, rand
     if count == 0 {
         return Ok(());
     }
-    make_anew(session, plan, MADE_AND_TAKEN, random).await?;
-    session.execute(FIND_BY_PLACE, &[]).await?;
+    if plan.has_made_ids() {
+        make_anew(session, plan, MADE_AND_TAKEN, random).await?;
+        session.execute(FIND_BY_PLACE, &[]).await?;
+    }
     match plan.mode() {
         ImportMode::Merge => leave_out_taken(session, plan).await?,
         ImportMode::Replace => find_leaving(session, plan).await?,
@@ -59,6 +75,10 @@ pub(super) async fn compare(session: &Session, plan: &mut Plan, count: u64, rand
 }
 
 async fn leave_out_taken(session: &Session, plan: &mut Plan) -> Result<()> {
+    if !is_so(session, IS_TAKEN).await? {
+        return Ok(());
+    }
+    session.run(INDEX).await?;
     let mut rows = pin!(session.stream(TAKEN).await?);
     while let Some(row) = session.in_time(rows.try_next()).await? {
         let line: i64 = row.try_get(0)?;

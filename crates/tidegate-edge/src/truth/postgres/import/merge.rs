@@ -1,13 +1,11 @@
 //! All that is new or says something else, written as one change under the lock.
 
 use super::compare::compare;
-use super::{OnProgress, Session, Shared, now, tell_progress};
+use super::{OnProgress, Session, Shared, TOGETHER, now, tell_progress};
 use crate::truth::group::{Head, rule};
 use crate::truth::import::{ImportStep, Plan};
 use crate::truth::postgres::failure::Result;
 use crate::truth::postgres::{read, write};
-
-use super::TOGETHER;
 
 /// From here on nobody counts clicks of what changes or goes.
 const LOCK: &str =
@@ -17,7 +15,7 @@ const LOCK: &str =
 /// Clicks that came after it was judged by them whether a rule has ended.
 const CLICKED: &str =
     "SELECT t.id, t.body, r.clicks FROM pg_temp.touched t JOIN tidegate.rules r ON r.id = t.id
-    WHERE t.id > $1 AND t.clicks <> r.clicks ORDER BY t.id LIMIT $2";
+    WHERE t.clicks IS NOT NULL AND t.id > $1 AND r.id > $1 AND t.clicks <> r.clicks ORDER BY t.id LIMIT $2";
 
 const JUDGE: &str = "UPDATE pg_temp.touched SET state = judged.state, next_at = judged.next_at
     FROM unnest($1::text[], $2::text[], $3::bigint[]) AS judged (id, state, next_at) WHERE touched.id = judged.id";
@@ -45,7 +43,7 @@ const INSERT: &str =
 
 const TAG: &str = "INSERT INTO tidegate.tags (tag, id)
     SELECT tag, id FROM (SELECT unnest(tags) AS tag, id FROM pg_temp.staged
-        UNION ALL SELECT unnest(tags), id FROM pg_temp.touched WHERE body IS NOT NULL) came
+        UNION ALL SELECT unnest(came_tags), id FROM pg_temp.touched) came
     ORDER BY tag, id";
 
 /// Compares what was staged under the lock and writes it; where the rules stand then, if it was written.

@@ -120,10 +120,11 @@ pub(super) async fn stage(
     Ok(reading.await.map_err(|error| ended(&error))??)
 }
 
-const INDEX: &str = "
-    CREATE INDEX staged_by_id ON pg_temp.staged (id);
-    CREATE INDEX staged_by_place ON pg_temp.staged (host, path);
-    ANALYZE pg_temp.staged";
+const INDEX: &str = "CREATE INDEX staged_by_id ON pg_temp.staged (id); ANALYZE pg_temp.staged";
+
+/// Whether lines are about one rule. To hash is much faster than to sort, and most files have none.
+const IS_SAME_ID: &str = "SELECT EXISTS
+    (SELECT 1 FROM pg_temp.staged GROUP BY hashtextextended(id, 0) HAVING count(*) > 1)";
 
 const SAME_ID: &str = "DELETE FROM pg_temp.staged USING
         (SELECT ctid, row_number() OVER of_id AS number, first_value(line) OVER of_id AS first
@@ -131,34 +132,45 @@ const SAME_ID: &str = "DELETE FROM pg_temp.staged USING
     WHERE alike.number > 1 AND staged.ctid = alike.ctid
     RETURNING alike.first, staged.line, staged.hash, staged.id";
 
+/// Chance has made an id twice, or one that somebody has thought of.
+const MADE_TWICE: &str = "SELECT s.n, s.id, s.version, s.hash, s.body FROM pg_temp.staged s
+    WHERE s.is_made AND EXISTS (SELECT 1 FROM pg_temp.staged o WHERE o.id = s.id AND o.n <> s.n)";
+
+const IS_SAME_PLACE: &str = "SELECT EXISTS (SELECT 1 FROM pg_temp.staged
+    GROUP BY hashtextextended(path, hashtextextended(host, 0)) HAVING count(*) > 1)";
+
 const SAME_PLACE: &str = "DELETE FROM pg_temp.staged USING
         (SELECT ctid, row_number() OVER of_place AS number, first_value(line) OVER of_place AS first
          FROM pg_temp.staged WINDOW of_place AS (PARTITION BY host, path ORDER BY n)) alike
     WHERE alike.number > 1 AND staged.ctid = alike.ctid
     RETURNING alike.first, staged.line, staged.hash, staged.host, staged.path";
 
-/// Chance has made an id twice, or one that somebody has thought of.
-const MADE_TWICE: &str = "SELECT s.n, s.id, s.version, s.hash, s.body FROM pg_temp.staged s
-    WHERE s.is_made AND EXISTS (SELECT 1 FROM pg_temp.staged o WHERE o.id = s.id AND o.n <> s.n)";
-
 /// Finds lines that are about one rule, or about one place: the first stands.
 pub(super) async fn leave_out_duplicates(session: &Session, plan: &mut Plan, random: &Random) -> Result<()> {
     session.run(INDEX).await?;
-    {
+    if is_so(session, IS_SAME_ID).await? {
         let mut rows = pin!(session.stream(SAME_ID).await?);
         while let Some(row) = session.in_time(rows.try_next()).await? {
             let (first, line): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
             plan.has_id_of(first as u64, line as u64, digest_of(row.try_get(2)?)?, row.try_get(3)?);
         }
+        make_anew(session, plan, MADE_TWICE, random).await?;
     }
-    make_anew(session, plan, MADE_TWICE, random).await?;
-    let mut rows = pin!(session.stream(SAME_PLACE).await?);
-    while let Some(row) = session.in_time(rows.try_next()).await? {
-        let (first, line): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        let (hash, host, path) = (digest_of(row.try_get(2)?)?, row.try_get(3)?, row.try_get(4)?);
-        plan.has_place_of(first as u64, line as u64, hash, host, path);
+    if is_so(session, IS_SAME_PLACE).await? {
+        let mut rows = pin!(session.stream(SAME_PLACE).await?);
+        while let Some(row) = session.in_time(rows.try_next()).await? {
+            let (first, line): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let (hash, host, path) = (digest_of(row.try_get(2)?)?, row.try_get(3)?, row.try_get(4)?);
+            plan.has_place_of(first as u64, line as u64, hash, host, path);
+        }
     }
     Ok(())
+}
+
+/// The answer to a question of yes or no.
+pub(super) async fn is_so(session: &Session, question: &'static str) -> Result<bool> {
+    let row = session.row(question, &[]).await?;
+    Ok(row.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 /// Gives rows that were found ids that nobody has. They are few: chance has found them.

@@ -18,8 +18,10 @@ use crate::truth::types::Place;
 pub(super) fn compare(transaction: &Transaction<'_>, plan: &mut Plan, random: &Random) -> Result<Head> {
     let head = head(transaction)?;
     if head.count > 0 {
-        make_taken_ids_anew(transaction, plan, random)?;
-        find_by_place(transaction)?;
+        if plan.has_made_ids() {
+            make_taken_ids_anew(transaction, plan, random)?;
+            find_by_place(transaction)?;
+        }
         match plan.mode() {
             ImportMode::Merge => leave_out_taken(transaction, plan)?,
             ImportMode::Replace => find_leaving(transaction, plan)?,
