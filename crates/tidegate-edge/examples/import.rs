@@ -1,8 +1,10 @@
-//! Imports rules into a file of SQLite, and says how long that took and how much memory.
+//! Imports rules into a file of SQLite or a database of PostgreSQL, and says how long that took and how much memory this
+//! process.
 //!
 //! ```text
-//! cargo run --release -p tidegate-edge --example import -- rules.db 1000000     so many rules that are made up
-//! cargo run --release -p tidegate-edge --example import -- rules.db list.csv
+//! import rules.db 1000000                             so many rules that are made up
+//! import rules.db 1000000 2                           the same that say something else: with other numbers, others
+//! import postgres://me@localhost/rules list.csv
 //! ```
 
 use std::fs::File;
@@ -16,12 +18,18 @@ use tidegate_edge::truth::{ImportOptions, ImportStep, Truth, TruthOptions};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [database, list] = &arguments[..] else { return Err("usage: import DATABASE COUNT|FILE".into()) };
+    let (database, list, edition) = match &arguments[..] {
+        [database, list] => (database, list, "1"),
+        [database, list, edition] => (database, list, edition.as_str()),
+        _ => return Err("usage: import URL|DATABASE COUNT|FILE [EDITION]".into()),
+    };
     let file = match list.parse() {
-        Ok(count) => made_up(count)?,
+        Ok(count) => made_up(count, edition)?,
         Err(_) => File::open(list)?,
     };
-    let truth = Truth::open(&format!("sqlite:{database}"), &TruthOptions::default()).await?;
+    let is_url = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| database.starts_with(scheme));
+    let url = if is_url { database.clone() } else { format!("sqlite:{database}") };
+    let truth = Truth::open(&url, &TruthOptions::default()).await?;
     let start = monotonic();
     let mut last = None;
     let progress = move |progress: tidegate_edge::truth::ImportProgress| {
@@ -44,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A file of rules in no order.
-fn made_up(count: u64) -> io::Result<File> {
+fn made_up(count: u64, edition: &str) -> io::Result<File> {
     let mut into = BufWriter::new(tempfile::tempfile_in(Path::new("."))?);
     writeln!(into, "id,host,path,destination,code,tags,note")?;
     for number in 0..count {
@@ -52,7 +60,7 @@ fn made_up(count: u64) -> io::Result<File> {
         let tag = id % 50;
         writeln!(
             into,
-            "rule-{id:08},www.example.com,/campaigns/{tag}/{id:x},https://shop.example.org/products/{id}?ref=mail,301,\
+            "rule-{id:08},www.example.com,/campaigns/{tag}/{id:x},https://shop.example.org/products/{id}?ref={edition},301,\
              campaign-{tag},made up"
         )?;
     }

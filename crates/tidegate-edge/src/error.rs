@@ -1,6 +1,6 @@
 //! What can go wrong. A refusal is never an error.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// An error of the rules' database.
 #[derive(Debug)]
@@ -47,6 +47,15 @@ impl Error {
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// What a file that is being written has ended with: `what` is to be in it.
+    pub(crate) fn unwritable(what: &str, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull => ErrorKind::Full,
+            _ => ErrorKind::Unavailable,
+        };
+        Self::new(kind, format!("{what} cannot be written: {error}"))
     }
 
     /// What went wrong.

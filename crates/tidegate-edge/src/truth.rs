@@ -245,20 +245,12 @@ impl Truth {
                 "an import that replaces all rules cannot be partial: it would delete those of bad lines";
             return Err(Error::config(message));
         }
-        let Database::Sqlite(database) = &self.0 else { return Err(not_yet("imported into")) };
-        database.import(reader, options, Box::new(progress)).await
+        of!(self, database => database.import(reader, options, Box::new(progress)).await)
     }
 
     /// All rules at one place of the log, with all they have, in the order of their ids: a file without a name, from its
     /// start on. Imported into an empty database it gives the same rules, and the same export.
     pub async fn export(&self, format: ExportFormat) -> Result<(Position, File)> {
-        let Database::Sqlite(database) = &self.0 else { return Err(not_yet("exported from")) };
-        database.export(format).await
+        of!(self, database => database.export(format).await)
     }
-}
-
-fn not_yet(how: &str) -> Error {
-    Error::config(format!(
-        "lists of rules are not {how} PostgreSQL yet: change them in bulk, and read a snapshot"
-    ))
 }

@@ -269,6 +269,13 @@ pub(crate) fn body(rule: &Rule) -> Result<String> {
         .map_err(|error| Error::new(crate::ErrorKind::Internal, format!("a rule cannot be written: {error}")))
 }
 
+/// A rule by its canonical JSON, and its clicks.
+pub(crate) fn rule(body: &str, clicks: u64) -> Result<Rule> {
+    let read = serde_json::from_str::<Rule>(body);
+    read.map(|rule| Rule { clicks, ..rule })
+        .map_err(|error| Error::corrupt(format!("a rule cannot be read ({error}): {body}")))
+}
+
 /// An id that no other change of the group has: chance makes one twice sooner or later, and no two changes are about one
 /// rule.
 fn fresh(random: &Random, taken: &mut HashSet<String>) -> String {

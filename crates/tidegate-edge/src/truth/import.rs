@@ -14,18 +14,16 @@
 //! that the file does not have, that is a problem, as are two lines for one id, or for one host and path: the first
 //! stands. If there is any problem nothing is written, or with [`partial`](ImportOptions::partial) all but these.
 
+mod body;
+mod candidate;
+mod plan;
+
 use serde::{Deserialize, Serialize};
-use tidegate::random::Random;
 
-use super::digest::Digest;
-use super::group::{body, slug};
+pub(super) use self::candidate::Candidate;
+pub(super) use self::plan::{Changed, Plan};
 use super::types::Seq;
-use crate::error::Result;
-use crate::formats::{Entry, History, Problem, Problems};
-use crate::rule::Rule;
-
-/// Numbers stay below this: they are exact in every client's JSON.
-const MAX_NUMBER: u64 = 1 << 53;
+use crate::formats::Problems;
 
 /// What becomes of rules that a file does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -76,6 +74,9 @@ pub struct ImportProgress {
     pub bytes: u64,
 }
 
+/// What is told of progress.
+pub(super) type OnProgress = Box<dyn FnMut(ImportProgress) + Send>;
+
 /// What became of an import as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,7 +123,7 @@ pub struct ImportReport {
 }
 
 impl ImportReport {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             outcome: ImportOutcome::Refused,
             seq: None,
@@ -136,108 +137,5 @@ impl ImportReport {
             problems: Problems::default(),
             warnings: Problems::default(),
         }
-    }
-}
-
-/// A rule of a file as it would be if it were new.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) line: u64,
-    /// Whether its id is one that was made here.
-    pub(super) is_made: bool,
-    pub(super) rule: Rule,
-    pub(super) body: String,
-    pub(super) hash: Digest,
-}
-
-impl Candidate {
-    /// Checks what a file says of a rule.
-    pub(super) fn of(
-        entry: Entry,
-        now_ms: u64,
-        random: &Random,
-        warnings: &mut Problems,
-    ) -> Result<Result<Self, Problem>> {
-        let Entry { line, draft, history, warnings: own } = entry;
-        let (draft, checked) = match draft.check(now_ms) {
-            Ok(checked) => checked,
-            Err(invalid) => return Ok(Err(Problem::of(line, invalid))),
-        };
-        if let Err(problem) = check(line, &history) {
-            return Ok(Err(problem));
-        }
-        for message in own.into_iter().chain(checked.iter().map(ToString::to_string)) {
-            warnings.push(Problem::new(line, message));
-        }
-        let is_made = draft.id.is_none();
-        let rule = Rule {
-            id: draft.id.unwrap_or_else(|| slug(random)),
-            terms: draft.terms,
-            clicks: history.clicks.unwrap_or(0),
-            version: history.version.unwrap_or(1),
-            created_at: history.created_at.unwrap_or(now_ms),
-            updated_at: history.updated_at.unwrap_or(now_ms),
-        };
-        let body = body(&rule)?;
-        let hash = Digest::of(&rule.id, rule.version, &body);
-        Ok(Ok(Self { line, is_made, rule, body, hash }))
-    }
-}
-
-fn check(line: u64, history: &History) -> Result<(), Problem> {
-    let History { version, created_at, updated_at, clicks } = *history;
-    if version == Some(0) {
-        return Err(Problem::field(line, "version", "0 is none: 1 or more"));
-    }
-    let all =
-        [("version", version), ("createdAt", created_at), ("updatedAt", updated_at), ("clicks", clicks)];
-    match all.into_iter().find(|(_, number)| number.is_some_and(|it| it >= MAX_NUMBER)) {
-        Some((field, _)) => {
-            Err(Problem::field(line, field, format!("it is too large: less than {MAX_NUMBER} is allowed")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// What the canonical JSON of a rule of that id says of its terms: what is equal there is equal, whatever the version.
-pub(super) fn terms_of<'a>(body: &'a str, id: &str) -> Option<&'a str> {
-    let rest = body.strip_prefix(&*start(id)?)?;
-    // Behind it there are only numbers.
-    Some(&rest[..rest.rfind(",\"version\":")?])
-}
-
-/// The canonical JSON of a rule with another id.
-pub(super) fn renamed(body: &str, id: &str, new: &str) -> Option<String> {
-    Some(start(new)? + body.strip_prefix(&*start(id)?)?)
-}
-
-fn start(id: &str) -> Option<String> {
-    Some(format!("{{\"id\":{},", serde_json::to_string(id).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rule::Terms;
-
-    #[test]
-    fn a_body_is_taken_apart_without_parsing_it() {
-        let mut rule = Rule {
-            id: "a\",\"b".to_owned(),
-            terms: Terms::new("/a", "/b"),
-            clicks: 0,
-            version: 1,
-            created_at: 2,
-            updated_at: 3,
-        };
-        rule.terms.note = ",\"version\":7".to_owned();
-        let first = body(&rule).unwrap();
-        let terms = terms_of(&first, &rule.id).unwrap().to_owned();
-        assert!(terms.starts_with("\"host\":") && terms.ends_with('"'), "{terms}");
-        (rule.version, rule.updated_at) = (5, 6);
-        assert_eq!(terms_of(&body(&rule).unwrap(), &rule.id), Some(&*terms));
-        let other = renamed(&first, &rule.id, "ü\\").unwrap();
-        (rule.version, rule.updated_at, rule.id) = (1, 3, "ü\\".to_owned());
-        assert_eq!(other, body(&rule).unwrap());
     }
 }

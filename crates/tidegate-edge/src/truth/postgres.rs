@@ -7,7 +7,9 @@
 mod budget;
 mod clicks;
 mod epoch;
+mod export;
 mod failure;
+mod import;
 mod list;
 mod listen;
 mod migrate;
@@ -15,6 +17,7 @@ mod open;
 mod read;
 mod session;
 mod snapshot;
+mod spool;
 mod tls;
 mod write;
 
@@ -28,19 +31,23 @@ use tidegate::random::Random;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinHandle;
 
+use self::export::Export;
 use self::failure::Failure;
 use self::open::Dial;
 use self::read::Now;
 use self::session::Session;
+use self::snapshot::Snapshot;
 use super::TruthOptions;
 use super::budget::{Ask, Grant, Return, Returned};
 use super::clicks::{Clicked, Report};
+use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Seq};
 use super::writer::{Commit, Writer};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::{ExportFormat, Reader};
 use crate::rule::Rule;
 
 /// Questions that are answered at once, at most, each on a connection of its own.
@@ -81,6 +88,10 @@ struct Shared {
     clock: Clock,
     random: Random,
     block_life: Duration,
+    max_log: u64,
+    last: watch::Sender<Seq>,
+    /// One import at a time, of this server.
+    turn: Arc<Semaphore>,
     idle: Mutex<Vec<Session>>,
     permits: Semaphore,
     listener: JoinHandle<()>,
@@ -121,6 +132,9 @@ impl Postgres {
             clock: options.clock.clone(),
             random: options.random.clone(),
             block_life: options.block_life,
+            max_log: options.max_log,
+            last: sender.clone(),
+            turn: Arc::new(Semaphore::new(1)),
             idle: Mutex::default(),
             permits: Semaphore::new(READERS),
         };
@@ -163,7 +177,30 @@ impl Postgres {
     /// On a connection of its own: nobody waits for one that is busy for long.
     pub(super) async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
         let session = self.shared.dial.reconnect().await?;
-        Ok(snapshot::snapshot(&session, fields, self.now()).await?)
+        Ok(spool::spool(&session, Snapshot(fields), self.now()).await?)
+    }
+
+    /// The same.
+    pub(super) async fn export(&self, format: ExportFormat) -> Result<(Position, File)> {
+        let session = self.shared.dial.reconnect().await?;
+        Ok(spool::spool(&session, Export(format), self.now()).await?)
+    }
+
+    /// Goes on if nobody waits for it any more.
+    pub(super) async fn import(
+        &self,
+        reader: Reader,
+        options: ImportOptions,
+        progress: OnProgress,
+    ) -> Result<ImportReport> {
+        let shared = Arc::clone(&self.shared);
+        let turn = Arc::clone(&shared.turn).acquire_owned().await.map_err(|_| closed())?;
+        let importing = tokio::spawn(async move {
+            let _turn = turn;
+            import::import(shared, reader, options, progress).await
+        });
+        let ended = |error| Error::new(ErrorKind::Internal, format!("an import has ended: {error}"));
+        Ok(importing.await.map_err(ended)??)
     }
 
     pub(super) async fn list(

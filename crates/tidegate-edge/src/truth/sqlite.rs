@@ -22,12 +22,12 @@ use tidegate::clock::Clock;
 use tidegate::random::Random;
 use tokio::sync::{Semaphore, watch};
 
-use self::import::{Importer, OnProgress};
+use self::import::Importer;
 use self::open::Lock;
 use super::TruthOptions;
 use super::budget::{Ask, Grant, Return, Returned};
 use super::clicks::{Clicked, Report};
-use super::import::{ImportOptions, ImportReport};
+use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
 use super::snapshot::Fields;

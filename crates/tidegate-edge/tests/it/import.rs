@@ -1,22 +1,41 @@
 //! Imports: all of a file as one change, or nothing.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tidegate_edge::ErrorKind;
 use tidegate_edge::formats::{ExportFormat, Format, MAX_PROBLEMS, Reader};
-use tidegate_edge::rule::{Rule, State, Terms};
+use tidegate_edge::rule::{
+    MAX_DESTINATION_BYTES, MAX_ID_BYTES, MAX_NOTE_BYTES, MAX_PATH_BYTES, MAX_TAG_BYTES, MAX_TAGS, Rule, State,
+};
 use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{
     Ask, Change, Condition, Digest, Filter, Grant, ImportMode, ImportOptions, ImportOutcome, ImportProgress,
     ImportReport, ImportStep, Return, Returned, Seq, Truth,
 };
 
-use crate::kit::{START_MS, World, terms};
+use crate::conformance::conformance;
+use crate::kit::{START_MS, World, terms, until_none};
 use crate::replica::{Replica, catch_up};
+
+conformance!(
+    an_import_is_one_change_and_followers_begin_anew,
+    what_is_there_is_left_alone_or_is_the_next_version,
+    any_problem_writes_nothing_unless_the_rest_is_asked_for,
+    a_dry_run_writes_nothing,
+    problems_are_kept_to_a_bound_and_all_counted,
+    duplicates_name_the_first_line_however_many_there_are,
+    warnings_name_their_lines_and_stop_nothing,
+    rules_exchange_their_places_within_a_file,
+    who_stays_because_of_another_keeps_the_next_from_coming,
+    a_list_without_ids_is_imported_again_and_again,
+    an_id_that_is_made_is_nobodys,
+    what_a_file_replaces_takes_its_permits_and_clicks_with_it,
+    clicks_of_what_changes_stay_and_of_what_is_new_come,
+    a_file_may_replace_all_rules,
+    a_file_that_breaks_off_writes_nothing,
+    the_longest_rules_are_imported,
+    a_long_log_is_cut_by_imports_too,
+);
 
 pub(crate) fn options(change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
     let mut options = ImportOptions::default();
@@ -24,24 +43,28 @@ pub(crate) fn options(change: impl FnOnce(&mut ImportOptions)) -> ImportOptions 
     options
 }
 
-fn dry(mut options: ImportOptions) -> ImportOptions {
+pub(crate) fn dry(mut options: ImportOptions) -> ImportOptions {
     options.dry_run = true;
     options
 }
 
 /// The same report of another outcome.
-fn with(report: &ImportReport, outcome: ImportOutcome, seq: Option<Seq>) -> ImportReport {
+pub(crate) fn with(report: &ImportReport, outcome: ImportOutcome, seq: Option<Seq>) -> ImportReport {
     let mut report = report.clone();
     (report.outcome, report.seq) = (outcome, seq);
     report
 }
 
-async fn import_with(world: &World, text: impl Into<String>, options: ImportOptions) -> ImportReport {
+pub(crate) async fn import_with(
+    world: &World,
+    text: impl Into<String>,
+    options: ImportOptions,
+) -> ImportReport {
     let reader = Reader::new(Format::Csv, io::Cursor::new(text.into().into_bytes()));
     world.truth.import(reader, options, |_| ()).await.unwrap()
 }
 
-async fn import(world: &World, rows: &str) -> ImportReport {
+pub(crate) async fn import(world: &World, rows: &str) -> ImportReport {
     import_with(world, format!("id,path,destination\n{rows}"), ImportOptions::default()).await
 }
 
@@ -80,13 +103,11 @@ async fn rules(world: &World) -> Vec<String> {
     text.lines().map(shown).collect()
 }
 
-fn lines(report: &ImportReport) -> Vec<(u64, Option<u64>)> {
+pub(crate) fn lines(report: &ImportReport) -> Vec<(u64, Option<u64>)> {
     report.problems.first.iter().map(|it| (it.line, it.other_line)).collect()
 }
 
-#[tokio::test]
-async fn an_import_is_one_change_and_followers_begin_anew() {
-    let world = World::sqlite().await;
+async fn an_import_is_one_change_and_followers_begin_anew(world: World) {
     world.create("b", terms("/b", "/x")).await;
     let tail = Tail::start(&world.truth, StreamOptions::default());
     let mut replica = Replica::default();
@@ -108,9 +129,7 @@ async fn an_import_is_one_change_and_followers_begin_anew() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn what_is_there_is_left_alone_or_is_the_next_version() {
-    let world = World::sqlite().await;
+async fn what_is_there_is_left_alone_or_is_the_next_version(world: World) {
     world.create("a", terms("/a", "/x")).await;
     world.create("b", terms("/b", "/x")).await;
     world.clock.advance_ms(5);
@@ -132,9 +151,7 @@ async fn what_is_there_is_left_alone_or_is_the_next_version() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn any_problem_writes_nothing_unless_the_rest_is_asked_for() {
-    let world = World::sqlite().await;
+async fn any_problem_writes_nothing_unless_the_rest_is_asked_for(world: World) {
     world.create("taken", terms("/taken", "/x")).await;
     let before = world.truth.position().await.unwrap();
     let text = "id,path,destination\na,/a,/x\nb,b,/x\na,/c,/x\nc,/%61,/x\nd,/taken,/x\ne,/e,\"mailto:\nx\"\nf,/f,/x\n";
@@ -160,9 +177,7 @@ async fn any_problem_writes_nothing_unless_the_rest_is_asked_for() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn a_dry_run_writes_nothing() {
-    let world = World::sqlite().await;
+async fn a_dry_run_writes_nothing(world: World) {
     world.create("a", terms("/a", "/x")).await;
     let before = exported(&world.truth, ExportFormat::Csv).await;
     let position = world.truth.position().await.unwrap();
@@ -176,9 +191,7 @@ async fn a_dry_run_writes_nothing() {
     assert_eq!(exported(&world.truth, ExportFormat::Csv).await, before);
 }
 
-#[tokio::test]
-async fn problems_are_kept_to_a_bound_and_all_counted() {
-    let world = World::sqlite().await;
+async fn problems_are_kept_to_a_bound_and_all_counted(world: World) {
     let rows: String = (0..MAX_PROBLEMS + 7).map(|_| "a,,/x\n").collect();
     let report = import(&world, &rows).await;
     assert_eq!(report.problems.count, MAX_PROBLEMS as u64 + 7);
@@ -188,9 +201,24 @@ async fn problems_are_kept_to_a_bound_and_all_counted() {
     assert_eq!(serde_json::from_value::<ImportReport>(json).unwrap(), report);
 }
 
-#[tokio::test]
-async fn warnings_name_their_lines_and_stop_nothing() {
-    let world = World::sqlite().await;
+async fn duplicates_name_the_first_line_however_many_there_are(world: World) {
+    // Lines 2, 4, 6, … are one rule, and 3, 5, 7, … are for one place.
+    let row = |number: u64| match number % 2 {
+        0 => format!("a,/{number},/x\n"),
+        _ => format!("{number},/b,/x\n"),
+    };
+    let report = import(&world, &(0..1200).map(row).collect::<String>()).await;
+    assert_eq!((report.problems.count, report.rules, report.created), (1198, 2, 2));
+    assert!(
+        report.problems.first.iter().all(|it| it.other_line == Some(2 + it.line % 2)),
+        "{:?}",
+        report.problems
+    );
+    assert_eq!(report.problems.first.len(), MAX_PROBLEMS);
+    assert_eq!(world.truth.position().await.unwrap().seq, Seq(0));
+}
+
+async fn warnings_name_their_lines_and_stop_nothing(world: World) {
     let text = "path,destination,code,expiresAt\n/a,/x,302,\n/b,/x,301,5\n";
     let report = import_with(&world, text, ImportOptions::default()).await;
     assert_eq!(report.outcome, ImportOutcome::Written);
@@ -198,9 +226,7 @@ async fn warnings_name_their_lines_and_stop_nothing() {
     assert_eq!((report.warnings.count, &lines[..]), (2, &[3, 3][..]));
 }
 
-#[tokio::test]
-async fn rules_exchange_their_places_within_a_file() {
-    let world = World::sqlite().await;
+async fn rules_exchange_their_places_within_a_file(world: World) {
     import(&world, "a,/1,/x\nb,/2,/x\nc,/3,/x\n").await;
     let report = import(&world, "a,/2,/x\nb,/3,/x\nd,/1,/x\nc,/4,/x\n").await;
     assert_eq!((report.changed, report.created, report.problems.count), (3, 1, 0));
@@ -208,9 +234,7 @@ async fn rules_exchange_their_places_within_a_file() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn who_stays_because_of_another_keeps_the_next_from_coming() {
-    let world = World::sqlite().await;
+async fn who_stays_because_of_another_keeps_the_next_from_coming(world: World) {
     import(&world, "a,/1,/x\nb,/2,/x\nc,/3,/x\nz,/4,/x\n").await;
     // c cannot leave /3, so b cannot leave /2, and a cannot leave /1.
     let rows = "id,path,destination\nd,/1,/x\na,/2,/x\nb,/3,/x\nc,/4,/x\ne,/5,/x\n";
@@ -220,9 +244,7 @@ async fn who_stays_because_of_another_keeps_the_next_from_coming() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn a_list_without_ids_is_imported_again_and_again() {
-    let world = World::sqlite().await;
+async fn a_list_without_ids_is_imported_again_and_again(world: World) {
     world.create("mine", terms("/a", "/x")).await;
     let list =
         |to: &str| Reader::new(Format::Netlify, io::Cursor::new(format!("/a {to}\n/b {to}\n").into_bytes()));
@@ -239,16 +261,14 @@ async fn a_list_without_ids_is_imported_again_and_again() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn an_id_that_is_made_is_nobodys() {
-    let first = World::sqlite().await;
+async fn an_id_that_is_made_is_nobodys(first: World) {
     import(&first, ",/a,/x\n").await;
     let made = rules(&first).await[0].split(' ').next().unwrap().to_owned();
     // The same chance makes the same id, which somebody has thought of: in the database, or in the file.
-    let second = World::sqlite().await;
+    let second = first.another().await;
     second.create(&made, terms("/b", "/x")).await;
     assert_eq!(import(&second, ",/a,/x\n").await.created, 1);
-    let third = World::sqlite().await;
+    let third = first.another().await;
     assert_eq!(import(&third, &format!(",/a,/x\n{made},/b,/x\n")).await.created, 2);
     for world in [second, third] {
         let rule = world.truth.get(&made).await.unwrap().unwrap();
@@ -257,9 +277,7 @@ async fn an_id_that_is_made_is_nobodys() {
     }
 }
 
-#[tokio::test]
-async fn what_a_file_replaces_takes_its_permits_and_clicks_with_it() {
-    let world = World::sqlite().await;
+async fn what_a_file_replaces_takes_its_permits_and_clicks_with_it(world: World) {
     let bounded = "id,path,destination,maxClicks\na,/a,/x,100\n";
     import_with(&world, bounded, ImportOptions::default()).await;
     let ask = Ask { rule: "a".to_owned(), worker: "w".to_owned(), number: 1, wanted: 5 };
@@ -273,9 +291,34 @@ async fn what_a_file_replaces_takes_its_permits_and_clicks_with_it() {
     assert_eq!((clicked.clicks, clicked.days.len()), (0, 0));
 }
 
-#[tokio::test]
-async fn a_file_may_replace_all_rules() {
-    let world = World::sqlite().await;
+async fn clicks_of_what_changes_stay_and_of_what_is_new_come(world: World) {
+    let text = |path: &str| {
+        format!("id,path,destination,maxClicks,clicks\na,{path},/x,100,7\nb,/b,/x,3,3\nc,/c,/x,,9\n")
+    };
+    import_with(&world, text("/1"), ImportOptions::default()).await;
+    let ask = |number| Ask { rule: "a".to_owned(), worker: "w".to_owned(), number, wanted: 5 };
+    assert!(matches!(world.truth.grant(ask(1)).await.unwrap(), Grant::Block { permits: 5, .. }));
+    let spent = Ask { rule: "b".to_owned(), ..ask(2) };
+    assert_eq!(world.truth.grant(spent).await.unwrap(), Grant::Spent, "what was spent elsewhere is spent");
+    // The file says 7 of it still.
+    assert_eq!(import_with(&world, text("/2"), ImportOptions::default()).await.changed, 1);
+    let back = Return { worker: "w".to_owned(), number: 1, spent: 2 };
+    assert_eq!(world.truth.give_back(back).await.unwrap(), Returned::Counted, "a block survives a change");
+    let clicks = async |id: &str| world.truth.get(id).await.unwrap().unwrap().clicks;
+    assert_eq!((clicks("a").await, clicks("b").await, clicks("c").await), (9, 3, 9));
+    let ended = filter(|it| it.state = Some(State::Ended));
+    let ended = world.truth.list(ended, None, 10).await.unwrap().rules;
+    assert_eq!(ended.iter().map(|rule| &*rule.id).collect::<Vec<_>>(), ["b"]);
+    // A bound that is lowered below what there were is reached.
+    let lower = "id,path,destination,maxClicks\na,/2,/x,9\n";
+    assert_eq!(import_with(&world, lower, ImportOptions::default()).await.changed, 1);
+    assert_eq!(world.truth.grant(ask(3)).await.unwrap(), Grant::Spent);
+    let ended = filter(|it| it.state = Some(State::Ended));
+    assert_eq!(world.truth.list(ended, None, 10).await.unwrap().rules.len(), 2);
+    check(&world).await;
+}
+
+async fn a_file_may_replace_all_rules(world: World) {
     import_with(&world, "id,path,destination,tags\na,/a,/x,t\nb,/b,/x,\"t,u\"\n", ImportOptions::default())
         .await;
     let replace = options(|it| it.mode = ImportMode::Replace);
@@ -290,9 +333,7 @@ async fn a_file_may_replace_all_rules() {
         page.rules.into_iter().map(|rule| rule.id).collect::<Vec<_>>().join(" ")
     };
     assert_eq!((&*by_tag("t").await, &*by_tag("u").await, &*by_tag("v").await), ("", "c", "b"));
-    let connection = rusqlite::Connection::open(world.url.strip_prefix("sqlite:").unwrap()).unwrap();
-    let tags: u64 = connection.query_row("SELECT count(*) FROM tags", [], |row| row.get(0)).unwrap();
-    assert_eq!(tags, 2, "those of what is gone are gone");
+    assert_eq!(world.rows_of("tags").await, 2, "those of what is gone are gone");
     for (text, why) in [("id,path,destination\n", "empty"), ("id,path,destination\nx,x,/x\n", "a bad line")] {
         assert_eq!(import_with(&world, text, replace).await.outcome, ImportOutcome::Refused, "{why}");
     }
@@ -305,21 +346,61 @@ async fn a_file_may_replace_all_rules() {
     check(&world).await;
 }
 
-#[tokio::test]
-async fn a_file_that_breaks_off_writes_nothing() {
+async fn a_file_that_breaks_off_writes_nothing(world: World) {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("the client is gone"))
         }
     }
-    let world = World::sqlite().await;
     let reader = Reader::new(Format::Csv, b"path,destination\n/a,/b\n".chain(Broken));
     let error = world.truth.import(reader, ImportOptions::default(), |_| ()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreadable);
     assert!(error.to_string().contains("the client is gone"), "{error}");
     assert_eq!(world.truth.position().await.unwrap().seq, Seq(0));
-    assert_eq!(files(&world), ["rules.db", "rules.db-lock", "rules.db-shm", "rules.db-wal"]);
+    nothing_is_left(&world).await;
+    assert_eq!(import(&world, "a,/a,/x\n").await.created, 1, "it is in nobody's way");
+}
+
+async fn the_longest_rules_are_imported(world: World) {
+    let long = |text: &str, bytes: usize| text.repeat(bytes / text.len());
+    let rule = |number: u64| {
+        let tags: Vec<_> =
+            (0..MAX_TAGS).map(|tag| format!("{tag}{}", long("t", MAX_TAG_BYTES - 2))).collect();
+        serde_json::json!({
+            "id": format!("{number}{}", long("ü", MAX_ID_BYTES - 2)),
+            "path": format!("/{number}{}", long("p", MAX_PATH_BYTES - 2)),
+            "destination": format!("https://example.com/{number}{}", long("d", MAX_DESTINATION_BYTES - 21)),
+            "note": long("€", MAX_NOTE_BYTES), "tags": tags,
+        })
+    };
+    let text: String = (0..3).map(|number| format!("{}\n", rule(number))).collect();
+    for expected in [(3, 0), (0, 3)] {
+        let reader = Reader::new(Format::Jsonl, io::Cursor::new(text.clone().into_bytes()));
+        let report = world.truth.import(reader, ImportOptions::default(), |_| ()).await.unwrap();
+        assert_eq!((report.created, report.unchanged), expected, "{:?}", report.problems);
+    }
+    assert_eq!(world.rows_of("tags").await, 3 * MAX_TAGS as u64);
+    check(&world).await;
+}
+
+async fn a_long_log_is_cut_by_imports_too(world: World) {
+    let world = world.another_with(|it| it.max_log = 3).await;
+    for number in 0..6 {
+        import(&world, &format!("a,/a,/{number}\n")).await;
+    }
+    assert_eq!(world.truth.log(Seq(2), 10).await.unwrap(), None);
+    let log = world.truth.log(Seq(3), 10).await.unwrap().expect("it goes back so far");
+    assert_eq!(log.iter().map(|row| row.seq.0).collect::<Vec<_>>(), [4, 5, 6]);
+}
+
+/// What an import was put together in is gone.
+async fn nothing_is_left(world: &World) {
+    if world.is_sqlite() {
+        assert_eq!(files(world), ["rules.db", "rules.db-lock", "rules.db-shm", "rules.db-wal"]);
+    } else {
+        until_none(&world.client().await, "pg_class WHERE relpersistence = 't'").await;
+    }
 }
 
 /// What is in the folder of a database.
@@ -364,7 +445,7 @@ pub(crate) fn large(round: u64) -> impl Read + Send + 'static {
     })
 }
 
-struct ReadFn<F>(F);
+pub(crate) struct ReadFn<F>(pub(crate) F);
 
 impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Read for ReadFn<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -381,12 +462,26 @@ fn indices(connection: &rusqlite::Connection) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_import_keeps_readers_going_and_writers_waiting() {
+async fn a_large_import_keeps_readers_going_and_writers_waiting_on_sqlite() {
     let world = World::sqlite().await;
-    world.create("other", terms("/other", "/x")).await;
     let connection = rusqlite::Connection::open(world.url.strip_prefix("sqlite:").unwrap()).unwrap();
     let all = indices(&connection);
     assert!(all.len() >= 5, "{all:?}");
+    keeps_readers_going_and_writers_waiting(&world).await;
+    // All that rules are found by is there again.
+    assert_eq!(indices(&connection), all);
+    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_import_keeps_readers_going_and_writers_waiting_on_postgres() {
+    keeps_readers_going_and_writers_waiting(&World::postgres().await).await;
+}
+
+async fn keeps_readers_going_and_writers_waiting(world: &World) {
+    let other_server = world.another_server().await;
+    world.create("other", terms("/other", "/x")).await;
     for round in 0..2 {
         let (steps, mut step) = tokio::sync::mpsc::unbounded_channel();
         let (go, gate) = std::sync::mpsc::channel();
@@ -418,7 +513,7 @@ async fn a_large_import_keeps_readers_going_and_writers_waiting() {
             terms: terms("/other", &format!("/{round}")),
             condition: Condition::None,
         };
-        let truth = world.truth.clone();
+        let truth = other_server.clone();
         let change = tokio::spawn(async move { truth.change(change).await.unwrap().unwrap() });
         go.send(()).unwrap();
         let report = import.await.unwrap().unwrap();
@@ -426,10 +521,6 @@ async fn a_large_import_keeps_readers_going_and_writers_waiting() {
         assert_eq!(report.seq, Some(before.seq.next()));
         assert_eq!(change.await.unwrap().seq, report.seq.map(Seq::next), "it has waited");
     }
-    // All that rules are found by is there again.
-    assert_eq!(indices(&connection), all);
-    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(sound, "ok");
     let (found, _) = world.truth.resolve("x.example", "/p/3").await.unwrap();
     assert_eq!(found.unwrap().terms.destination, format!("https://example.com/1/{}", 3 * 7919 % LARGE));
     for (filter, first) in [
@@ -441,232 +532,12 @@ async fn a_large_import_keeps_readers_going_and_writers_waiting() {
         let page = world.truth.list(filter.clone(), None, 1).await.unwrap();
         assert_eq!(page.rules[0].id, first, "{filter:?}");
     }
-    assert_eq!(files(&world), ["rules.db", "rules.db-lock", "rules.db-shm", "rules.db-wal"]);
-    check(&world).await;
+    nothing_is_left(world).await;
+    check(world).await;
 }
 
-fn filter(change: impl FnOnce(&mut Filter)) -> Filter {
+pub(crate) fn filter(change: impl FnOnce(&mut Filter)) -> Filter {
     let mut filter = Filter::default();
     change(&mut filter);
     filter
-}
-
-/// A rule with hostile text, as a line of our JSON.
-fn hostile() -> impl Strategy<Value = serde_json::Value> {
-    let text = || "[a-c\",;=|'\n\t \\[\\]{}\\\\ü€\u{1f600}#:-]{0,12}";
-    let tag = "[a-c\",;| \\[\\]ü]{1,6}";
-    let optional = |number: std::ops::Range<u64>| proptest::option::of(number);
-    let times = (optional(0..5000), optional(5000..9000), optional(1..10), any::<bool>());
-    let history = (1..9_u64, 0..9_u64, 0..9_u64, 0..12_u64);
-    let terms =
-        (text(), vec(tag, 0..4), 0..4_usize, any::<bool>(), 0..3_usize, proptest::option::of(0..9_u32));
-    (text(), times, terms, history).prop_map(|(id, times, terms, history)| {
-        let (starts, expires, clicks, has_fallback) = times;
-        let (note, tags, code, enabled, query, max_age) = terms;
-        let can_end = expires.is_some() || clicks.is_some();
-        let (code, query) = ([301, 302, 307, 308][code], ["off", "append", "merge"][query]);
-        serde_json::json!({
-            "id": id.replace(['\n', '\t'], " ") + "-", "destination": format!("https://example.com/?{}", id.len()),
-            "code": code, "query": query,
-            "startsAt": starts, "expiresAt": expires, "maxClicks": clicks, "maxAge": max_age,
-            "fallback": (has_fallback && can_end).then_some("/f,\"ü"), "tags": tags, "enabled": enabled,
-            "note": note, "version": history.0, "createdAt": history.1, "updatedAt": history.2, "clicks": history.3,
-        })
-    })
-}
-
-async fn comes_back(lines: &[serde_json::Value]) -> Result<(), TestCaseError> {
-    let world = World::sqlite().await;
-    let mut unique = BTreeMap::new();
-    for (number, line) in lines.iter().enumerate() {
-        let mut line = line.clone();
-        line["path"] =
-            if number % 3 == 0 { format!("/ü,\"{number}/*") } else { format!("/p {number}") }.into();
-        line["host"] = ["*", "x.example", "*.bücher.example"][number % 3].into();
-        line["appendRest"] = (number % 3 == 0).into();
-        unique.insert(line["id"].to_string(), line);
-    }
-    let text: String = unique.values().map(|line| format!("{line}\n")).collect();
-    let reader = Reader::new(Format::Jsonl, io::Cursor::new(text.into_bytes()));
-    let report = world.truth.import(reader, ImportOptions::default(), |_| ()).await.unwrap();
-    prop_assert_eq!(
-        (report.created, report.problems.count),
-        (unique.len() as u64, 0),
-        "{:?}",
-        report.problems
-    );
-    for (format, read_as) in [(ExportFormat::Csv, Format::Csv), (ExportFormat::Jsonl, Format::Jsonl)] {
-        let first = exported(&world.truth, format).await;
-        let other = World::sqlite().await;
-        other.clock.advance_ms(99);
-        let reader = Reader::new(read_as, io::Cursor::new(first.clone().into_bytes()));
-        let report = other.truth.import(reader, ImportOptions::default(), |_| ()).await.unwrap();
-        prop_assert_eq!(report.created, unique.len() as u64, "{:?}", report.problems);
-        prop_assert_eq!(exported(&other.truth, format).await, first);
-        let (here, there) = (world.truth.position().await.unwrap(), other.truth.position().await.unwrap());
-        prop_assert_eq!((here.digest, here.count), (there.digest, there.count));
-        check(&other).await;
-    }
-    Ok(())
-}
-
-#[test]
-fn an_export_comes_back_byte_for_byte() {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(40, |ops| ops.parse::<u32>().unwrap() / 50_000);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let run = |lines: Vec<serde_json::Value>| {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(comes_back(&lines))
-    };
-    TestRunner::new(config).run(&vec(hostile(), 1..12), run).unwrap_or_else(|failure| panic!("{failure}"));
-}
-
-/// One line of a random file.
-#[derive(Debug, Clone)]
-struct Line {
-    id: Option<u8>,
-    path: u8,
-    to: u8,
-}
-
-#[derive(Debug, Clone)]
-struct File {
-    lines: Vec<Line>,
-    replace: bool,
-    partial: bool,
-}
-
-fn histories() -> impl Strategy<Value = Vec<File>> {
-    let line = (proptest::option::weighted(0.8, 0..6_u8), 0..6_u8, 0..2_u8);
-    let line = line.prop_map(|(id, path, to)| Line { id, path, to });
-    let file = (vec(line, 1..7), proptest::bool::weighted(0.2), proptest::bool::weighted(0.7));
-    let file =
-        file.prop_map(|(lines, replace, partial)| File { lines, replace, partial: partial && !replace });
-    vec(file, 1..8)
-}
-
-/// Rules by their ids, as path and destination and version, in the simplest way that can be.
-type Model = BTreeMap<String, (u8, u8, u64)>;
-
-/// What a file makes of rules, and the lines of its problems. Ids that are made are called after their path.
-fn expected(model: &Model, file: &File) -> (Model, Vec<u64>) {
-    let mut problems = Vec::new();
-    let mut kept: Vec<(u64, Option<String>, u8, u8)> = Vec::new();
-    let rows = || file.lines.iter().enumerate().map(|(index, line)| (index as u64 + 2, line));
-    for (line, row) in rows() {
-        let id = row.id.map(|it| it.to_string());
-        if id.is_some() && kept.iter().any(|(_, other, ..)| *other == id) {
-            problems.push(line);
-        } else {
-            kept.push((line, id, row.path, row.to));
-        }
-    }
-    let mut places = Vec::new();
-    kept.retain(|(line, _, path, _)| {
-        let is_first = !places.contains(path);
-        places.push(*path);
-        if !is_first {
-            problems.push(*line);
-        }
-        is_first
-    });
-    let named: Vec<_> = kept.iter().filter_map(|(_, id, ..)| id.clone()).collect();
-    let mut kept: Vec<(u64, String, u8, u8)> = kept
-        .into_iter()
-        .map(|(line, id, path, to)| {
-            let owner = model.iter().find(|(owner, rule)| rule.0 == path && !named.contains(owner));
-            let made =
-                || owner.map_or(format!("made {line} {path} {}", model.len()), |(owner, _)| owner.clone());
-            (line, id.unwrap_or_else(made), path, to)
-        })
-        .collect();
-    let taken = |kept: &[(u64, String, u8, u8)]| {
-        kept.iter().position(|(_, id, path, _)| {
-            model.iter().any(|(owner, rule)| {
-                rule.0 == *path && owner != id && !kept.iter().any(|(_, other, ..)| other == owner)
-            })
-        })
-    };
-    while let Some(at) = taken(&kept).filter(|_| !file.replace) {
-        problems.push(kept.remove(at).0);
-    }
-    problems.sort();
-    if !problems.is_empty() && !file.partial {
-        return (model.clone(), problems);
-    }
-    let mut after = if file.replace { Model::new() } else { model.clone() };
-    for (_, id, path, to) in kept {
-        let version = match model.get(&id) {
-            None => 1,
-            Some(rule) => rule.2 + u64::from((rule.0, rule.1) != (path, to)),
-        };
-        after.insert(id, (path, to, version));
-    }
-    (after, problems)
-}
-
-async fn agrees(files: &[File]) -> Result<(), TestCaseError> {
-    let world = World::sqlite().await;
-    let mut model = Model::new();
-    for file in files {
-        let mut text = "id,path,destination\n".to_owned();
-        for Line { id, path, to } in &file.lines {
-            let id = id.map(|it| it.to_string()).unwrap_or_default();
-            text += &format!("{id},/{path},https://example.com/{to}\n");
-        }
-        let how = options(|it| {
-            it.partial = file.partial;
-            it.mode = if file.replace { ImportMode::Replace } else { ImportMode::Merge };
-        });
-        let told = import_with(&world, text.clone(), dry(how)).await;
-        let report = import_with(&world, text, how).await;
-        prop_assert_eq!(&told, &with(&report, ImportOutcome::DryRun, None), "a dry run says the same");
-        let (after, problems) = expected(&model, file);
-        let found: Vec<_> = report.problems.first.iter().map(|it| it.line).collect();
-        prop_assert_eq!(found, problems, "{:?} of {:?}", file, model);
-        // Made ids differ: rules are compared by their places.
-        let by_place = |rules: &Model| -> BTreeMap<u8, (Option<String>, u8, u64)> {
-            let known = |id: &String| (id.len() == 1).then(|| id.clone());
-            rules.iter().map(|(id, rule)| (rule.0, (known(id), rule.1, rule.2))).collect()
-        };
-        let mut there = Model::new();
-        for line in exported(&world.truth, ExportFormat::Jsonl).await.lines() {
-            let rule: Rule = serde_json::from_str(line).unwrap();
-            let digit = |text: &str| text[text.len() - 1..].parse::<u8>().unwrap();
-            there.insert(rule.id, (digit(&rule.terms.path), digit(&rule.terms.destination), rule.version));
-        }
-        prop_assert_eq!(by_place(&there), by_place(&after), "{:?} of {:?}", file, model);
-        // What was made here goes by the database's names from now on.
-        model = there;
-    }
-    check(&world).await;
-    Ok(())
-}
-
-#[test]
-fn imports_agree_with_a_list() {
-    let cases = std::env::var("TIDEGATE_HISTORY_OPS").map_or(60, |ops| ops.parse::<u32>().unwrap() / 20_000);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let run = |files: Vec<File>| {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(agrees(&files))
-    };
-    TestRunner::new(config).run(&histories(), run).unwrap_or_else(|failure| panic!("{failure}"));
-}
-
-#[test]
-fn terms_are_all_in_an_export() {
-    // Who gives a rule another field gives it a column too.
-    let mut all = Terms::new("/a", "/b");
-    (all.starts_at, all.expires_at, all.max_clicks) = (Some(1), Some(2), Some(3));
-    (all.fallback, all.max_age, all.note) = (Some("/f".to_owned()), Some(4), "n".to_owned());
-    all.tags = vec!["t".to_owned()];
-    let serde_json::Value::Object(fields) = serde_json::to_value(&all).unwrap() else { panic!("no object") };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let header = runtime.block_on(async { exported(&World::sqlite().await.truth, ExportFormat::Csv).await });
-    let columns: Vec<_> = header.trim().split(',').collect();
-    for field in fields.keys() {
-        assert!(columns.contains(&field.as_str()), "{field} is not in {columns:?}");
-    }
-    assert_eq!(columns.len(), fields.len() + 5, "and id, version, times and clicks");
 }

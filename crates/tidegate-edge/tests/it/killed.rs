@@ -5,9 +5,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tidegate::clock::monotonic;
 use tidegate_edge::formats::{ExportFormat, Format, Reader};
+use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{Digest, ImportOptions, ImportOutcome, Position, Seq, Truth};
 
 use crate::import::{LARGE, check_rules, exported, large};
+use crate::kit::{PostgresServer, SOON};
+use crate::replica::{Replica, catch_up};
 
 /// What the process that is killed imports into, and which round it is.
 const DATABASE: &str = "TIDEGATE_TEST_IMPORT_INTO";
@@ -92,23 +95,24 @@ async fn found(url: &str) -> Position {
     position
 }
 
-#[tokio::test]
-async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
-    let rounds = if std::env::var_os("TIDEGATE_LONG").is_some() { 50 } else { 10 };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rules.db");
-    let url = format!("sqlite:{}", path.display());
+fn rounds() -> u64 {
+    if std::env::var_os("TIDEGATE_LONG").is_some() { 50 } else { 10 }
+}
+
+/// Kills imports at every point they come to. After each, `ended` waits until what was killed has ended everywhere.
+async fn there_as_a_whole_or_not_at_all(url: &str, ended: impl AsyncFn(u64)) {
+    let rounds = rounds();
     // How long writing takes, if nobody ends it.
-    let mut whole = Importing::start(&url, rounds);
+    let mut whole = Importing::start(url, rounds);
     assert!(whole.says("Writing", 0));
     let start = monotonic();
     assert!(whole.says("Written", 0));
     let writing = start.elapsed();
     assert!(whole.child.wait().unwrap().success());
-    let mut before = found(&url).await;
+    let mut before = found(url).await;
     assert_eq!((before.seq, before.count), (Seq(1), LARGE));
     for round in 0..rounds {
-        let mut importing = Importing::start(&url, round);
+        let mut importing = Importing::start(url, round);
         let (step, lines) = match round {
             0 => ("Reading", 4096),
             1 => ("Checking", 0),
@@ -119,14 +123,13 @@ async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
         let share = round.saturating_sub(1) as f64 / (rounds - 1) as f64;
         std::thread::sleep(writing.mul_f64(share));
         let was_written = importing.kill();
-        let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
-        assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
-        let after = found(&url).await;
+        ended(round).await;
+        let after = found(url).await;
         let is_there = after.seq != before.seq;
         assert!(is_there || !was_written, "round {round}: it was acknowledged and is gone");
         if is_there {
             assert_eq!((after.seq, after.count), (before.seq.next(), LARGE), "round {round}");
-            let truth = Truth::open(&url, &Default::default()).await.unwrap();
+            let truth = Truth::open(url, &Default::default()).await.unwrap();
             let rules = exported(&truth, ExportFormat::Jsonl).await;
             let own = format!("https://example.com/{round}/");
             assert!(rules.lines().all(|line| line.contains(&own)), "round {round} is there in part");
@@ -136,8 +139,44 @@ async fn a_killed_import_is_there_as_a_whole_or_not_at_all() {
         before = after;
     }
     // Nothing that was left is in the way.
-    let imported = import(&url, rounds + 1).await;
-    let last = found(&url).await;
+    let imported = import(url, rounds + 1).await;
+    let last = found(url).await;
     assert_eq!((last.seq, last.count), (before.seq.next(), LARGE));
     assert_eq!(last.digest, imported.digest);
+}
+
+#[tokio::test]
+async fn a_killed_import_is_there_as_a_whole_or_not_at_all_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    there_as_a_whole_or_not_at_all(&url, async |round| {
+        let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_import_is_there_as_a_whole_or_not_at_all_on_postgres() {
+    let (name, url) = PostgresServer::shared().database().await;
+    let truth = Truth::open(&url, &Default::default()).await.unwrap();
+    let tail = Tail::start(&truth, StreamOptions::default());
+    let replica = tokio::sync::Mutex::new(Replica::default());
+    let client = PostgresServer::shared().client(&name).await;
+    there_as_a_whole_or_not_at_all(&url, async |round| {
+        // Whoever is killed while it merges has this lock until PostgreSQL has noticed.
+        let lock = client.batch_execute("SELECT FROM tidegate.state FOR UPDATE");
+        tokio::time::timeout(SOON, lock)
+            .await
+            .unwrap_or_else(|_| panic!("round {round}: it is held"))
+            .unwrap();
+        // Whoever follows another server has what there is, however that came.
+        catch_up(&mut *replica.lock().await, &tail, &truth).await;
+    })
+    .await;
+    let mut replica = replica.lock().await;
+    catch_up(&mut replica, &tail, &truth).await;
+    assert_eq!(replica.rules.len() as u64, LARGE);
+    let reasons: Vec<_> = replica.reloads.iter().filter(|it| *it == "rules were imported").collect();
+    assert!(!reasons.is_empty(), "{:?}", replica.reloads);
 }

@@ -3,14 +3,20 @@
 mod postgres;
 
 use std::io::{Read as _, Seek as _};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::random::Random;
 use tidegate_edge::rule::{Draft, Terms};
 use tidegate_edge::truth::{Change, Digest, Fields, LogRow, Position, Truth, TruthOptions, Written};
+use tokio_postgres::Client;
 
 pub(crate) use self::postgres::PostgresServer;
+
+/// Long enough for anything that comes at all.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
@@ -45,11 +51,59 @@ impl World {
         Self::open(url, tempfile::tempdir().unwrap(), change).await
     }
 
-    /// In a database of PostgreSQL that was used before, empty again.
-    pub(crate) async fn postgres_again(database: &str) -> Self {
+    /// In a database of PostgreSQL that was used before, empty again: to make one takes longer than most of what is done
+    /// in it. The first to come makes it.
+    pub(crate) async fn postgres_again(database: &OnceLock<String>) -> Self {
         let server = PostgresServer::shared();
-        server.client(database).await.batch_execute("DROP SCHEMA tidegate CASCADE").await.unwrap();
-        Self::open(server.url(database), tempfile::tempdir().unwrap(), |_| ()).await
+        match database.get() {
+            Some(name) => {
+                server.client(name).await.batch_execute("DROP SCHEMA tidegate CASCADE").await.unwrap();
+                Self::open(server.url(name), tempfile::tempdir().unwrap(), |_| ()).await
+            }
+            None => {
+                let world = Self::postgres().await;
+                database.set(world.database().to_owned()).unwrap();
+                world
+            }
+        }
+    }
+
+    /// Another one of the same kind.
+    pub(crate) async fn another(&self) -> Self {
+        self.another_with(|_| ()).await
+    }
+
+    pub(crate) async fn another_with(&self, change: impl FnOnce(&mut TruthOptions)) -> Self {
+        match self.is_sqlite() {
+            true => Self::sqlite_with(change).await,
+            false => Self::postgres_with(change).await,
+        }
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+
+    /// What PostgreSQL calls it.
+    pub(crate) fn database(&self) -> &str {
+        self.url.rsplit_once('/').unwrap().1
+    }
+
+    /// A connection to its database of PostgreSQL, of somebody who may do everything.
+    pub(crate) async fn client(&self) -> Client {
+        PostgresServer::shared().client(self.database()).await
+    }
+
+    /// Rows that a table has.
+    pub(crate) async fn rows_of(&self, table: &str) -> u64 {
+        if let Some(path) = self.url.strip_prefix("sqlite:") {
+            let connection = rusqlite::Connection::open(path).unwrap();
+            return connection
+                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+                .unwrap();
+        }
+        let count = format!("SELECT count(*) FROM tidegate.{table}");
+        self.client().await.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) as u64
     }
 
     async fn open(url: String, folder: TempDir, change: impl FnOnce(&mut TruthOptions)) -> Self {
@@ -64,7 +118,7 @@ impl World {
 
     /// Another server on the same database; the same one if a database is one server's.
     pub(crate) async fn another_server(&self) -> Truth {
-        if self.url.starts_with("sqlite:") {
+        if self.is_sqlite() {
             return self.truth.clone();
         }
         Truth::open(&self.url, &self.options).await.unwrap()
@@ -89,6 +143,17 @@ impl World {
     pub(crate) async fn check(&self) {
         check(&self.truth).await;
     }
+}
+
+/// Waits until PostgreSQL has no such rows.
+pub(crate) async fn until_none(client: &Client, of: &str) {
+    let count = format!("SELECT count(*) FROM {of}");
+    let none = async {
+        while client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, none).await.unwrap_or_else(|_| panic!("there are rows of {of}"));
 }
 
 /// All of it fits together: what the log makes of nothing is what the database says it has, and what it has.

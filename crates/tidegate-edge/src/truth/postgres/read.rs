@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::path::{candidates, folders};
 use crate::rule::{Rule, State};
 use crate::truth::digest::Digest;
+use crate::truth::group::rule;
 use crate::truth::types::{LogRow, Logged, Place, Position, Seq};
 
 /// The time in milliseconds: the database's, or that of a test, which goes along as the first parameter.
@@ -33,16 +34,9 @@ pub(super) const NOW: &str = concat!("SELECT ", now!());
 /// A time that goes along, if there is one.
 pub(super) type Now = Option<i64>;
 
-/// A rule as it is kept.
-pub(super) fn rule(body: &str, clicks: i64) -> Result<Rule> {
-    let read = serde_json::from_str::<Rule>(body);
-    let rule = read.map(|rule| Rule { clicks: clicks as u64, ..rule });
-    Ok(rule.map_err(|error| Error::corrupt(format!("a rule cannot be read ({error}): {body}")))?)
-}
-
 /// A rule of the first two columns, `body` and `clicks`.
 pub(super) fn rule_of(row: &Row) -> Result<Rule> {
-    rule(row.try_get(0)?, row.try_get(1)?)
+    Ok(rule(row.try_get(0)?, row.try_get::<_, i64>(1)? as u64)?)
 }
 
 pub(super) fn digest_of(bytes: &[u8]) -> Result<Digest> {
@@ -181,7 +175,8 @@ pub(super) async fn resolve(
         let Some(host) = row.try_get::<_, Option<&str>>(POSITION_COLUMNS)? else { continue };
         let path: &str = row.try_get(POSITION_COLUMNS + 1)?;
         let rank = (hosts.iter().position(|it| it == host), paths.iter().position(|it| it == path));
-        let rule = rule(row.try_get(POSITION_COLUMNS + 2)?, row.try_get(POSITION_COLUMNS + 3)?)?;
+        let clicks: i64 = row.try_get(POSITION_COLUMNS + 3)?;
+        let rule = rule(row.try_get(POSITION_COLUMNS + 2)?, clicks as u64)?;
         if !matches!(rule.state(position.time_ms), State::Disabled | State::Scheduled) {
             found.push((rank, rule));
         }

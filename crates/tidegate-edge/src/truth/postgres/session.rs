@@ -1,12 +1,14 @@
 //! One connection, with the statements that it has prepared.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, RowStream, Statement};
 
 use super::failure::{Failure, Result};
 
@@ -20,6 +22,8 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(super) struct Session {
     client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    /// How long an answer may take, if it may not take as long as it does.
+    limit: Option<Duration>,
     /// Whether an answer was waited for too long: nobody knows what it is doing.
     is_stuck: AtomicBool,
 }
@@ -32,11 +36,15 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, statements: Mutex::default(), is_stuck: AtomicBool::new(false) }
+        let limit = Some(ANSWER);
+        Self { client, statements: Mutex::default(), limit, is_stuck: AtomicBool::new(false) }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    /// One on which a statement takes as long as it does. A server that is gone is noticed by the system.
+    pub(super) async fn without_limit(mut self) -> Result<Self> {
+        self.run("SET statement_timeout = 0").await?;
+        self.limit = None;
+        Ok(self)
     }
 
     /// Whether it can be asked something, as far as is known.
@@ -75,6 +83,30 @@ impl Session {
         self.in_time(self.client.execute(&statement, params)).await.map(drop)
     }
 
+    /// What a statement answers, row by row as it comes.
+    pub(super) async fn stream(&self, statement: &str) -> Result<RowStream> {
+        self.in_time(self.client.query_raw(statement, Vec::<i64>::new())).await
+    }
+
+    /// Copies rows into a table, all of them or none: `statement` says where, in PostgreSQL's binary form.
+    pub(super) async fn copy<'a, const N: usize>(
+        &self,
+        statement: &'static str,
+        types: &[Type; N],
+        rows: impl Iterator<Item = [&'a (dyn ToSql + Sync); N]>,
+    ) -> Result<()> {
+        let statement = self.statement(statement).await?;
+        let copying = async {
+            let sink = self.client.copy_in(&statement).await?;
+            let mut writer = pin!(BinaryCopyInWriter::new(sink, types));
+            for row in rows {
+                writer.as_mut().write(&row).await?;
+            }
+            writer.finish().await
+        };
+        self.in_time(copying).await.map(drop)
+    }
+
     /// Runs statements that answer nothing, as they are.
     pub(super) async fn run(&self, statements: &str) -> Result<()> {
         self.in_time(self.client.batch_execute(statements)).await
@@ -111,7 +143,8 @@ impl Session {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        match tokio::time::timeout(ANSWER, answer).await {
+        let Some(limit) = self.limit else { return Ok(answer.await?) };
+        match tokio::time::timeout(limit, answer).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
                 self.is_stuck.store(true, Ordering::Relaxed);

@@ -104,37 +104,50 @@ pub(super) async fn commit(
     max_log: u64,
     random: &Random,
 ) -> Result<Vec<Outcome>> {
-    session.prepare(&ALL).await?;
+    prepare(session).await?;
     // Which places matter does not depend on the time.
     let mut group = Group::new(changes, 0, random);
     let ids: Vec<_> = group.ids().filter(|id| can_be(id)).map(str::to_owned).collect();
     let seen = session.rows(LOOK, &[&ids]).await?;
     group.told_rules(seen.iter().map(rule_of).collect::<Result<Vec<_>>>()?);
-    match decide(session, group, &ids, now).await {
-        Ok((outcomes, Some(decided))) => {
+    let decided = decide(session, group, &ids, now).await;
+    end(session, decided, max_log).await
+}
+
+/// Ends a transaction that has the lock: writes what was decided under it and commits, or ends with nothing written.
+pub(super) async fn end<T>(
+    session: &Session,
+    decided: Result<(T, Option<Decided>)>,
+    max_log: u64,
+) -> Result<T> {
+    match decided {
+        Ok((answer, Some(decided))) => {
             let written = decided.write(session, max_log).await.map_err(Failure::of_commit);
             if written.is_err() {
                 session.roll_back().await;
             }
-            written.map(|()| outcomes)
+            written.map(|()| answer)
         }
-        Ok((outcomes, None)) => {
+        other => {
             session.roll_back().await;
-            Ok(outcomes)
-        }
-        Err(failure) => {
-            session.roll_back().await;
-            Err(failure)
+            other.map(|(answer, _)| answer)
         }
     }
 }
 
+/// Prepares what is sent together, for whoever has something decided.
+pub(super) async fn prepare(session: &Session) -> Result<()> {
+    session.prepare(&ALL).await
+}
+
 /// What is to be written, under the lock.
-struct Decided {
-    writes: Vec<Write>,
-    head: Head,
-    log_from: u64,
-    now_ms: u64,
+pub(super) struct Decided {
+    pub(super) writes: Vec<Write>,
+    /// Where the rules stand then.
+    pub(super) head: Head,
+    /// Where the log begins now.
+    pub(super) log_from: u64,
+    pub(super) now_ms: u64,
 }
 
 /// Begins a transaction, takes the lock and decides.
@@ -155,8 +168,7 @@ async fn decide(
     )
     .await?;
     let now_ms = time_of(time.as_ref())?;
-    let locked = locked.ok_or_else(|| Error::corrupt("the rules' database does not know where it stands"))?;
-    let (mut head, log_from) = (head(&locked)?, locked.try_get::<_, i64>(3)? as u64);
+    let (mut head, log_from) = head(locked.as_ref())?;
     group.begin_anew(now_ms);
     group.told_rules(rules.iter().map(rule_of).collect::<Result<Vec<_>>>()?);
     group.told_owners(owners.iter().map(owner_of).collect::<Result<Vec<_>>>()?);
@@ -180,9 +192,12 @@ fn owner_of(row: &Row) -> Result<(Place, String)> {
     Ok((Place { host: row.try_get(0)?, path: row.try_get(1)? }, row.try_get(2)?))
 }
 
-fn head(row: &Row) -> Result<Head> {
-    let (seq, count): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    Ok(Head { seq: Seq(seq as u64), count: count as u64, digest: digest_of(row.try_get(2)?)? })
+/// What [`LOCK`] has answered: where the rules stand, and where the log begins.
+pub(super) fn head(row: Option<&Row>) -> Result<(Head, u64)> {
+    let row = row.ok_or_else(|| Error::corrupt("the rules' database does not know where it stands"))?;
+    let (seq, count, log_from): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(3)?);
+    let digest = digest_of(row.try_get(2)?)?;
+    Ok((Head { seq: Seq(seq as u64), count: count as u64, digest }, log_from as u64))
 }
 
 impl Decided {

@@ -7,9 +7,10 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::failure::failed;
-use super::read::{position_at, rule};
-use crate::error::{Error, ErrorKind, Result};
+use super::read::position_at;
+use crate::error::{Error, Result};
 use crate::formats::{ExportFormat, csv, jsonl};
+use crate::truth::group::rule;
 use crate::truth::types::Position;
 
 /// Writes every rule, in the order of their ids, beside the database.
@@ -44,9 +45,5 @@ pub(super) fn export(
 }
 
 fn unwritable(error: io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::StorageFull => ErrorKind::Full,
-        _ => ErrorKind::Unavailable,
-    };
-    Error::new(kind, format!("an export cannot be written: {error}"))
+    Error::unwritable("an export", &error)
 }

@@ -8,18 +8,13 @@ use crate::error::{Error, Result};
 use crate::path::{candidates, folders};
 use crate::rule::{Rule, State};
 use crate::truth::digest::Digest;
+use crate::truth::group::rule;
 use crate::truth::types::{LogRow, Logged, Place, Position, Seq};
 
 /// A rule of the columns `body` and `clicks`; what cannot be read names it.
 pub(super) fn rule_of(row: &Row<'_>) -> rusqlite::Result<Result<Rule>> {
     let (body, clicks): (String, u64) = (row.get(0)?, row.get(1)?);
     Ok(rule(&body, clicks))
-}
-
-pub(super) fn rule(body: &str, clicks: u64) -> Result<Rule> {
-    let read = serde_json::from_str::<Rule>(body);
-    read.map(|rule| Rule { clicks, ..rule })
-        .map_err(|error| Error::corrupt(format!("a rule cannot be read ({error}): {body}")))
 }
 
 pub(super) fn get(connection: &Connection, id: &str) -> Result<Option<Rule>> {

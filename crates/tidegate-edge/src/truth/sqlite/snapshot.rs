@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::failure::failed;
 use super::read::position_at;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::truth::snapshot::{Fields, key_line, position_line};
 use crate::truth::types::Position;
 
@@ -42,10 +42,5 @@ pub(super) fn snapshot(
 }
 
 fn unwritable(error: std::io::Error) -> Error {
-    let kind = if error.kind() == std::io::ErrorKind::StorageFull {
-        ErrorKind::Full
-    } else {
-        ErrorKind::Unavailable
-    };
-    Error::new(kind, format!("a snapshot cannot be written: {error}"))
+    Error::unwritable("a snapshot", &error)
 }

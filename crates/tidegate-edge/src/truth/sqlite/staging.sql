@@ -1,7 +1,7 @@
 -- Where an import is put together: no file has it, and nobody else sees it.
 
--- A rule of the file. `body`, `hash` and `version` are what it will be: as if it were new, until it is compared with what
--- there is. `action` says what becomes of it: 0 new, 1 the same, 2 changed, 3 left out.
+-- A rule of the file. `body` is what it will be: as if it were new, until it is compared with what there is; `version` and
+-- `hash` are those of a new one. `action` says what becomes of it: 0 new, 1 the same, 2 changed, 3 left out.
 CREATE TABLE staging.staged (
     n INTEGER PRIMARY KEY,
     line INTEGER NOT NULL,
@@ -17,7 +17,6 @@ CREATE TABLE staging.staged (
     action INTEGER NOT NULL,
     is_moved INTEGER NOT NULL DEFAULT 0,
     hash BLOB NOT NULL,
-    left_hash BLOB,
     body TEXT NOT NULL
 ) STRICT;
 
