@@ -4,10 +4,12 @@
 
 mod budget;
 mod conformance;
+mod flaws;
 mod followers;
 mod histories;
 mod import;
 mod killed;
+mod killed_writes;
 mod kit;
 mod postgres;
 mod postgres_outages;
