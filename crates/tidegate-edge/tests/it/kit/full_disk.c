@@ -1,4 +1,4 @@
-/* While the file TIDEGATE_TEST_FULL is there, nothing can be written to files in TIDEGATE_TEST_FULL_FOLDER: whoever tries
+/* While the file FULL_DISK_FLAG is there, nothing can be written to files in FULL_DISK_FOLDER: whoever tries
    is told that no room is left on the device, by the system call itself. Loaded in front of the system's library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static int is_full(int fd) {
-    const char *flag = getenv("TIDEGATE_TEST_FULL"), *folder = getenv("TIDEGATE_TEST_FULL_FOLDER");
+    const char *flag = getenv("FULL_DISK_FLAG"), *folder = getenv("FULL_DISK_FOLDER");
     char link[64], path[4096];
     int before = errno;
     if (!flag || !folder || access(flag, F_OK) != 0) {

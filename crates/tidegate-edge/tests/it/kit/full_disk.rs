@@ -38,8 +38,8 @@ impl FullDisk {
     pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("LD_PRELOAD", self.folder.path().join("full_disk.so")),
-            ("TIDEGATE_TEST_FULL", self.flag()),
-            ("TIDEGATE_TEST_FULL_FOLDER", self.full.clone()),
+            ("FULL_DISK_FLAG", self.flag()),
+            ("FULL_DISK_FOLDER", self.full.clone()),
         ]
     }
 
