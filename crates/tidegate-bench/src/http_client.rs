@@ -8,8 +8,13 @@ use tokio::net::TcpStream;
 
 /// A POST of JSON, ready to be sent again and again.
 pub(crate) fn request(host: SocketAddr, path: &str, body: &str) -> Vec<u8> {
+    request_by("POST", host, path, body)
+}
+
+/// The same by another method.
+pub(crate) fn request_by(method: &str, host: SocketAddr, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n");
     format!("{head}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
@@ -34,6 +39,24 @@ impl Connection {
     /// Sends a request for a decision; whether it was to admit. Ours says so by its
     /// status, throttlecrab-server in the body of a 200.
     pub(crate) async fn is_admitted(&mut self, request: &[u8]) -> Result<bool> {
+        let (head, body) = self.answer(request).await?;
+        match head.get(9..12) {
+            Some(b"200") => Ok(find(body, br#""allowed":false"#).is_none()),
+            Some(b"429") => Ok(false),
+            _ => bail!("the answer was {:?}", String::from_utf8_lossy(&self.buffer[..self.filled])),
+        }
+    }
+
+    /// Sends a request that is to be answered with a 200; the body.
+    pub(crate) async fn ok(&mut self, request: &[u8]) -> Result<&[u8]> {
+        let (head, body) = self.answer(request).await?;
+        let is_ok = head.get(9..12) == Some(b"200");
+        ensure!(is_ok, "the answer was {:?}", String::from_utf8_lossy(&[head, body].concat()));
+        Ok(body)
+    }
+
+    /// Sends a request; head and body of its answer.
+    async fn answer(&mut self, request: &[u8]) -> Result<(&[u8], &[u8])> {
         self.stream.write_all(request).await?;
         self.filled = 0;
         let head = loop {
@@ -47,12 +70,7 @@ impl Connection {
             self.read_more().await?;
         }
         ensure!(self.filled == head + length, "an answer was followed by something else");
-        let (head, body) = self.buffer[..self.filled].split_at(head);
-        match head.get(9..12) {
-            Some(b"200") => Ok(find(body, br#""allowed":false"#).is_none()),
-            Some(b"429") => Ok(false),
-            _ => bail!("the answer was {:?}", String::from_utf8_lossy(&self.buffer[..self.filled])),
-        }
+        Ok(self.buffer[..self.filled].split_at(head))
     }
 
     async fn read_more(&mut self) -> Result<()> {
@@ -65,7 +83,7 @@ impl Connection {
     }
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 

@@ -15,6 +15,7 @@ mod hot;
 mod http_client;
 mod limit;
 mod peers;
+mod postgres_server;
 mod redis_server;
 mod report;
 mod rounds;
@@ -56,6 +57,9 @@ struct Args {
     /// unless given.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Only imports a list into a database and says what that took: so that it is a process of its own.
+    #[arg(long, hide = true, num_args = 2)]
+    import: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -70,7 +74,7 @@ enum Area {
     Session,
     /// Runs, on Redis.
     Run,
-    /// Redirects: rules in a file.
+    /// Redirects: rules in a file and on PostgreSQL.
     Edge,
 }
 
@@ -87,6 +91,9 @@ fn main() -> ExitCode {
 fn measure(args: &Args) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("this is not a release build: the figures mean little");
+    }
+    if let [database, list] = &args.import[..] {
+        return edge::import(database, list);
     }
     // Before the work, not after it, a file that cannot be written is an error.
     let json = match &args.json {

@@ -83,6 +83,12 @@ impl Figure {
         self
     }
 
+    /// The same, with a goal beside a peer that is not there: nobody knows whether it is met, so it is not.
+    pub(crate) fn without(mut self, peer_name: &'static str, goal: Goal) -> Self {
+        (self.peer_name, self.goal, self.ok) = (Some(peer_name), Some(goal), Some(false));
+        self
+    }
+
     /// The same, with a goal; without one it is only reported.
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
         self.ok = Some(goal.is_met_by(self.ratio.unwrap_or(self.ours)));
@@ -157,6 +163,7 @@ mod tests {
         assert_eq!(met(beside().goal(Goal::AtMost(0.7))), Some(false));
         assert_eq!(met(Figure::ours("a", "B", 8.0).goal(Goal::AtMost(12.0))), Some(true));
         assert_eq!(met(Figure::ours("a", "B", 8.0)), None);
+        assert_eq!(met(Figure::ours("a", "B", 8.0).without("b", Goal::AtLeast(0.3))), Some(false));
     }
 
     #[test]

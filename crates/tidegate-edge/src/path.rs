@@ -294,7 +294,107 @@ mod tests {
         assert_eq!(rest_below("/docs", "/docs//evil.example"), Some("/evil.example"));
     }
 
+    /// The same by the words of RFC 3986 (2.1, 2.3, 3.3 and 5.2.4), one after the other and slowly.
+    fn slowly(path: &str) -> String {
+        const UNRESERVED: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+        const OTHERS: &str = "!$&'()*+,;=:@/";
+        let mut input = String::new();
+        let bytes = path.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let digits = path.get(at + 1..at + 3).filter(|it| it.bytes().all(|it| it.is_ascii_hexdigit()));
+            let (byte, is_escape) = match digits {
+                Some(digits) if bytes[at] == b'%' => (u8::from_str_radix(digits, 16).unwrap(), true),
+                _ => (bytes[at], false),
+            };
+            at += if is_escape { 3 } else { 1 };
+            let stands_for_itself = |all: &str| all.bytes().any(|it| it == byte);
+            if stands_for_itself(UNRESERVED) || !is_escape && stands_for_itself(OTHERS) {
+                input.push(char::from(byte));
+            } else {
+                input += &format!("%{byte:02X}");
+            }
+        }
+        let mut output = String::new();
+        while !input.is_empty() {
+            let whole = |input: &str, name: &str| input == name || input.starts_with(&format!("{name}/"));
+            if whole(&input, "/.") {
+                input = format!("/{}", behind_slash(&input[2..]));
+            } else if whole(&input, "/..") {
+                input = format!("/{}", behind_slash(&input[3..]));
+                output.truncate(output.rfind('/').unwrap_or(0));
+            } else {
+                let end = input[1..].find('/').map_or(input.len(), |it| it + 1);
+                output += &input[..end];
+                input.drain(..end);
+            }
+        }
+        output
+    }
+
+    fn behind_slash(text: &str) -> &str {
+        text.strip_prefix('/').unwrap_or(text)
+    }
+
+    /// The same path written otherwise: letters as escapes, detours between slashes.
+    fn disguised(path: &str, choices: &[u8]) -> String {
+        let mut choices = choices.iter().cycle();
+        let mut choice = || choices.next().map_or(0, |it| it % 8);
+        let mut text = String::new();
+        let mut escape = 0;
+        for c in path.chars() {
+            escape = if c == '%' { 3 } else { escape };
+            let is_part_of_an_escape = escape > 0;
+            escape -= usize::from(is_part_of_an_escape);
+            match (c, choice()) {
+                _ if is_part_of_an_escape => text.push(if choice() < 4 { c.to_ascii_lowercase() } else { c }),
+                ('/', 0) => text += "/./",
+                ('/', 1) => text += "/x/../",
+                ('/', 2) => text += "/%2e/%61/%2E%2e/",
+                (c, 3) if c.is_ascii_alphanumeric() || "-._~".contains(c) => {
+                    text += &format!("%{:02x}", c as u8)
+                }
+                (c, 4) if c.is_ascii_alphanumeric() || "-._~".contains(c) => {
+                    text += &format!("%{:02X}", c as u8)
+                }
+                (c, _) => text.push(c),
+            }
+        }
+        text
+    }
+
     proptest! {
+        #[test]
+        fn a_path_is_what_the_standard_makes_of_it(text in "/[a-c%./2eEfF ü\\\\*~!?]{0,24}") {
+            prop_assert_eq!(path(&text), slowly(&text));
+        }
+
+        #[test]
+        fn a_path_is_the_same_however_it_is_written(
+            text in "/[a-c%./2eEfF ü*~!]{0,24}",
+            choices in proptest::collection::vec(any::<u8>(), 1..24),
+        ) {
+            let once = path(&text);
+            let other = disguised(&once, &choices);
+            prop_assert_eq!(path(&other), once, "{}", other);
+        }
+
+        #[test]
+        fn a_host_is_the_same_however_it_is_written(
+            labels in proptest::collection::vec("[a-z][a-z0-9]{0,5}", 1..4),
+            upper in any::<u64>(),
+            port in proptest::option::of(any::<u16>()),
+            has_dot in any::<bool>(),
+        ) {
+            let name = labels.join(".");
+            let letter = |(at, c): (usize, char)| if upper >> (at % 64) & 1 == 1 { c.to_ascii_uppercase() } else { c };
+            let mut text: String = name.chars().enumerate().map(letter).collect();
+            text += if has_dot { "." } else { "" };
+            text += &port.map_or(String::new(), |port| format!(":{port}"));
+            let normal = normalised_host(&text);
+            prop_assert_eq!(normal.as_deref(), Some(&*name), "{}", text);
+        }
+
         #[test]
         fn what_is_normalised_stays_as_it_is(text in "/[a-c%./2eEfF ü\\\\]{0,24}") {
             let once = path(&text);

@@ -25,10 +25,15 @@ pub(super) fn draft(number: usize, is_rare: bool) -> Draft {
 }
 
 /// A file of its own with so many rules, the last of which is the rare one.
-pub(super) async fn filled(count: usize) -> Result<(TempDir, Truth)> {
+pub(super) async fn filled_file(count: usize) -> Result<(TempDir, Truth)> {
     let folder = tempfile::tempdir()?;
-    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
-    let truth = Truth::open(&url, &TruthOptions::default()).await?;
+    let truth = filled(&format!("sqlite:{}", folder.path().join("rules.db").display()), count).await?;
+    Ok((folder, truth))
+}
+
+/// A database that was empty with so many rules, the last of which is the rare one.
+pub(super) async fn filled(url: &str, count: usize) -> Result<Truth> {
+    let truth = Truth::open(url, &TruthOptions::default()).await?;
     for first in (0..count).step_by(TOGETHER) {
         let numbers = first..count.min(first + TOGETHER);
         let changes = numbers.map(|number| Change::Create(draft(number, number + 1 == count))).collect();
@@ -38,5 +43,5 @@ pub(super) async fn filled(count: usize) -> Result<(TempDir, Truth)> {
             }
         }
     }
-    Ok((folder, truth))
+    Ok(truth)
 }

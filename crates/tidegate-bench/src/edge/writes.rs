@@ -1,40 +1,70 @@
 //! Changes per second of many who write at once, beside one transaction for each, both flushed to the disk.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use anyhow::{Context as _, Result, bail};
-use parking_lot::Mutex;
-use rusqlite::{Connection, params};
+use anyhow::{Result, bail};
 use tidegate::clock::monotonic;
 use tidegate_edge::truth::{Change, Truth};
 
-use super::rules::{draft, filled};
+use super::by_hand::ByHand;
+use super::by_hand_postgres::ByHandPostgres;
+use super::rules::{draft, filled, filled_file};
+use crate::postgres_server::PostgresServer;
 use crate::progress;
 use crate::report::{Figure, Goal};
 use crate::rounds::{Effort, Samples};
 
 const WRITERS: usize = 64;
 
-/// Changes per second.
-pub(super) async fn figures(effort: Effort) -> Result<Vec<Figure>> {
-    progress("edge.writes_per_s");
-    let (_folder, truth) = filled(1000).await?;
-    let by_hand = ByHand::open()?;
-    let (ours_each, theirs_each) = effort.pick((64, 8), (400, 50));
-    let mut samples = Samples::new();
-    for round in 0..=effort.pick(5, 15) {
-        let base = 10_000 + round * WRITERS * ours_each;
-        let ours = ours_per_s(&truth, base, ours_each).await?;
-        let theirs = by_hand.per_s(base, theirs_each)?;
-        if round > 0 {
-            samples.push([ours, theirs]);
+/// Rules that are there before.
+const RULES: usize = 1000;
+
+const PEER: &str = "a transaction each";
+
+/// Changes per second, in a file and on PostgreSQL.
+pub(super) async fn figures(effort: Effort, wants: impl Fn(&str) -> bool) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    if wants("edge.writes_per_s.sqlite") {
+        progress("edge.writes_per_s.sqlite");
+        let (_folder, truth) = filled_file(RULES).await?;
+        let by_hand = ByHand::open(RULES).await?;
+        let mut samples = Samples::new();
+        for round in 0..=effort.pick(5, 15) {
+            let (base, ours_each, theirs_each) = size(effort, round);
+            let ours = ours_per_s(&truth, base, ours_each).await?;
+            let theirs = by_hand.per_s(WRITERS, base, theirs_each)?;
+            if round > 0 {
+                samples.push([ours, theirs]);
+            }
         }
+        figures.push(figure("edge.writes_per_s.sqlite", samples));
     }
+    if wants("edge.writes_per_s.postgres") {
+        progress("edge.writes_per_s.postgres");
+        let server = PostgresServer::start()?;
+        let truth = filled(&server.database("ours").await?, RULES).await?;
+        let by_hand = ByHandPostgres::open(&server, WRITERS, RULES).await?;
+        let mut samples = Samples::new();
+        for round in 0..=effort.pick(5, 15) {
+            let (base, ours_each, theirs_each) = size(effort, round);
+            let ours = ours_per_s(&truth, base, ours_each).await?;
+            let theirs = by_hand.per_s(base, theirs_each).await?;
+            if round > 0 {
+                samples.push([ours, theirs]);
+            }
+        }
+        figures.push(figure("edge.writes_per_s.postgres", samples));
+    }
+    Ok(figures)
+}
+
+/// The first rule of a round, and how many of them each writes: of ours, and of theirs.
+fn size(effort: Effort, round: usize) -> (usize, usize, usize) {
+    let (ours_each, theirs_each) = effort.pick((64, 8), (400, 50));
+    (10_000 + round * WRITERS * ours_each, ours_each, theirs_each)
+}
+
+fn figure(name: &str, samples: Samples<2>) -> Figure {
     let [ours, theirs] = samples.medians();
-    let figure = Figure::ours("edge.writes_per_s", "changes/s", ours);
-    Ok(vec![figure.beside("a transaction each", theirs).goal(Goal::AtLeast(5.0))])
+    Figure::ours(name, "changes/s", ours).beside(PEER, theirs).goal(Goal::AtLeast(5.0))
 }
 
 async fn ours_per_s(truth: &Truth, base: usize, each: usize) -> Result<f64> {
@@ -57,71 +87,4 @@ async fn ours_per_s(truth: &Truth, base: usize, each: usize) -> Result<f64> {
         writer.await??;
     }
     Ok((WRITERS * each) as f64 / start.elapsed().as_secs_f64())
-}
-
-/// The same tables, written as one would by hand: a connection, and a transaction for each change.
-struct ByHand {
-    connection: Arc<Mutex<Connection>>,
-    _folder: tempfile::TempDir,
-}
-
-impl ByHand {
-    fn open() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let connection = Self::tables(&folder.path().join("by-hand.db"))?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), _folder: folder })
-    }
-
-    fn tables(path: &Path) -> Result<Connection> {
-        let connection = Connection::open(path)?;
-        connection.query_row("PRAGMA journal_mode = wal", [], |_| Ok(()))?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.execute_batch(
-            "CREATE TABLE rules (id TEXT PRIMARY KEY, host TEXT NOT NULL, path TEXT NOT NULL, destination TEXT NOT NULL,
-                 body TEXT NOT NULL);
-             CREATE UNIQUE INDEX rules_by_place ON rules (host, path);
-             CREATE INDEX rules_by_path ON rules (path, id);
-             CREATE INDEX rules_by_destination ON rules (destination, id);
-             CREATE TABLE tags (tag TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
-             CREATE TABLE log (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, body TEXT);",
-        )?;
-        Ok(connection)
-    }
-
-    fn per_s(&self, base: usize, each: usize) -> Result<f64> {
-        let (done, start) = (AtomicUsize::new(0), monotonic());
-        std::thread::scope(|threads| {
-            let write = |writer: usize| {
-                for number in 0..each {
-                    let draft = draft(base + writer * each + number, false);
-                    self.write(&draft.id.unwrap_or_default(), &draft.terms)?;
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-                anyhow::Ok(())
-            };
-            let writers: Vec<_> = (0..WRITERS).map(|writer| threads.spawn(move || write(writer))).collect();
-            for writer in writers {
-                writer.join().ok().context("a writer ended")??;
-            }
-            anyhow::Ok(())
-        })?;
-        Ok(done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64())
-    }
-
-    fn write(&self, id: &str, terms: &tidegate_edge::rule::Terms) -> Result<()> {
-        let body = serde_json::to_string(terms)?;
-        let mut connection = self.connection.lock();
-        let transaction = connection.transaction()?;
-        transaction
-            .prepare_cached(
-                "INSERT INTO rules (id, host, path, destination, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![id, terms.host, terms.path, terms.destination, body])?;
-        for tag in &terms.tags {
-            transaction.prepare_cached("INSERT INTO tags (tag, id) VALUES (?1, ?2)")?.execute([tag, id])?;
-        }
-        transaction.prepare_cached("INSERT INTO log (id, body) VALUES (?1, ?2)")?.execute([id, &body])?;
-        transaction.commit()?;
-        Ok(())
-    }
 }

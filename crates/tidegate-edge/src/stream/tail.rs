@@ -66,6 +66,8 @@ struct Shared {
     truth: Truth,
     options: StreamOptions,
     buffer: Mutex<Buffer>,
+    /// One reads on at a time: who has asked earlier where the database stands must not find later what was read since.
+    turn: tokio::sync::Mutex<()>,
     /// Changes whenever the buffer has.
     moved: watch::Sender<u64>,
 }
@@ -101,6 +103,7 @@ impl Tail {
             truth: truth.clone(),
             options,
             buffer: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             moved: watch::Sender::default(),
         });
         let task = tokio::spawn(run(Arc::clone(&shared)));
@@ -192,6 +195,7 @@ async fn run(shared: Arc<Shared>) {
 impl Shared {
     /// Reads what was written since.
     async fn read_on(&self) -> Result<()> {
+        let _turn = self.turn.lock().await;
         let asked_at = monotonic();
         let position = self.truth.position().await?;
         loop {

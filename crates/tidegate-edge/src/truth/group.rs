@@ -185,8 +185,11 @@ impl Step {
         let wanted = self.wanted.as_ref().and_then(|it| it.as_ref().ok()).map(|(terms, _)| terms);
         let is_as_asked = before.is_some_and(|rule| Some(&rule.terms) == wanted);
         let condition = match &self.change {
-            // A repeated request finds what it has made.
-            Change::Create(_) => return before.filter(|_| !is_as_asked).map(|_| Refusal::Exists),
+            // A repeated request finds what it has made; if the id was made here, it has made nothing yet.
+            Change::Create(draft) => {
+                let is_repeated = is_as_asked && draft.id.is_some();
+                return before.filter(|_| !is_repeated).map(|_| Refusal::Exists);
+            }
             Change::Replace { condition, .. } => *condition,
             Change::Patch { condition, .. } | Change::Delete { condition, .. } => match condition {
                 Condition::None => Condition::Exists,

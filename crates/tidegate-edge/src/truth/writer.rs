@@ -50,29 +50,39 @@ impl Writer {
     }
 
     /// Makes changes, no two of which are about one rule; what became of each, in their order.
-    pub(super) async fn write(&self, mut changes: Vec<Change>) -> Result<Vec<Outcome>> {
+    pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        let made = changes.iter().enumerate().filter(|(_, change)| change.id().is_none());
+        let made: Vec<_> = made.map(|(at, change)| (at, change.clone())).collect();
+        let mut outcomes = self.send(changes).await?;
         loop {
-            // Those whose id is to be made may have to be sent again.
-            let made: Vec<_> = changes.iter().filter(|it| it.id().is_none()).cloned().collect();
-            let is_alone = changes.len() == 1;
-            let (reply, outcomes) = oneshot::channel();
-            let ended = || Error::unavailable("the rules' database is closed");
-            self.jobs.send(Job { changes, reply }).await.map_err(|_| ended())?;
-            let outcomes = outcomes.await.map_err(|_| ended())??;
-            match (&outcomes[..], &made[..]) {
-                // Somebody has thought of it, or chance has made it twice.
-                ([Err(Refusal::Exists)], [change]) if is_alone => changes = vec![change.clone()],
-                ([Err(Refusal::PathTaken { .. })], [change]) if is_alone && has_no_path(change) => {
-                    changes = vec![change.clone()];
-                }
-                _ => return Ok(outcomes),
+            // Somebody has thought of that id, or chance has made it twice: they get others.
+            let again: Vec<_> = made.iter().filter(|(at, change)| is_taken(change, &outcomes[*at])).collect();
+            if again.is_empty() {
+                return Ok(outcomes);
+            }
+            let anew = self.send(again.iter().map(|(_, change)| change.clone()).collect()).await?;
+            for ((at, _), outcome) in again.into_iter().zip(anew) {
+                outcomes[*at] = outcome;
             }
         }
     }
+
+    async fn send(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
+        let (reply, outcomes) = oneshot::channel();
+        let ended = || Error::unavailable("the rules' database is closed");
+        self.jobs.send(Job { changes, reply }).await.map_err(|_| ended())?;
+        outcomes.await.map_err(|_| ended())?
+    }
 }
 
-fn has_no_path(change: &Change) -> bool {
-    matches!(change, Change::Create(draft) if draft.terms.path.is_empty())
+/// Whether what was made here for a change, its id and so perhaps its path, is somebody else's.
+fn is_taken(change: &Change, outcome: &Outcome) -> bool {
+    let Change::Create(draft) = change else { return false };
+    match outcome {
+        Err(Refusal::Exists) => true,
+        Err(Refusal::PathTaken { .. }) => draft.terms.path.is_empty(),
+        _ => false,
+    }
 }
 
 async fn run(

@@ -1,10 +1,13 @@
 //! What every database of rules does, each case on each.
 
 use serde_json::json;
-use tidegate_edge::rule::State;
+use tidegate::random::Random;
+use tidegate_edge::rule::{Draft, State};
+use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq, TruthOptions};
 
-use crate::kit::{START_MS, World, draft, terms};
+use crate::kit::{SEED, START_MS, World, draft, terms};
+use crate::replica::{Replica, catch_up};
 
 /// Each case on each database.
 macro_rules! conformance {
@@ -461,7 +464,60 @@ async fn bounds_its_log(world: World) {
         let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
         let change = Change::Replace { id, terms, condition: Condition::None };
         world.truth.change(change).await.unwrap().unwrap();
+        assert_eq!(world.log_rows().await, 10.min(number + 1), "as they are written");
     }
     assert_eq!(world.truth.log(Seq(15), 100).await.unwrap().map(|rows| rows.len()), Some(10));
     assert_eq!(world.truth.log(Seq(14), 100).await.unwrap(), None, "it does not go back so far");
+    // Also where more is written at once than it goes back.
+    let many = (0..500).map(|number| {
+        let (id, path) = (format!("many-{number}"), format!("/many/{number}"));
+        Change::Create(draft(&id, terms(&path, "/x")))
+    });
+    assert!(world.truth.change_all(many.collect()).await.unwrap().iter().all(Result::is_ok));
+    assert_eq!(world.log_rows().await, 10);
+    let tail = Tail::start(&world.truth, StreamOptions::default());
+    catch_up(&mut Replica::default(), &tail, &world.truth).await;
+}
+
+/// One that was longer is as short as it is to be after some changes, none of which waits for all of it.
+#[tokio::test]
+async fn a_log_that_is_too_long_grows_shorter() {
+    for world in [World::sqlite().await, World::postgres().await] {
+        for first in (0..4500).step_by(500) {
+            let many = (first..first + 500).map(|number| {
+                let (id, path) = (number.to_string(), format!("/{number}"));
+                Change::Create(draft(&id, terms(&path, "/x")))
+            });
+            assert!(world.truth.change_all(many.collect()).await.unwrap().iter().all(Result::is_ok));
+        }
+        let world = world.opened_again(|options| options.max_log = 10).await;
+        let mut rows = vec![world.log_rows().await];
+        for number in 0..3 {
+            let change = replace("0", "/0", &format!("/new/{number}"), Condition::None);
+            world.truth.change(change).await.unwrap().unwrap();
+            rows.push(world.log_rows().await);
+        }
+        assert_eq!(rows, [4500, 2501, 502, 10]);
+    }
+}
+
+/// Chance makes an id twice sooner or later: here it makes all of them twice.
+#[tokio::test]
+async fn an_id_that_is_made_is_nobodys() {
+    for world in [World::sqlite().await, World::postgres().await] {
+        let draft = || Change::Create(Draft::new(terms("", "https://example.com/")));
+        let made = async |world: &World| {
+            let outcomes = world.truth.change_all(vec![draft(), draft(), draft()]).await.unwrap();
+            let one = world.truth.change(draft()).await.unwrap();
+            outcomes.into_iter().chain([one]).map(|it| it.unwrap().rule.id).collect::<Vec<_>>()
+        };
+        let mut ids = made(&world).await;
+        let world = world.opened_again(|options| options.random = Random::seeded(SEED)).await;
+        ids.extend(made(&world).await);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 8, "{ids:?}");
+        assert_eq!(world.truth.position().await.unwrap().count, 8);
+        world.check().await;
+    }
 }

@@ -1,5 +1,6 @@
 //! Many who write, many who follow and are cut off at any moment: each ends with exactly the rules of the database.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +8,7 @@ use tidegate::random::Random;
 use tidegate_edge::stream::{Next, Snapshots, StreamOptions, Tail};
 use tidegate_edge::truth::{Change, Condition, Seq, Truth};
 
-use crate::kit::{World, terms};
+use crate::kit::{World, bodies, terms};
 use crate::replica::{Replica, catch_up};
 
 const WRITERS: u64 = 64;
@@ -34,27 +35,57 @@ async fn write(truth: Truth, random: Random) {
     }
 }
 
+/// Who follows, and how often it was cut off.
+struct Reader {
+    replica: Replica,
+    /// How often it has resumed at each server.
+    resumed: Vec<u64>,
+    /// How often that was in the middle of a change.
+    in_the_middle: u64,
+    /// How often a server has cut it off, since it was too slow.
+    too_slow: u64,
+}
+
 /// Follows one server or another, for a few messages at a time, until the writers are done.
-async fn follow(tails: Vec<Tail>, truth: Truth, random: Random, is_over: Arc<AtomicBool>) -> Replica {
-    let (mut replica, snapshots) = (Replica::default(), Snapshots::of(&truth));
+async fn follow(tails: Vec<Tail>, truth: Truth, random: Random, is_over: Arc<AtomicBool>) -> Reader {
+    let snapshots = Snapshots::of(&truth);
+    let (replica, resumed) = (Replica::default(), vec![0; tails.len()]);
+    let mut reader = Reader { replica, resumed, in_the_middle: 0, too_slow: 0 };
+    let replica = &mut reader.replica;
     while !is_over.load(Ordering::Relaxed) {
-        let tail = &tails[below(&random, tails.len() as u64) as usize];
-        let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+        let server = below(&random, tails.len() as u64) as usize;
+        let mut changes = tails[server].follow(replica.follower.mark().cloned()).await.unwrap();
+        reader.resumed[server] += u64::from(replica.follower.mark().is_some());
         replica.follower.cut();
+        let mut is_whole = true;
         for _ in 0..below(&random, 60) {
             let next = tokio::time::timeout(std::time::Duration::from_millis(20), changes.next()).await;
-            let Ok(Next::Message(message)) = next.map(Result::unwrap) else { break };
-            if let Some(from) = replica.take(message) {
-                replica.reload(&snapshots, &from).await;
+            match next.map(Result::unwrap) {
+                Ok(Next::Message(message)) => {
+                    is_whole = message.mark.is_some();
+                    if let Some(from) = replica.take(message) {
+                        replica.reload(&snapshots, &from).await;
+                    }
+                }
+                Ok(Next::Cut(_)) => {
+                    reader.too_slow += 1;
+                    break;
+                }
+                Err(_) => break,
+            }
+            // Some are slow.
+            if below(&random, 30) == 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(below(&random, 20))).await;
             }
         }
+        reader.in_the_middle += u64::from(!is_whole);
     }
-    catch_up(&mut replica, &tails[0], &truth).await;
-    replica
+    catch_up(replica, &tails[0], &truth).await;
+    reader
 }
 
 /// Writers and readers over servers that share a database.
-async fn everybody_ends_equal(truths: &[Truth], seed: u64) {
+async fn everybody_ends_equal(truths: &[Truth], seed: u64) -> Vec<Reader> {
     let random = |of: u64| Random::seeded(seed << 16 | of);
     let options = || {
         let mut options = StreamOptions::default();
@@ -73,17 +104,34 @@ async fn everybody_ends_equal(truths: &[Truth], seed: u64) {
         writer.await.unwrap();
     }
     is_over.store(true, Ordering::Relaxed);
-    let mut rules = None;
+    let last = truths[0].position().await.unwrap().seq;
+    let (_, rules) = bodies(&truths[0]).await;
+    let rules: BTreeSet<_> = rules.iter().map(String::as_str).collect();
+    let mut ended = Vec::new();
     for reader in readers {
-        let replica = reader.await.unwrap();
-        let expected: Vec<_> = replica
-            .applied
-            .first()
-            .map_or(Vec::new(), |first| (first.0..first.0 + replica.applied.len() as u64).map(Seq).collect());
-        assert_eq!(replica.applied, expected, "each once and in order");
-        let rules = rules.get_or_insert_with(|| replica.rules.clone());
-        assert_eq!(&replica.rules, rules, "all have the same");
+        let reader = reader.await.unwrap();
+        let replica = &reader.replica;
+        // Nothing is ever lost here, so who resumes goes on: it never reads all rules a second time.
+        assert_eq!(replica.reloads.len(), 1, "seed {seed}: {:?}", replica.reloads);
+        let expected: Vec<_> = (replica.loaded.next().0..=last.0).map(Seq).collect();
+        assert_eq!(replica.applied, expected, "seed {seed}: each once and in order");
+        let own: BTreeSet<_> = replica.rules.values().map(String::as_str).collect();
+        assert_eq!(own, rules, "seed {seed}: exactly the rules of the database");
+        ended.push(reader);
     }
+    ended
+}
+
+/// All of them were cut off again and again, at every server, and some in the middle of a change or for being slow.
+fn check_cuts(readers: &[Reader], servers: usize) {
+    let sum = |of: &dyn Fn(&Reader) -> u64| readers.iter().map(of).sum::<u64>();
+    let seeds = readers.len() as u64 / READERS;
+    for server in 0..servers {
+        let resumed = sum(&|it| it.resumed[server]);
+        assert!(resumed >= seeds * READERS, "{resumed} at server {server} in {seeds} seeds");
+    }
+    let (in_the_middle, too_slow) = (sum(&|it| it.in_the_middle), sum(&|it| it.too_slow));
+    assert!(in_the_middle >= seeds && too_slow >= seeds, "{in_the_middle} {too_slow} in {seeds} seeds");
 }
 
 fn seeds() -> u64 {
@@ -92,18 +140,23 @@ fn seeds() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_file() {
+    let mut readers = Vec::new();
     for seed in 0..seeds() {
         let world = World::sqlite().await;
-        everybody_ends_equal(std::slice::from_ref(&world.truth), seed).await;
+        readers.extend(everybody_ends_equal(std::slice::from_ref(&world.truth), seed).await);
         world.check().await;
     }
+    check_cuts(&readers, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_servers_on_one_database() {
+    let mut readers = Vec::new();
     for seed in 0..seeds() {
         let world = World::postgres().await;
-        everybody_ends_equal(&[world.truth.clone(), world.another_server().await], seed).await;
+        let servers = [world.truth.clone(), world.another_server().await];
+        readers.extend(everybody_ends_equal(&servers, seed).await);
         world.check().await;
     }
+    check_cuts(&readers, 2);
 }

@@ -3,14 +3,17 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tidegate_edge::path::{candidates, path_matches};
-use tidegate_edge::rule::{Rule, State, Terms};
+use tidegate_edge::rule::{Rule, Terms};
 use tidegate_edge::truth::{Change, Condition, Refusal, Truth};
 
 use crate::kit::{START_MS, World, draft, terms};
 
-const HOSTS: [&str; 5] = ["*", "a.example", "*.a.example", "b.a.example", "*.example"];
-const PATHS: [&str; 6] = ["/*", "/a", "/a/*", "/a/b", "/a/b/*", "/a/"];
+const HOSTS: [&str; 6] = ["*", "a.example", "*.a.example", "b.a.example", "*.example", "127.0.0.1"];
+const PATHS: [&str; 8] = ["/*", "/a", "/a/*", "/a/b", "/a/b/*", "/a/", "//*", "/ab/*"];
+
+/// What is asked for.
+const ASKED_HOSTS: [&str; 6] = ["a.example", "b.a.example", "c.example", "ba.example", "d.test", "127.0.0.1"];
+const ASKED_PATHS: [&str; 8] = ["/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "//", "/A"];
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -36,7 +39,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             version
         }),
         (id, version).prop_map(|(id, version)| Op::Delete { id, version }),
-        (0..4_usize, 0..6_usize).prop_map(|(host, path)| Op::Resolve { host, path }),
+        (0..ASKED_HOSTS.len(), 0..ASKED_PATHS.len()).prop_map(|(host, path)| Op::Resolve { host, path }),
         (1..10_u64).prop_map(|ms| Op::Pass { ms }),
     ];
     vec(op, 1..60)
@@ -83,16 +86,29 @@ impl Model {
         Ok(true)
     }
 
-    /// Every rule that could answer, the best first.
+    /// Every rule that could answer, the best first: by the words of the guide, with nothing of the crate's own.
     fn resolve(&self, host: &str, path: &str, now_ms: u64) -> Option<&Rule> {
-        let hosts: Vec<_> = candidates(host).collect();
         let rank = |rule: &&Rule| {
-            let host = hosts.iter().position(|it| *it == rule.terms.host)?;
-            let is_for = path_matches(&rule.terms.path, path);
-            let is_on = !matches!(rule.state(now_ms), State::Disabled | State::Scheduled);
-            // An exact rule is before every folder, and a longer folder before a shorter one.
-            let folder = rule.terms.folder().map_or(0, |folder| usize::MAX - folder.len());
-            (is_for && is_on).then_some((host, folder))
+            let host_rank = match rule.terms.host.as_str() {
+                own if own == host => 0,
+                "*" => usize::MAX,
+                wildcard => {
+                    let parent = wildcard.strip_prefix("*.")?;
+                    let is_below = host == parent || host.ends_with(&format!(".{parent}"));
+                    // The longer its name, the nearer.
+                    is_below.then(|| 1000 - parent.len())?
+                }
+            };
+            let path_rank = match rule.terms.path.strip_suffix("/*") {
+                None => (rule.terms.path == path).then_some(0)?,
+                Some(folder) => {
+                    let is_below = path == folder || path.starts_with(&format!("{folder}/"));
+                    is_below.then(|| 1000 - folder.len())?
+                }
+            };
+            // Who has ended answers all the same.
+            let has_begun = rule.terms.starts_at.is_none_or(|it| it <= now_ms);
+            (rule.terms.enabled && has_begun).then_some((host_rank, path_rank))
         };
         self.rules.iter().filter(|rule| rank(rule).is_some()).min_by_key(|rule| rank(rule))
     }
@@ -149,8 +165,7 @@ async fn agree(world: &World, history: &[Op]) -> Result<(), TestCaseError> {
                 (made(Change::Delete { id, condition: condition(version) }).await, expected)
             }
             Op::Resolve { host, path } => {
-                let host = ["a.example", "b.a.example", "c.example", "d.test"][host];
-                let path = ["/", "/a", "/a/", "/a/b", "/a/b/c", "/ab"][path];
+                let (host, path) = (ASKED_HOSTS[host], ASKED_PATHS[path]);
                 let (found, position) = truth.resolve(host, path).await.unwrap();
                 prop_assert_eq!(found.as_ref(), model.resolve(host, path, now_ms), "{} {}", host, path);
                 prop_assert_eq!(position.count, model.rules.len() as u64);

@@ -1,5 +1,6 @@
 //! Databases for tests.
 
+mod full_disk;
 mod postgres;
 
 use std::io::{Read as _, Seek as _};
@@ -13,12 +14,15 @@ use tidegate_edge::rule::{Draft, Terms};
 use tidegate_edge::truth::{Change, Digest, Fields, LogRow, Position, Truth, TruthOptions, Written};
 use tokio_postgres::Client;
 
-pub(crate) use self::postgres::PostgresServer;
+pub(crate) use self::postgres::{PostgresServer, QUICK};
 
 /// Long enough for anything that comes at all.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// What chance begins with.
+pub(crate) const SEED: u64 = 7;
 
 /// A database of its own, with a clock that stands still.
 pub(crate) struct World {
@@ -110,7 +114,7 @@ impl World {
         let clock = ManualClock::at(Timestamp::from_millis(START_MS));
         let mut options = TruthOptions::default();
         options.clock = clock.clone().into();
-        options.random = Random::seeded(7);
+        options.random = Random::seeded(SEED);
         change(&mut options);
         let truth = Truth::open(&url, &options).await.unwrap();
         Self { truth, clock, url, options, folder }
@@ -122,6 +126,41 @@ impl World {
             return self.truth.clone();
         }
         Truth::open(&self.url, &self.options).await.unwrap()
+    }
+
+    /// Closes it and opens it again, with other options.
+    pub(crate) async fn opened_again(self, change: impl FnOnce(&mut TruthOptions)) -> Self {
+        let Self { truth, clock, url, mut options, folder } = self;
+        drop(truth);
+        change(&mut options);
+        let opened = async {
+            loop {
+                // A process that another test starts just now may have the lock until it runs.
+                match Truth::open(&url, &options).await {
+                    Err(error) if error.to_string().contains("one process at a time") => {
+                        tokio::task::yield_now().await;
+                    }
+                    opened => break opened.unwrap(),
+                }
+            }
+        };
+        let truth = tokio::time::timeout(SOON, opened).await.expect("its lock is free");
+        Self { truth, clock, url, options, folder }
+    }
+
+    /// Rows that the log has in the database.
+    pub(crate) async fn log_rows(&self) -> i64 {
+        match self.url.strip_prefix("sqlite:") {
+            Some(file) => {
+                let connection = rusqlite::Connection::open(file).unwrap();
+                connection.query_row("SELECT count(*) FROM log", [], |row| row.get(0)).unwrap()
+            }
+            None => {
+                let (_, name) = self.url.rsplit_once('/').unwrap();
+                let client = PostgresServer::shared().client(name).await;
+                client.query_one("SELECT count(*) FROM tidegate.log", &[]).await.unwrap().get(0)
+            }
+        }
     }
 
     pub(crate) fn folder(&self) -> &std::path::Path {

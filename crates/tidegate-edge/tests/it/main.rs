@@ -4,11 +4,13 @@
 
 mod budget;
 mod conformance;
+mod flaws;
 mod followers;
 mod histories;
 mod import;
 mod import_lists;
 mod killed;
+mod killed_writes;
 mod kit;
 mod postgres;
 mod postgres_import;

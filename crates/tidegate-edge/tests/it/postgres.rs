@@ -11,7 +11,7 @@ use tidegate_edge::truth::{
 };
 use tokio::time::timeout;
 
-use crate::kit::{PostgresServer, World, bodies, check, terms};
+use crate::kit::{PostgresServer, QUICK, World, bodies, check, terms};
 use crate::replica::{Replica, catch_up};
 
 /// Long enough for anything that comes at all.
@@ -146,6 +146,8 @@ async fn whoever_is_in_the_way_for_a_moment_fails_nothing() {
     let (_, name) = world.url.rsplit_once('/').unwrap();
     let server = PostgresServer::shared();
     let (theirs, watching) = (server.client(name).await, server.client(name).await);
+    // So that it is we who notice.
+    theirs.batch_execute("SET deadlock_timeout = '1h'").await.unwrap();
     theirs.batch_execute("BEGIN; SELECT FROM tidegate.rules WHERE id = 'b' FOR UPDATE").await.unwrap();
     let truth = world.truth.clone();
     let ours = tokio::spawn(async move { truth.change_all(vec![put("a", "/y"), put("b", "/y")]).await });
@@ -272,7 +274,7 @@ async fn a_budget_is_kept_over_two_servers() {
 }
 
 #[tokio::test]
-async fn a_restored_dump_is_noticed_by_who_follows() {
+async fn e13_a_restored_dump_is_noticed_by_who_follows() {
     let world = World::postgres().await;
     let (_, name) = world.url.rsplit_once('/').unwrap();
     let server = PostgresServer::shared();
@@ -307,6 +309,105 @@ async fn a_restored_dump_is_noticed_by_who_follows() {
     catch_up(&mut replica, &tail, &world.truth).await;
     assert_eq!(replica.reloads.len(), 2, "{:?}", replica.reloads);
     world.check().await;
+}
+
+/// A backup of the whole server that is started in its place: it is the same system, on the same timeline.
+#[tokio::test]
+async fn e13_a_restored_base_backup_is_noticed_by_who_follows() {
+    let mut server = PostgresServer::start(&QUICK);
+    let (_, url) = server.database().await;
+    let truth = Truth::open(&url, &Default::default()).await.unwrap();
+    let tail = Tail::start(&truth, StreamOptions::default());
+    let (mut behind, mut beyond) = (Replica::default(), Replica::default());
+    for number in 0..3 {
+        truth.change(put("a", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    catch_up(&mut behind, &tail, &truth).await;
+    let backup = server.backup();
+    for number in 3..6 {
+        truth.change(put("b", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    catch_up(&mut beyond, &tail, &truth).await;
+    let before = truth.position().await.unwrap();
+    server.restore(backup);
+    let after = timeout(SOON, async {
+        loop {
+            match truth.position().await {
+                Ok(position) => break position,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+        }
+    });
+    let after = after.await.expect("it is back");
+    assert_eq!(
+        (&after.epoch, after.seq),
+        (&before.epoch, Seq(3)),
+        "PostgreSQL does not know that it went back"
+    );
+    for number in 6..10 {
+        truth.change(put("c", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    assert_eq!(truth.position().await.unwrap().seq, Seq(7), "beyond where it was");
+    // Also at a server that has just been started, and knows of nothing before.
+    let started = Truth::open(&url, &Default::default()).await.unwrap();
+    let started = Tail::start(&started, StreamOptions::default());
+    for tail in [&tail, &started] {
+        let mut replica = Replica::default();
+        replica.follower.loaded(beyond.follower.mark().unwrap().clone());
+        catch_up(&mut replica, tail, &truth).await;
+        assert!(
+            replica.reloads.len() == 1 && replica.reloads[0].contains("gone back"),
+            "{:?}",
+            replica.reloads
+        );
+    }
+    catch_up(&mut behind, &started, &truth).await;
+    assert_eq!(behind.reloads.len(), 1, "what it had is still so: {:?}", behind.reloads);
+    assert_eq!(behind.applied, [4, 5, 6, 7].map(Seq));
+    check(&truth).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_writes_alone() {
+    let (disk, server) = PostgresServer::start(&QUICK).on_full_disk();
+    let (_, url) = server.database().await;
+    let truth = Truth::open(&url, &Default::default()).await.unwrap();
+    let tail = Tail::start(&truth, StreamOptions::default());
+    let mut replica = Replica::default();
+    truth.change(put("a", "/x")).await.unwrap().unwrap();
+    catch_up(&mut replica, &tail, &truth).await;
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    disk.fill();
+    // What fits into pages that are there is written.
+    let mut written = 0;
+    let refused = loop {
+        let mut given = terms(&format!("/{written}"), "https://example.com/");
+        given.note = "long ".repeat(200);
+        let (id, condition) = (written.to_string(), Condition::None);
+        match truth.change(Change::Replace { id, terms: given, condition }).await {
+            Ok(outcome) => drop(outcome.unwrap()),
+            Err(error) => break error,
+        }
+        written += 1;
+        assert!(written < 1000, "everything fits");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    let position = truth.position().await.unwrap();
+    assert_eq!(position.count, written + 1, "nothing of it was written");
+    assert!(truth.get("a").await.unwrap().is_some());
+    assert!(truth.resolve("h", "/a").await.unwrap().0.is_some());
+    assert_eq!(truth.list(Filter::default(), None, 1).await.unwrap().rules.len(), 1);
+    assert_eq!(bodies(&truth).await.1.len() as u64, position.count);
+    // Who follows goes on, also from where it was, and who begins anew reads all rules.
+    let told = timeout(SOON, changes.next()).await.expect("it goes on").unwrap();
+    assert!(matches!(told, Next::Message(_)), "{told:?}");
+    catch_up(&mut replica, &tail, &truth).await;
+    assert_eq!(replica.reloads.len(), 1);
+    catch_up(&mut Replica::default(), &tail, &truth).await;
+    disk.free();
+    truth.change(put("b", "/x")).await.unwrap().unwrap();
+    catch_up(&mut replica, &tail, &truth).await;
+    check(&truth).await;
 }
 
 #[tokio::test]

@@ -59,13 +59,23 @@ impl Load {
 
     /// Ends it: what was acknowledged is there, and whoever followed has what the database has.
     async fn end(self, truth: &Truth) -> Vec<Replica> {
+        let (lost, replicas) = self.end_with_losses(truth).await;
+        assert!(lost.is_empty(), "{lost:?} were acknowledged");
+        replicas
+    }
+
+    /// The same where the database may have lost something: which rules.
+    async fn end_with_losses(self, truth: &Truth) -> (Vec<String>, Vec<Replica>) {
+        let mut lost = Vec::new();
         self.is_over.store(true, Ordering::Relaxed);
         for (writer, writing) in self.writers.into_iter().enumerate() {
             let acknowledged = tokio::time::timeout(SOON, writing).await.expect("it ends").unwrap();
             assert!(acknowledged.len() > 1, "{writer} has written something");
             for number in acknowledged {
                 let id = format!("{writer}-{number}");
-                assert!(truth.get(&id).await.unwrap().is_some(), "{id} was acknowledged");
+                if truth.get(&id).await.unwrap().is_none() {
+                    lost.push(id);
+                }
             }
         }
         check(truth).await;
@@ -76,7 +86,7 @@ impl Load {
             catch_up(&mut replica, &tail, truth).await;
             replicas.push(replica);
         }
-        replicas
+        (lost, replicas)
     }
 }
 
@@ -202,6 +212,40 @@ async fn a_promoted_standby_is_another_epoch() {
         let timelines = (timeline(&before.epoch), timeline(&after.epoch));
         assert_eq!(timelines, (Some("1".to_owned()), Some("2".to_owned())));
     }
+    for replica in replicas {
+        let [_, again @ ..] = &replica.reloads[..] else { panic!("it has read nothing") };
+        assert!(!again.is_empty() && again.iter().all(|reason| reason.contains("gone back")), "{again:?}");
+    }
+}
+
+/// A standby that need not have what is acknowledged: those who follow are ahead of it when it takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_standby_that_had_less_takes_all_who_follow_back() {
+    let mut primary = PostgresServer::start(&[]);
+    let (name, _) = primary.database().await;
+    let standby = PostgresServer::standby_of(&primary);
+    let url = format!(
+        "postgres://{name}:secret@127.0.0.1:{},127.0.0.1:{}/{name}?target_session_attrs=read-write",
+        primary.port(),
+        standby.port(),
+    );
+    let open = async || Truth::open(&url, &Default::default()).await.unwrap();
+    let servers = [open().await, open().await];
+    let load = Load::start(&servers).await;
+    load.more(50).await;
+    // From here on it gets nothing.
+    let client = standby.client("postgres").await;
+    client.batch_execute("ALTER SYSTEM SET primary_conninfo = ''").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let receivers = "SELECT count(*) FROM pg_stat_wal_receiver";
+    let receives = async || client.query_one(receivers, &[]).await.unwrap().get::<_, i64>(0) > 0;
+    tokio::time::timeout(SOON, async { while receives().await {} }).await.expect("it stops receiving");
+    load.more(50).await;
+    primary.crash();
+    standby.promote().await;
+    load.more(50).await;
+    let (lost, replicas) = load.end_with_losses(&servers[0]).await;
+    assert!(!lost.is_empty(), "the standby had all of it");
     for replica in replicas {
         let [_, again @ ..] = &replica.reloads[..] else { panic!("it has read nothing") };
         assert!(!again.is_empty() && again.iter().all(|reason| reason.contains("gone back")), "{again:?}");

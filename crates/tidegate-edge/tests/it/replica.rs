@@ -11,7 +11,8 @@ use tidegate_edge::truth::{Digest, Fields, Place, Position, Seq, Truth};
 pub(crate) struct Replica {
     pub(crate) follower: Follower,
     pub(crate) rules: BTreeMap<Place, String>,
-    /// Changes that were applied since all rules were read last.
+    /// Where all rules were read last, and changes that were applied since.
+    pub(crate) loaded: Seq,
     pub(crate) applied: Vec<Seq>,
     pub(crate) reloads: Vec<String>,
     pub(crate) compared: u64,
@@ -94,6 +95,7 @@ impl Replica {
         self.rules = lines.map(|body| (place(body), body.to_owned())).collect();
         assert_eq!((self.rules.len() as u64, self.digest()), (position.count, position.digest));
         self.follower.loaded(Mark::from(&position));
+        self.loaded = position.seq;
         self.applied.clear();
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The change stream: each change once and in order, whoever is cut off and whenever.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_edge::stream::{Changes, Event, Mark, Message, Next, StreamOptions, Tail};
@@ -157,6 +159,50 @@ async fn who_is_too_slow_is_cut_off_and_goes_on(world: World) {
     assert_eq!(replica.applied, (1..=20).map(Seq).collect::<Vec<_>>());
 }
 
+/// Several ask at once where the database stands, and changes come between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_comes_while_a_tail_begins_is_not_sent_away() {
+    for world in [World::sqlite().await, World::postgres().await] {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let writing = (0..16).map(|writer| {
+            let (truth, is_over) = (world.truth.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                for number in 0_u64.. {
+                    let id = writer.to_string();
+                    let terms = terms(&format!("/{id}"), &format!("https://example.com/{number}"));
+                    let change = Change::Replace { id, terms, condition: Condition::None };
+                    truth.change(change).await.unwrap().unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            })
+        });
+        let writing: Vec<_> = writing.collect();
+        let truth = world.another_server().await;
+        for round in 0..100 {
+            let tail = Tail::start(&truth, options());
+            let following = (0..8).map(|_| {
+                let tail = tail.clone();
+                tokio::spawn(async move {
+                    let mut changes = tail.follow(None).await.unwrap();
+                    for _ in 0..10 {
+                        let told = message(&mut changes).await;
+                        assert!(!matches!(told.event, Event::Resync { .. }), "round {round}: {told:?}");
+                    }
+                })
+            });
+            for following in following.collect::<Vec<_>>() {
+                following.await.unwrap();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for writing in writing {
+            writing.await.unwrap();
+        }
+    }
+}
+
 async fn where_the_database_stands_is_told_again_and_again(world: World) {
     let mut often = options();
     (often.heartbeat, often.poll) = (Duration::from_millis(40), Duration::from_millis(10));
@@ -172,7 +218,7 @@ async fn where_the_database_stands_is_told_again_and_again(world: World) {
 }
 
 #[tokio::test]
-async fn a_database_that_has_gone_back_is_noticed_by_who_follows() {
+async fn e13_a_file_that_has_gone_back_is_noticed_by_who_follows() {
     let world = World::sqlite().await;
     let tail = Tail::start(&world.truth, options());
     let mut replica = Replica::default();

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -61,8 +62,14 @@ impl Server {
     }
 
     pub(crate) fn start_on(address: &str, args: &[&str]) -> Self {
+        Self::start_in(address, args, &[])
+    }
+
+    /// With something in its environment.
+    pub(crate) fn start_in(address: &str, args: &[&str], variables: &[(&str, PathBuf)]) -> Self {
         let mut command = tidegate(&["serve", "--listen", address]);
-        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(args).envs(variables.iter().map(|(name, value)| (name, value)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let url = within(move || {

@@ -40,6 +40,7 @@ mod reservations;
 mod rules;
 mod rules_budget;
 mod rules_cli;
+mod rules_full_disk;
 mod rules_kill;
 mod rules_stream;
 mod run;

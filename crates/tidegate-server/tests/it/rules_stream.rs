@@ -119,6 +119,56 @@ async fn changes_are_told_as_they_happen_and_resumed_where_they_were_left() {
     running.stop().await;
 }
 
+/// Who does not read while more happens than is kept for those who follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_is_cut_off_with_a_reason_and_goes_on() {
+    const ALL: u64 = 20_000;
+    let w = world().await;
+    let running = start_with(HttpSettings::default(), w.app.clone()).await;
+    let mut slow = following(&running, "", "").await;
+    let (_, name, _) = next(&mut slow).await;
+    assert_eq!(name, "sync");
+    // More bytes than a connection holds, too.
+    let note = "as long as it may be ".repeat(40);
+    for first in (0..ALL).step_by(1000) {
+        let rules: Vec<_> = (first..first + 1000)
+            .map(|number| {
+                json!({"upsert": {"id": number.to_string(), "path": format!("/{number}"), "destination": "/x",
+                "note": note}})
+            })
+            .collect();
+        assert_eq!(w.call("POST", "/v1/rules/bulk", &json!(rules).to_string()).await.status, 200);
+    }
+    let rest = slow.read_to_end().await;
+    let told = rest.rfind("\n: ").map(|at| rest[at + 1..].lines().next().unwrap());
+    assert_eq!(told, Some(": too far behind: go on from the last id"));
+    let ids: Vec<_> = rest.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    let seq = |id: &str| id.split(':').nth(1).unwrap().parse::<u64>().unwrap();
+    let mut seqs: Vec<_> = ids.iter().map(|id| seq(id)).collect();
+    // Where it stands may have been said again.
+    seqs.dedup();
+    let (first, last) = (seqs[0], seqs[seqs.len() - 1]);
+    assert!(
+        first <= 1 && seqs == (first..=last).collect::<Vec<_>>(),
+        "until then each has come, from {first} to {last}"
+    );
+    assert!(last + 100 < ALL, "it was not slow");
+    let mut again = following(&running, "", &format!("last-event-id: {}\r\n", ids.last().unwrap())).await;
+    for expected in last + 1..=last + 100 {
+        let (id, ..) = soon(async {
+            loop {
+                let event = next(&mut again).await;
+                if event.1 != "sync" {
+                    break event;
+                }
+            }
+        })
+        .await;
+        assert_eq!(seq(&id.unwrap()), expected);
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn what_is_no_position_is_refused() {
     let w = world().await;

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::truth::snapshot::{Fields, key_line, position_line};
 use crate::truth::types::Position;
 
-/// Writes the place and then every rule, a line each, beside the database.
+/// Writes the place and then every rule, a line each, beside the database. Where that is full, in the system's folder for
+/// such files: rules are read also while none can be written.
 pub(super) fn snapshot(
     connection: &Connection,
     path: &Path,
@@ -20,6 +21,20 @@ pub(super) fn snapshot(
     now_ms: u64,
 ) -> Result<(Position, File)> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match snapshot_in(folder, connection, fields, now_ms) {
+        Err(error) if error.kind() == ErrorKind::Full => {
+            snapshot_in(&std::env::temp_dir(), connection, fields, now_ms)
+        }
+        made => made,
+    }
+}
+
+fn snapshot_in(
+    folder: &Path,
+    connection: &Connection,
+    fields: Fields,
+    now_ms: u64,
+) -> Result<(Position, File)> {
     let mut into = BufWriter::with_capacity(1 << 18, tempfile::tempfile_in(folder).map_err(unwritable)?);
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     let position = position_at(&transaction, now_ms)?;

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tidegate::clock::monotonic;
 use tokio_postgres::{Client, NoTls};
 
+use super::full_disk::FullDisk;
+
 /// The shell's whole program. Its arguments are the folder and the command. A line on the pipe means that the folder is
 /// still needed. SIGQUIT is to PostgreSQL what a crash is: it ends at once, and recovers when it starts.
 const KEEPER: &str = r#"
@@ -40,7 +42,11 @@ pub(crate) struct PostgresServer {
     folder: PathBuf,
     port: u16,
     settings: Vec<String>,
+    variables: Vec<(&'static str, PathBuf)>,
 }
+
+/// What a server had.
+pub(crate) struct Backup(PathBuf);
 
 impl PostgresServer {
     /// The one that most tests share, each with a database of its own.
@@ -103,15 +109,34 @@ impl PostgresServer {
 
     /// Starts a standby of a server, with all that it has until now.
     pub(crate) fn standby_of(primary: &Self) -> Self {
+        let folder = primary.copy(&["--write-recovery-conf"]);
+        Self::run(folder, &primary.settings.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// All that it has until now, in a folder.
+    pub(crate) fn backup(&self) -> Backup {
+        Backup(self.copy(&[]))
+    }
+
+    fn copy(&self, args: &[&str]) -> PathBuf {
         let folder = folder();
         let made = unprivileged(&program("pg_basebackup"))
-            .args(["--host=127.0.0.1", "--username=postgres", "--checkpoint=fast", "--write-recovery-conf"])
-            .args(["--wal-method=stream", "--no-sync", &format!("--port={}", primary.port), "-D"])
+            .args(["--host=127.0.0.1", "--username=postgres", "--checkpoint=fast"])
+            .args(["--wal-method=stream", "--no-sync", &format!("--port={}", self.port)])
+            .args(args)
+            .arg("-D")
             .arg(folder.join("data"))
             .output()
             .expect("pg_basebackup runs");
         assert!(made.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&made.stderr));
-        Self::run(folder, &primary.settings.iter().map(String::as_str).collect::<Vec<_>>())
+        folder
+    }
+
+    /// Ends it at once, and starts what a backup has in its place.
+    pub(crate) fn restore(&mut self, backup: Backup) {
+        self.end(false);
+        self.folder = backup.0;
+        self.start_again();
     }
 
     /// Runs what is in a folder.
@@ -119,8 +144,8 @@ impl PostgresServer {
         let settings: Vec<_> = settings.iter().map(|it| (*it).to_owned()).collect();
         for _ in 0..20 {
             let port = free_port();
-            if let Some((keeper, pipe)) = launch(&folder, port, &settings) {
-                return Self { keeper, pipe: Some(pipe), folder, port, settings };
+            if let Some((keeper, pipe)) = launch(&folder, port, &settings, &[]) {
+                return Self { keeper, pipe: Some(pipe), folder, port, settings, variables: Vec::new() };
             }
         }
         panic!("no free port in 20 tries");
@@ -128,6 +153,15 @@ impl PostgresServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Puts its tables on a disk that can be full; its log is on another.
+    pub(crate) fn on_full_disk(mut self) -> (FullDisk, Self) {
+        let disk = FullDisk::of(&self.folder.join("data/base"));
+        self.variables = disk.variables().to_vec();
+        self.crash();
+        self.start_again();
+        (disk, self)
     }
 
     /// What a program of PostgreSQL's says that is told to talk to this server.
@@ -154,8 +188,8 @@ impl PostgresServer {
 
     /// Starts it again, on the same port.
     pub(crate) fn start_again(&mut self) {
-        let (keeper, pipe) =
-            launch(&self.folder, self.port, &self.settings).expect("its own port is free again");
+        let (keeper, pipe) = launch(&self.folder, self.port, &self.settings, &self.variables)
+            .expect("its own port is free again");
         (self.keeper, self.pipe) = (keeper, Some(pipe));
     }
 
@@ -211,8 +245,14 @@ impl Drop for PostgresServer {
 }
 
 /// Starts a server and waits until it accepts connections; none if its port is taken.
-fn launch(folder: &Path, port: u16, settings: &[String]) -> Option<(Child, ChildStdin)> {
+fn launch(
+    folder: &Path,
+    port: u16,
+    settings: &[String],
+    variables: &[(&'static str, PathBuf)],
+) -> Option<(Child, ChildStdin)> {
     let mut command = Command::new("sh");
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.args(["-c", KEEPER, "keeper"]).arg(folder);
     let postgres = unprivileged(&program("postgres"));
     command.arg(postgres.get_program()).args(postgres.get_args());
