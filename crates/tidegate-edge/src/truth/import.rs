@@ -78,7 +78,7 @@ pub struct ImportProgress {
 
 /// What became of an import as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ImportOutcome {
     /// It was written, as one change.
@@ -89,6 +89,18 @@ pub enum ImportOutcome {
     DryRun,
     /// There are problems: nothing was written.
     Refused,
+}
+
+impl ImportOutcome {
+    /// What it is called.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Unchanged => "unchanged",
+            Self::DryRun => "dry_run",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 /// What became of an import. If it was not written, counts are of what would have been, without what has problems.
@@ -219,6 +231,15 @@ fn start(id: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::rule::Terms;
+
+    #[test]
+    fn outcomes_are_called_the_same_everywhere() {
+        for outcome in
+            [ImportOutcome::Written, ImportOutcome::Unchanged, ImportOutcome::DryRun, ImportOutcome::Refused]
+        {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
+        }
+    }
 
     #[test]
     fn a_body_is_taken_apart_without_parsing_it() {
