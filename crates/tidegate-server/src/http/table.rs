@@ -23,13 +23,17 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 pub(super) fn routes(app: &App) -> Router<App> {
     let operations = operations();
     let mut routes: BTreeMap<String, MethodRouter<App>> = BTreeMap::new();
-    let mut singles: Vec<_> = operations.iter().filter(|it| it.time_class != TimeClass::Bulk).collect();
+    let is_beside_another = |it: &Operation| {
+        let is_other =
+            |other: &Operation| other.name != it.name && (&other.method, other.path) == (&it.method, it.path);
+        it.time_class == TimeClass::Bulk && operations.iter().any(is_other)
+    };
+    let mut singles: Vec<_> = operations.iter().filter(|it| !is_beside_another(it)).collect();
     // The order in which `Allow` lists them.
     singles.sort_by_key(|operation| METHODS.iter().position(|method| operation.method == *method));
     for operation in singles {
         let is_bulk_of = |other: &&Operation| {
-            other.time_class == TimeClass::Bulk
-                && (&other.method, other.path) == (&operation.method, operation.path)
+            is_beside_another(other) && (&other.method, other.path) == (&operation.method, operation.path)
         };
         let bulk = operations.iter().find(is_bulk_of);
         for path in operation.path_of_everyone().into_iter().chain([operation.path.to_owned()]) {
