@@ -21,7 +21,7 @@ use crate::support::{Answer, START, fixture, send};
 pub(crate) const LISTS: [(&str, &str, &str); 9] = [
     ("csv", "destination,path\nhttps://n.example/,/csv\n", "* /csv 302 https://n.example/"),
     ("jsonl", "{\"path\":\"/jsonl\",\"destination\":\"/n\",\"code\":308}\n", "* /jsonl 308 /n"),
-    ("nginx", "server { location = /nginx { return 301 /n; } }", "* /nginx 301 /n"),
+    ("nginx", "location = /nginx { return 301 /n; }\n", "* /nginx 301 /n"),
     ("apache", "RedirectPermanent /apache /n\n", "* /apache/* 301 /n"),
     ("netlify", "http://o.example/netlify /n 307\n", "o.example /netlify 307 /n"),
     (
@@ -112,7 +112,7 @@ async fn what_is_wrong_is_told_by_its_line_and_nothing_is_written() {
         {"line": 3, "field": "path", "message": "\"b\" does not start with /"},
         {"line": 4, "otherLine": 2, "message": "the id \"a\" is that of line 2 too"},
         {"line": 5, "otherLine": 2, "message": "the host * and the path \"/a\" is that of line 2 too"},
-        {"line": 6, "field": "code", "message": "303 is not allowed: 301, 302, 307 and 308 are"},
+        {"line": 6, "field": "code", "message": "the code 303 is not allowed: 301, 302, 307 and 308 are"},
         {"line": 7, "message": "the rule \"taken\" is for that host and path already"},
         {"line": 8, "message": "it has 3 values, and the header 4"},
     ]});

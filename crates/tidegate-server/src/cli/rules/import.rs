@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes};
@@ -35,17 +36,23 @@ pub(super) async fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     let bar = input.bar.clone();
     let if_absent = if args.dry_run { IfAbsent::Refuse } else { IfAbsent::Make };
     let target = open(&args.target, if_absent).await?;
-    let broken = Arc::new(OnceLock::new());
-    let body = body(input, Arc::clone(&broken));
+    let so_far = Arc::<SoFar>::default();
+    let body = body(input, Arc::clone(&so_far));
     let request = Request::post(path(args, &format)).body(MEDIA_TYPE, body).within(A_DAY);
     let answered = target.send(request).await;
     // Whatever comes next begins on a line of its own.
     bar.finish_and_clear();
     target.close().await;
-    if let Some(why) = broken.get() {
+    if let Some(why) = so_far.broken.get() {
         return Err(unreadable(why.clone()) + ": nothing was written");
     }
-    let (status, answer) = answered?;
+    let (status, answer) = answered.map_err(|error| match so_far.is_begun.load(Ordering::Relaxed) {
+        true => {
+            let again = "imported again it changes nothing that is so already";
+            format!("{error}; whether it was imported is not known: {again}")
+        }
+        false => error,
+    })?;
     let report = read::<Report>(&answer).ok();
     if let Some(report) = report.filter(|_| !args.target.json) {
         explain(&args.file, &report);
@@ -90,22 +97,30 @@ fn guessed(path: &Path) -> Result<Format, String> {
     }
 }
 
+/// What became of a list on its way.
+#[derive(Default)]
+struct SoFar {
+    is_begun: AtomicBool,
+    /// Why it could not be read: nobody else would hear of it.
+    broken: OnceLock<String>,
+}
+
 /// A list on its way.
 struct Sending {
     pieces: Pieces,
     bar: ProgressBar,
-    /// Why it could not be read: nobody else would hear of it.
-    broken: Arc<OnceLock<String>>,
+    so_far: Arc<SoFar>,
 }
 
-fn body(input: Input, broken: Arc<OnceLock<String>>) -> Body {
+fn body(input: Input, so_far: Arc<SoFar>) -> Body {
     let bar = input.bar.clone();
-    let sending = Sending { pieces: input.pieces(), bar, broken };
+    let sending = Sending { pieces: input.pieces(), bar, so_far };
     Body::from_stream(stream::unfold(sending, |mut sending| async {
+        sending.so_far.is_begun.store(true, Ordering::Relaxed);
         match sending.pieces.recv().await {
             Some(Ok(piece)) => Some((Ok(Bytes::from(piece)), sending)),
             Some(Err(error)) => {
-                let _ = sending.broken.set(error.to_string());
+                let _ = sending.so_far.broken.set(error.to_string());
                 Some((Err(error), sending))
             }
             None => {

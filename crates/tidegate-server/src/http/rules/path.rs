@@ -46,4 +46,12 @@ mod tests {
         words.sort_unstable();
         assert_eq!(words, WORDS);
     }
+
+    #[test]
+    fn the_guide_names_all_words() {
+        let guide =
+            include_str!("../../../../../docs/rules.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = WORDS.map(|word| format!("`{word}`")).join(", ");
+        assert!(guide.contains(&format!("a word of ours ({words}) ")), "{words}");
+    }
 }
