@@ -78,7 +78,7 @@ enum Command {
     Sessions(SessionsArgs),
     /// Start runs of pipelines, note what is done and what failed, see how far they are
     Run(RunArgs),
-    /// Make, see, change and delete rules of redirects, and see which of them answers
+    /// Make, see, change, delete, import and export rules of redirects, and see which of them answers
     Rules(RulesArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),

@@ -216,7 +216,10 @@ fn wrong_usage_says_what_is_right() {
         (&["export", "rules.txt"], "how to write rules.txt is not known by its name"),
         (&["export"], "`--rules`: there is no "),
         (&["export", "--json"], "`--json`: the list itself is the answer"),
-        (&["export", "none/rules.csv"], "cannot write none/rules.csv: "),
+        (
+            &["export", "none/rules.csv"],
+            "tidegate: cannot write none/rules.csv: No such file or directory (os error 2)\n",
+        ),
     ] {
         // A host is looked at by who has the rules.
         let (code, out, err) = rules.run(args);

@@ -20,7 +20,7 @@ use crate::cli::Server;
 use crate::lifecycle::start_with;
 use crate::rules::{World, world};
 use crate::rules_import::import;
-use crate::support::soon;
+use crate::support::{SOON, soon};
 
 const HEAD: &str =
     "POST /v1/rules/import?format=csv HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -45,6 +45,9 @@ fn send_list(
     lines: impl Fn(std::ops::Range<u64>) -> String,
 ) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
+    // It may be a busy machine, and a list is long; whoever hangs is not waited for.
+    stream.set_read_timeout(Some(6 * SOON)).ok()?;
+    stream.set_write_timeout(Some(6 * SOON)).ok()?;
     stream.write_all(HEAD.replace("csv", format).as_bytes()).ok()?;
     for from in (0..count).step_by(100) {
         let header = if from == 0 { header } else { "" };
@@ -394,9 +397,9 @@ fn a_server_killed_amid_an_import_leaves_all_of_it_or_nothing() {
         let server = Server::start(&["--rules", &url]);
         let address = server.address().to_owned();
         let sending = thread::spawn(move || send_round(&address, RULES, round));
-        // Where it is by then cannot be told from outside: all of it is gone through, and a little more.
-        let share = (round - 3) as f64 / (rounds - 1) as f64 + (random.bits() % 100) as f64 / 1000.0;
-        thread::sleep(takes.mul_f64(share));
+        // Where it is by then cannot be told from outside: all of it is gone through, from its start on.
+        let share = (round - 3) as f64 / (rounds - 1) as f64;
+        thread::sleep(takes.mul_f64(share * (0.9 + (random.bits() % 200) as f64 / 1000.0)));
         server.signal("KILL");
         let is_acknowledged = sending.join().unwrap().is_some_and(|(status, _)| status == 200);
         let server = Server::start(&["--rules", &url]);

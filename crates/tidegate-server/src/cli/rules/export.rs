@@ -140,7 +140,8 @@ impl Destination {
         // Of a new file the system takes away what the user wants taken away.
         let permissions = there.as_ref().map_or(Permissions::from_mode(0o666), |it| it.permissions());
         let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(&prefix).permissions(permissions.clone()).tempfile_in(folder)?;
+        let builder = builder.prefix(&prefix).permissions(permissions.clone());
+        let file = builder.tempfile_in(folder).map_err(without_path)?;
         if there.is_some() {
             file.as_file().set_permissions(permissions)?;
         }
@@ -167,6 +168,12 @@ impl Destination {
             }
         }
     }
+}
+
+/// What went wrong, without the name that is nobody's.
+fn without_path(error: io::Error) -> io::Error {
+    let why = error.get_ref().and_then(|it| it.source()).map(ToString::to_string);
+    why.map_or(error, io::Error::other)
 }
 
 #[cfg(test)]
