@@ -172,8 +172,9 @@ impl Destination {
 
 /// What went wrong, without the name that is nobody's.
 fn without_path(error: io::Error) -> io::Error {
-    let why = error.get_ref().and_then(|it| it.source()).map(ToString::to_string);
-    why.map_or(error, io::Error::other)
+    let text = error.to_string();
+    let why = text.rsplit_once(" at path ").map_or(&*text, |(why, _)| why);
+    io::Error::new(error.kind(), why)
 }
 
 #[cfg(test)]
