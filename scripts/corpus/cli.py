@@ -115,6 +115,10 @@ RULES = {
     "rules set": [["cli rule", "--note", "two\nlines", "--tag", "cli"], ["cli rule", "--note", "x", "--version", "1"],
     ["cli rule", "--unset", "note"], ["cli rule", "--unset", "note", "--note", "x"], ["none", "--note", "x"],
     ["cli rule", "--code", "303"]],
+    "rules import": [["list.csv"], ["list.csv"], ["bad.csv"], ["bad.csv", "--dry-run"], ["bad.csv", "--partial"],
+    ["list.csv", "--replace", "--dry-run"], ["list.csv.gz", "--host", "cli.example"], ["-", "--format", "netlify"],
+    ["list.txt"], ["-"], ["none.csv"], ["list.csv", "--format", "shlink"], ["list.csv", "--replace", "--partial"]],
+    "rules export": [[], ["-", "--format", "jsonl"], ["out.csv"], ["out.txt"], ["none/out.csv"]],
     "rules new-epoch": [[]],
     "rules rm": [["cli rule", "--version", "1"], ["cli rule"], ["cli rule"], ["cli over"]],
 }
@@ -255,6 +259,12 @@ class CommandLine:
     def rules(self):
         """Of a server, and of a file that no server has."""
         file = f"sqlite:{os.path.join(self.folder, 'cli-rules.db')}"
+        good = "id,path,destination\ncli list,/cli/list,/x\n"
+        bad = "id,path,destination,expiresAt\ncli bad,/cli/bad,/x,1\nb,b,/x,\ncli bad,/c,/x,\n"
+        for name, text in [("list.csv", good.encode()), ("bad.csv", bad.encode()),
+                ("list.csv.gz", gzip.compress(b"id,path,destination\ncli packed,/cli/packed,/x\n", mtime=0))]:
+            with open(os.path.join(self.folder, name), "wb") as written:
+                written.write(text)
         for target, flags in [("server", ["--server", f"http://{self.server.address}"]), ("file", ["--rules", file])]:
             for as_json in [[], ["--json"]]:
                 self.rec.section = f"rules on the command line, {target}{', JSON' if as_json else ''}"

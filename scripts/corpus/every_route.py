@@ -3,7 +3,7 @@
 import gzip
 
 from .client import Connection, request_bytes
-from .routes import EMPTY_NAMES, METHODS, ROUTES, WITH_BODY, filled
+from .routes import EMPTY_NAMES, ENDLESS, METHODS, ROUTES, WITH_BODY, filled
 
 JSON = ("content-type", "application/json")
 NOBODY = "67e55044-10b1-426f-9247-bb680e5fe0c8"
@@ -29,7 +29,7 @@ def record(rec):
 
 def request(rec, method, target, path, body=None, headers=()):
     """A request; of an answer without an end, the beginning is written down."""
-    if path != "/v1/hot/{space}/events" or method != "GET":
+    if path not in ENDLESS or method != "GET":
         return rec.request(method, target, body, headers, route=path)
     with Connection(rec.port) as connection:
         connection.send(request_bytes(method, target, headers, body))
@@ -68,7 +68,8 @@ def names(rec):
     """Names that nobody has, or that cannot be read, in each place of each path."""
     rec.section = "every name"
     for path, allowed in ROUTES.items():
-        for place in ["limit", "space", "key", "id", "page", "holder", "broadcaster", "run", "task", "hour"]:
+        for place in ["limit", "space", "key", "id", "page", "holder", "broadcaster", "run", "task", "hour", "worker",
+                "number"]:
             if "{" + place + "}" not in path:
                 continue
             for name in ["nope", "%FF", "%4", "%61%2F", "x" * 300, "%E4%BD%A0"]:

@@ -46,6 +46,7 @@ SENTENCES = [
     # What depends on chance and time of a database of rules.
     (re.compile(r'"(epoch|watermark)":"[0-9a-f]{16}'), r'"\1":"<epoch>'),
     (re.compile(r'"digest":"[0-9a-f]{32}"'), '"digest":"<digest>"'),
+    (re.compile(r"\b[0-9a-f]{16}:(\d+):[0-9a-f]{32}\b"), r"<epoch>:\1:<digest>"),
     (re.compile(r"\btidegate/[0-9.]+ on \S+"), "<who>"),
 ]
 

@@ -78,11 +78,24 @@ ROUTES = {
     **{"/v1/runs/{space}/runs/{run}" + below: methods for below, methods in _RUN.items()},
     "/v1/rules": ["GET", "POST"],
     "/v1/rules/bulk": ["POST"],
+    "/v1/rules/import": ["POST"],
+    "/v1/rules/export": ["GET"],
+    "/v1/rules/changes": ["GET"],
+    "/v1/rules/snapshot": ["GET"],
     "/v1/rules/resolve": ["GET"],
     "/v1/rules/position": ["GET"],
     "/v1/rules/new_epoch": ["POST"],
     "/v1/rules/{id}": ["GET", "PUT", "PATCH", "DELETE"],
+    "/v1/rules/{id}/clicks": ["GET"],
+    "/v1/workers": ["GET"],
+    "/v1/workers/{worker}/applied": ["PUT"],
+    "/v1/workers/{worker}/blocks/{number}": ["PUT"],
+    "/v1/workers/{worker}/blocks/{number}/return": ["POST"],
+    "/v1/workers/{worker}/clicks/{number}": ["PUT"],
 }
+
+# Answers without an end, of which the beginning is written down.
+ENDLESS = ["/v1/hot/{space}/events", "/v1/rules/changes"]
 
 # Paths that exist to say that a name is missing; they have no good answer.
 EMPTY_NAMES = {
@@ -127,9 +140,14 @@ WITH_BODY = [
     for method in methods if method != "GET"],
     ("POST", "/v1/rules"),
     ("POST", "/v1/rules/bulk"),
+    ("POST", "/v1/rules/import"),
     ("POST", "/v1/rules/new_epoch"),
     ("PUT", "/v1/rules/{id}"),
     ("PATCH", "/v1/rules/{id}"),
+    ("PUT", "/v1/workers/{worker}/applied"),
+    ("PUT", "/v1/workers/{worker}/blocks/{number}"),
+    ("POST", "/v1/workers/{worker}/blocks/{number}/return"),
+    ("PUT", "/v1/workers/{worker}/clicks/{number}"),
 ]
 
 
@@ -142,7 +160,7 @@ def allowed(path):
 def filled(path, **names):
     """A path with these names in it; what is not named is what everything has."""
     names = {"limit": "api", "key": "k", "id": "r", "space": "pages", "page": "p", "holder": "h", "broadcaster": "b",
-        "run": "r", "task": "t", "hour": "2015-09-12_00", **names}
+        "run": "r", "task": "t", "hour": "2015-09-12_00", "worker": "w", "number": "1", **names}
     return path.format(**names)
 
 

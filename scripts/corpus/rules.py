@@ -1,6 +1,7 @@
 """Rules: made, read, replaced, changed and deleted, with conditions and without; lists, many at once, what answers a
-request; and every refusal."""
+request, who follows; and every refusal."""
 
+import gzip
 import re
 
 from .routes import EMPTY_NAMES
@@ -10,6 +11,10 @@ ONE = ALL + "/{id}"
 BULK = ALL + "/bulk"
 RESOLVE = ALL + "/resolve"
 POSITION = ALL + "/position"
+IMPORT = ALL + "/import"
+EXPORT = ALL + "/export"
+CLICKS = ONE + "/clicks"
+WORKER = "/v1/workers/{worker}"
 
 # What the database has made.
 MADE = [
@@ -30,10 +35,13 @@ def record(rec):
     lists(rec)
     many(rec)
     resolved(rec)
+    imports(rec)
+    workers(rec)
     # Nobody knows where those stand in a list whose ids were made.
     for each in rec.quietly("GET", f"{ALL}?limit=1000").json()["rules"]:
         if re.fullmatch("[0-9A-Za-z]{7}", each["id"]):
             rec.quietly("DELETE", f"{ALL}/{each['id']}")
+    exports(rec)
 
 
 def send(rec, method, target, body=None, headers=(), *, route):
@@ -144,3 +152,60 @@ def resolved(rec):
             "host=a&path=/x%3Fy"]:
         for method in ["GET", "HEAD"]:
             send(rec, method, f"{RESOLVE}?{query}", route=RESOLVE)
+
+
+# One of each format, and what is wrong with others.
+LISTS = [
+    ("csv", "id,path,destination,code\ni-csv,/i/csv,/n,301\n"), ("jsonl", '{"id":"i-jsonl","path":"/i/j","destination":"/n"}'),
+    ("nginx", "location = /i/nginx { return 301 /n; }\nrewrite ^/i/(.*)$ /n permanent;\n"),
+    ("apache", "Redirect 301 /i/apache /n\nRedirectMatch ^/i/.*$ /n\n"), ("netlify", "/i/netlify /n 302\n/i/:x /n\n"),
+    ("cloudflare", "i.example/c,https://n.example/,302\nx\n"), ("vercel", '[{"source":"/i/vercel","destination":"/n"},{}]'),
+    ("shlink", "shortUrl,longUrl\nhttps://i.example/s,https://n.example/\n"), ("yourls", "keyword,url\ni-y,https://n.example/\n"),
+]
+
+
+def imports(rec):
+    rec.section = "imports of rules"
+    for format, text in LISTS:
+        for flags in ["&dry_run=true", "", "&partial=true", ""]:
+            send(rec, "POST", f"{IMPORT}?format={format}{flags}", text, route=IMPORT)
+    wrong = "id,path,destination\na,/i/a,/x\na,/i/b,/x\nc,/i/a,/x\nd,d,/x\ne,/i/e\ni f,/life/ended,/x\n"
+    for query in ["?format=csv", "?format=csv&dry_run=true", "", "?format=x", "?format=csv&mode=x", "?format=csv&host=a%20b",
+            "?format=csv&mode=replace&partial=true", "?format=csv&partial=1", "?format=csv&host=I.example&dry_run=true"]:
+        send(rec, "POST", IMPORT + query, wrong, route=IMPORT)
+    for body in ["", "path,destination\n", "no,header\n", '"', "\ufeffpath,destination\n/i/x,/y\n"]:
+        send(rec, "POST", f"{IMPORT}?format=csv&mode=replace&dry_run=true", body, route=IMPORT)
+    packed = gzip.compress(LISTS[0][1].encode(), mtime=0)
+    for body in [packed, packed[:-1], b"x"]:
+        send(rec, "POST", f"{IMPORT}?format=csv", body, [("content-encoding", "gzip")], route=IMPORT)
+    for kind in ["text/csv", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]:
+        for origin in [[], [("origin", "https://e.example")]]:
+            send(rec, "POST", f"{IMPORT}?format=csv", "", [("content-type", kind), *origin], route=IMPORT)
+
+
+def exports(rec):
+    rec.section = "exports of rules"
+    for query in ["", "?format=csv", "?format=jsonl", "?format=nginx"]:
+        for method in ["GET", "HEAD"]:
+            send(rec, method, EXPORT + query, route=EXPORT)
+    for query in ["", "?fields=keys", "?fields=x", "?from=x"]:
+        send(rec, "GET", f"{ALL}/snapshot{query}", route=f"{ALL}/snapshot")
+
+
+def workers(rec):
+    rec.section = "workers"
+    at = "/v1/workers/edge-1"
+    send(rec, "PUT", f"{ALL}/few%20clicks", rule("/few", maxClicks=20), route=ONE)
+    for number in ["1", "1", "2", "x"]:
+        for body in [{"rule": "few clicks", "wanted": 5}, {"rule": "none", "wanted": 1}, {"rule": "few clicks"}]:
+            send(rec, "PUT", f"{at}/blocks/{number}", body, route=f"{WORKER}/blocks/{{number}}")
+    for number, spent in [("1", 99), ("1", 1), ("1", 1), ("9", 1), ("2", -1)]:
+        send(rec, "POST", f"{at}/blocks/{number}/return", {"spent": spent}, route=f"{WORKER}/blocks/{{number}}/return")
+    for number, clicks in [("1", {"life ended": 3, "none": 1}), ("1", {"life ended": 3}), ("2", {"life ended": -1}), ("x", {})]:
+        send(rec, "PUT", f"{at}/clicks/{number}", {"clicks": clicks}, route=f"{WORKER}/clicks/{{number}}")
+    for body in [{"seq": 1}, {"seq": -1}, {}]:
+        send(rec, "PUT", f"{at}/applied", body, route=f"{WORKER}/applied")
+    for method in ["GET", "HEAD"]:
+        for id in ["life%20ended", "few%20clicks", "none"]:
+            send(rec, method, f"{ALL}/{id}/clicks", route=CLICKS)
+        send(rec, method, "/v1/workers", route="/v1/workers")

@@ -180,7 +180,8 @@ trait Source: Send {
     fn next(&mut self, input: &mut Input) -> io::Result<Option<Item>>;
 }
 
-/// Reads a file, item by item, in memory for one of them. An error of the file ends it.
+/// Reads a file, item by item, in memory for one of them. An error of the file ends it, also one behind the last item: a
+/// file is read to its end.
 pub struct Reader {
     input: Input,
     source: Box<dyn Source>,
@@ -237,6 +238,9 @@ impl Iterator for Reader {
             return None;
         }
         let mut item = self.source.next(&mut self.input).transpose();
+        if item.is_none() {
+            item = self.input.finish().err().map(Err);
+        }
         self.is_over = !matches!(item, Some(Ok(_)));
         if let (Some(Ok(Item::Rule(entry))), Some(host)) = (&mut item, &self.host)
             && entry.draft.terms.host == "*"
@@ -275,19 +279,38 @@ mod tests {
         assert_eq!(hosts, ["x.example", "own.example"]);
     }
 
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("gone"))
+        }
+    }
+
     #[test]
     fn what_cannot_be_read_ends_it() {
-        struct Broken;
-        impl Read for Broken {
-            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::other("gone"))
-            }
-        }
         for format in Format::ALL {
             let mut reader = Reader::new(format, b"\n".chain(Broken));
             let items: Vec<_> = reader.by_ref().collect();
             assert_eq!(items.len(), 1, "{format}: {items:?}");
             assert!(items[0].is_err(), "{format}: {items:?}");
+        }
+    }
+
+    /// Where a list ends before its file, it may have lost more than is missed.
+    #[test]
+    fn a_file_that_breaks_off_behind_its_list_has_broken_off() {
+        for (format, list) in [
+            (Format::Vercel, r#"[{"source":"/a","destination":"/b"}]"#),
+            (Format::Yourls, r#"{"links":{}}"#),
+            (Format::Csv, "no,header\n"),
+            (Format::Csv, "path,destination\n\"/a"),
+            (Format::Shlink, "nothing,known\n"),
+            (Format::Nginx, "rewrite \"^/a"),
+        ] {
+            let items: Vec<_> = Reader::new(format, list.as_bytes().chain(Broken)).collect();
+            assert!(items.last().is_some_and(Result::is_err), "{format}: {items:?}");
+            assert!(items.iter().rev().skip(1).all(Result::is_ok), "{format}: {items:?}");
         }
     }
 

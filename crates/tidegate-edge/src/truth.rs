@@ -34,7 +34,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate::clock::Clock;
+use tidegate::clock::{Clock, monotonic};
 use tidegate::random::Random;
 use tokio::sync::watch;
 
@@ -210,6 +210,7 @@ impl Truth {
     pub async fn clicks(&self, id: &str) -> Result<Option<Clicked>> {
         of!(self, database => database.clicks(id.to_owned()).await)
     }
+
     /// Imports a file: all of it as one change, or nothing if there is any problem and what is good alone was not asked
     /// for. One at a time; `progress` is told how far it is, every few thousand lines.
     ///
@@ -245,7 +246,12 @@ impl Truth {
                 "an import that replaces all rules cannot be partial: it would delete those of bad lines";
             return Err(Error::config(message));
         }
-        of!(self, database => database.import(reader, options, Box::new(progress)).await)
+        let since = monotonic();
+        of!(self, database => {
+            let imported = database.import(reader, options, Box::new(progress)).await;
+            database.metrics().imported(since, &imported);
+            imported
+        })
     }
 
     /// All rules at one place of the log, with all they have, in the order of their ids: a file without a name, from its

@@ -129,6 +129,18 @@ impl Input {
         }
         Ok(Some(line))
     }
+
+    /// Reads what is left, which is nobody's: whether the file breaks off is known only then.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        while self.fill()? {
+            let rest = &self.buffer[self.at..self.end];
+            self.bytes += rest.len() as u64;
+            self.ended += rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.is_inside = rest.last() != Some(&b'\n');
+            self.at = self.end;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +174,16 @@ mod tests {
         assert_eq!(input.read_line(&mut line).unwrap(), Some(Line::Whole));
         assert_eq!((&*line, input.lines()), (&b"b"[..], 2));
         assert_eq!(input.read_line(&mut line).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_left_is_counted() {
+        for text in ["a\nb\nc", "a\nb\nc\n"] {
+            let mut input = input(text);
+            input.read_line(&mut Vec::new()).unwrap();
+            input.finish().unwrap();
+            assert_eq!((input.lines(), input.bytes()), (3, text.len() as u64));
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(super) type OnProgress = Box<dyn FnMut(ImportProgress) + Send>;
 
 /// What became of an import as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ImportOutcome {
     /// It was written, as one change.
@@ -90,6 +90,18 @@ pub enum ImportOutcome {
     DryRun,
     /// There are problems: nothing was written.
     Refused,
+}
+
+impl ImportOutcome {
+    /// What it is called.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Unchanged => "unchanged",
+            Self::DryRun => "dry_run",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 /// What became of an import. If it was not written, counts are of what would have been, without what has problems.
@@ -136,6 +148,20 @@ impl ImportReport {
             deleted: 0,
             problems: Problems::default(),
             warnings: Problems::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_called_the_same_everywhere() {
+        for outcome in
+            [ImportOutcome::Written, ImportOutcome::Unchanged, ImportOutcome::DryRun, ImportOutcome::Refused]
+        {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
         }
     }
 }

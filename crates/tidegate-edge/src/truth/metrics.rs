@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate::clock::monotonic;
 
+use super::import::{ImportOutcome, ImportReport};
 use super::types::{Change, Outcome, Position};
 use crate::error::Result;
 
@@ -26,12 +27,21 @@ const OUTCOMES: [&str; 10] = [
     "failed",
 ];
 
+/// What becomes of imports: `failed` are those that could not be read, or for which the database could not be had.
+const IMPORT_OUTCOMES: [&str; 5] = ["written", "unchanged", "dry_run", "refused", "failed"];
+
+/// What becomes of rules by imports that were written.
+const IMPORTED: [&str; 3] = ["created", "updated", "deleted"];
+
 /// Handles of one database. Clones are one.
 #[derive(Debug, Clone)]
 pub(super) struct TruthMetrics {
     changes: Family<[(&'static str, &'static str); 1], Counter>,
     group_changes: Histogram,
     commit_seconds: Histogram,
+    imports: Family<[(&'static str, &'static str); 1], Counter>,
+    imported: Family<[(&'static str, &'static str); 1], Counter>,
+    import_seconds: Histogram,
     rules: Gauge,
     seq: Gauge,
 }
@@ -45,19 +55,28 @@ pub(super) struct GroupUnderWay {
 
 impl Default for TruthMetrics {
     fn default() -> Self {
-        let changes = Family::<[(&str, &str); 1], Counter>::default();
-        for outcome in OUTCOMES {
-            drop(changes.get_or_create(&[("outcome", outcome)]));
-        }
         Self {
-            changes,
+            changes: by_outcome(&OUTCOMES),
             group_changes: Histogram::new(exponential_buckets(1.0, 2.0, 11)),
             // From 100 us to 1.6 s.
             commit_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 8)),
+            imports: by_outcome(&IMPORT_OUTCOMES),
+            imported: by_outcome(&IMPORTED),
+            // From 10 ms to 11 min.
+            import_seconds: Histogram::new(exponential_buckets(0.01, 4.0, 9)),
             rules: Gauge::default(),
             seq: Gauge::default(),
         }
     }
+}
+
+/// A counter for each, which are there before anything has happened.
+fn by_outcome(outcomes: &[&'static str]) -> Family<[(&'static str, &'static str); 1], Counter> {
+    let counters = Family::<[(&str, &str); 1], Counter>::default();
+    for outcome in outcomes {
+        drop(counters.get_or_create(&[("outcome", *outcome)]));
+    }
+    counters
 }
 
 impl TruthMetrics {
@@ -87,6 +106,20 @@ impl TruthMetrics {
         }
     }
 
+    /// What became of an import that was asked for then.
+    pub(super) fn imported(&self, since: Instant, imported: &Result<ImportReport>) {
+        self.import_seconds.observe(since.elapsed().as_secs_f64());
+        let outcome = imported.as_ref().map_or("failed", |report| report.outcome.as_str());
+        self.imports.get_or_create(&[("outcome", outcome)]).inc();
+        let Ok(report) = imported else { return };
+        if report.outcome == ImportOutcome::Written {
+            for (outcome, count) in IMPORTED.into_iter().zip([report.created, report.changed, report.deleted])
+            {
+                self.imported.get_or_create(&[("outcome", outcome)]).inc_by(count);
+            }
+        }
+    }
+
     /// Somebody has asked.
     pub(super) fn stands_at(&self, position: &Position) {
         self.rules.set(position.count as i64);
@@ -100,6 +133,12 @@ impl TruthMetrics {
         registry.register("tidegate_rules_group_changes", group, self.group_changes.clone());
         let commit = "Time that a group of changes took to be written";
         registry.register("tidegate_rules_commit_seconds", commit, self.commit_seconds.clone());
+        let imports = "Imports that this process was asked for, by what became of them";
+        registry.register("tidegate_rules_imports", imports, self.imports.clone());
+        let imported = "Rules that imports have changed, by what became of them";
+        registry.register("tidegate_rules_imported", imported, self.imported.clone());
+        let import_seconds = "Time that an import took, with what it waited for: its turn, and its file";
+        registry.register("tidegate_rules_import_seconds", import_seconds, self.import_seconds.clone());
         registry.register("tidegate_rules", "Rules there are", self.rules.clone());
         registry.register("tidegate_rules_seq", "The number of the last change of rules", self.seq.clone());
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::uri::Scheme;
 use axum::http::{Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -18,8 +18,8 @@ use tokio_rustls::TlsConnector;
 
 use super::request::{Request, tag};
 
-/// From the first packet to the last byte.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// To connect, whatever it is for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// No answer of a server of ours is longer: 4000 edits, every byte of them escaped.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
@@ -60,26 +60,29 @@ impl Server {
 
     /// Sends one request and reads its answer.
     pub(super) async fn send(&self, request: Request) -> Result<(StatusCode, Bytes), String> {
+        let timeout = request.timeout;
         let exchange = async {
             let mut begun = self.exchange(request).await?;
             let body = Limited::new(begun.response.body_mut(), MAX_ANSWER_BYTES).collect().await;
             let status = begun.response.status();
             body.map(|body| (status, body.to_bytes())).map_err(text)
         };
-        self.in_time(exchange).await
+        self.in_time(timeout, exchange).await
     }
 
-    /// Sends one request whose answer has no end.
+    /// Sends one request whose answer is read as it comes.
     pub(super) async fn begin(&self, request: Request) -> Result<Begun, String> {
-        self.in_time(self.exchange(request)).await
+        self.in_time(request.timeout, self.exchange(request)).await
     }
 
-    async fn in_time<T>(&self, exchange: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-        let failed = |error: String| format!("no answer from {}: {error}", self.text);
-        match tokio::time::timeout(TIMEOUT, exchange).await {
-            Ok(answer) => answer.map_err(failed),
-            Err(_) => Err(failed(format!("nothing for {} s", TIMEOUT.as_secs()))),
-        }
+    async fn in_time<T>(
+        &self,
+        timeout: Duration,
+        exchange: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let answered =
+            tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(nothing_for(timeout)));
+        answered.map_err(|error| format!("no answer from {}: {error}", self.text))
     }
 
     async fn exchange(&self, request: Request) -> Result<Begun, String> {
@@ -93,8 +96,10 @@ impl Server {
         if let Some(version) = request.if_match {
             head = head.header(header::IF_MATCH, tag(version));
         }
-        let request = head.body(Full::new(Bytes::from(request.body.unwrap_or_default()))).map_err(text)?;
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
+        let request = head.body(request.body).map_err(text)?;
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let stream = connected.map_err(|_| nothing_for(CONNECT_TIMEOUT))?.map_err(|error| {
             format!("{error} (is `tidegate serve` running there? --store uses a store directly)")
         })?;
         if !self.tls {
@@ -108,7 +113,7 @@ impl Server {
 /// An answer whose head has come. The connection ends with it.
 pub(super) struct Begun {
     pub(super) response: Response<Incoming>,
-    _sender: SendRequest<Full<Bytes>>,
+    _sender: SendRequest<Body>,
     driver: JoinHandle<hyper::Result<()>>,
 }
 
@@ -116,6 +121,10 @@ impl Drop for Begun {
     fn drop(&mut self) {
         self.driver.abort();
     }
+}
+
+fn nothing_for(timeout: Duration) -> String {
+    format!("nothing for {} s", timeout.as_secs())
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -137,7 +146,7 @@ fn connector() -> Result<TlsConnector, String> {
 
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: axum::http::Request<Full<Bytes>>,
+    request: axum::http::Request<Body>,
 ) -> Result<Begun, String> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(text)?;
     let driver = tokio::spawn(connection);

@@ -9,6 +9,7 @@ mod declare;
 mod doctor;
 mod health;
 mod hot;
+mod input;
 mod limits;
 mod render;
 mod request;
@@ -31,6 +32,7 @@ use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
 use self::health::HealthArgs;
 use self::hot::args::HotArgs;
+use self::input::Input;
 use self::limits::args::LimitArgs;
 use self::render::{Rendered, lines, moment, page, plural, print, printable, problem, read, time};
 use self::request::{NDJSON, Request, encoded};
@@ -76,7 +78,7 @@ enum Command {
     Sessions(SessionsArgs),
     /// Start runs of pipelines, note what is done and what failed, see how far they are
     Run(RunArgs),
-    /// Make, see, change and delete rules of redirects, and see which of them answers
+    /// Make, see, change, delete, import and export rules of redirects, and see which of them answers
     Rules(RulesArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),

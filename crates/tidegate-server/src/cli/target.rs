@@ -99,7 +99,7 @@ impl Target {
         if status.is_success() { Ok(answer) } else { Err(self.failure(status, &answer)) }
     }
 
-    /// An answer that has no end.
+    /// An answer that is read as it comes.
     pub(super) async fn begin(&self, request: Request) -> Result<Stream, String> {
         match self {
             Self::Server(server) => Ok(Stream::Server(Box::new(server.begin(request).await?))),
@@ -133,23 +133,41 @@ impl Stream {
         }
     }
 
+    /// A field of its head.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let headers = match self {
+            Self::Server(begun) => begun.response.headers(),
+            Self::Store(response) => response.headers(),
+        };
+        headers.get(name)?.to_str().ok()
+    }
+
     /// What comes next; none at its end, be it a broken one.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
+        self.piece().await.ok()?
+    }
+
+    /// The same, with how it broke.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, String> {
         loop {
             let frame = match self {
-                Self::Server(begun) => begun.response.body_mut().frame().await?.ok()?,
-                Self::Store(response) => response.body_mut().frame().await?.ok()?,
+                Self::Server(begun) => {
+                    begun.response.body_mut().frame().await.transpose().map_err(|error| error.to_string())?
+                }
+                Self::Store(response) => {
+                    response.body_mut().frame().await.transpose().map_err(|error| error.to_string())?
+                }
             };
+            let Some(frame) = frame else { return Ok(None) };
             if let Ok(data) = frame.into_data() {
-                return Some(data);
+                return Ok(Some(data));
             }
         }
     }
 }
 
 async fn answer(app: &App, request: Request) -> Result<Response<Body>, String> {
-    let Request { method, path, body, media_type, if_match } = request;
-    let body = Body::from(body.unwrap_or_default());
+    let Request { method, path, body, media_type, if_match, timeout: _ } = request;
     let mut request =
         axum::http::Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
     if let Some(version) = if_match {

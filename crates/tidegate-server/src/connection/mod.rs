@@ -49,7 +49,7 @@ use self::request_head::MAX_HEAD_BYTES;
 use self::request_stream::{Heads, RequestStream};
 pub(crate) use self::service::Service;
 use self::timeouts::{TimedStream, Timeouts};
-use crate::http::Endless;
+use crate::http::{Endless, Streamed};
 use crate::settings::HttpSettings;
 
 /// What a connection is made of: TCP, or anything else that carries bytes both ways.
@@ -197,12 +197,16 @@ impl<S: Service> Connection<'_, S> {
             (Ok(admitted), None) => self.shared.service.route(request, admitted).await,
         };
         // The client waits for us for as long as it likes, if it takes what comes.
+        self.shared.service.metrics().responded(response.status());
+        self.log.response(logged, response.status());
+        if response.extensions().get::<Streamed>().is_some() {
+            self.timeouts.streaming();
+            return Ok(response.map(|body| self.timeouts.answered_with(body)));
+        }
         match response.extensions().get::<Endless>() {
             Some(Endless) => self.timeouts.streaming(),
             None => self.timeouts.answered(heads.is_begun()),
         }
-        self.shared.service.metrics().responded(response.status());
-        self.log.response(logged, response.status());
         Ok(response)
     }
 }

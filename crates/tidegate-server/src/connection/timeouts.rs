@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tidegate::clock::monotonic;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -67,7 +69,12 @@ impl Timeouts {
         };
     }
 
-    /// It is being answered, without an end.
+    /// It is being answered with `body`, and is answered when that has ended.
+    pub(crate) fn answered_with(&self, body: Body) -> Body {
+        Body::new(TimedBody { body, timeouts: self.clone() })
+    }
+
+    /// It is being answered, and nobody knows until when.
     pub(crate) fn streaming(&self) {
         *self.waiting.lock() = Waiting::ToTake { until: None };
     }
@@ -90,6 +97,39 @@ impl Timeouts {
     /// `stream`, with its reads and writes noticed.
     pub(crate) fn watch<I>(&self, stream: I) -> TimedStream<I> {
         TimedStream { stream, read: Vec::new(), timeouts: self.clone() }
+    }
+}
+
+/// A body whose end is noticed.
+struct TimedBody {
+    body: Body,
+    timeouts: Timeouts,
+}
+
+impl HttpBody for TimedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for TimedBody {
+    /// Whoever sends it has all of it, or has given it up.
+    fn drop(&mut self) {
+        self.timeouts.answered(false);
     }
 }
 

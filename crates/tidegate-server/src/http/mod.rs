@@ -46,6 +46,7 @@ use self::operation::{ON_STORE, Operation, Routes, TimeClass, delete, get, patch
 use self::parameter::{CURSOR, FromQuery, LIMIT, NoQuery, PageQuery, Parameter, Query, place};
 pub(crate) use self::problem::{Kind, Problem, ProblemBody, Reason};
 use self::problem::{PROBLEM_JSON, granted};
+pub(crate) use self::response::Streamed;
 use self::response::{Fields, JSON, Served, json, respond, status};
 pub(crate) use self::service::HttpService;
 use self::shape::{AnswerShape, BodyShape};
@@ -63,7 +64,8 @@ pub(crate) mod bodies {
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
     pub(crate) use super::rules::{
-        api as rule, api_bulk as rule_bulk, api_worker as rule_worker, path::WORDS as RULE_WORDS,
+        api as rule, api_bulk as rule_bulk, api_import as rule_import, api_worker as rule_worker,
+        path::WORDS as RULE_WORDS,
     };
     pub(crate) use super::runs::{api as run, api_items as run_items, api_quota as run_quota};
     pub(crate) use super::sessions::{api as session, api_reap as session_reap};
@@ -116,7 +118,8 @@ impl App {
         let metrics = HttpMetrics::beside(&parts);
         let inner = Inner { parts, policies, metrics, is_draining: AtomicBool::new(false) };
         // A request without a server waits for as long as it takes.
-        let settings = HttpSettings { request_timeout: A_YEAR, ..HttpSettings::default() };
+        let settings =
+            HttpSettings { request_timeout: A_YEAR, bulk_timeout: A_YEAR, ..HttpSettings::default() };
         Self { inner: Arc::new(inner), settings: Arc::new(settings), stopping: Stopping::default() }
     }
 

@@ -7,7 +7,7 @@ use axum::response::Response;
 use schemars::SchemaGenerator;
 
 use super::answer::{Answer, Html, Json, Text};
-use super::{AnswerShape, Call, Kind, Operation, Problem, TimeClass, get, json};
+use super::{AnswerShape, Call, Kind, Operation, Problem, get, json};
 use super::{docs_page, health, metrics_text, openapi as description, table};
 use crate::readiness::Report;
 
@@ -30,8 +30,7 @@ pub(super) fn operations() -> Vec<Operation> {
 /// All operations, as text.
 async fn index(_: Call) -> Result<Text, Problem> {
     let mut text = "tidegate\n\n".to_owned();
-    // What takes lines is at the address of what takes one.
-    for operation in table::operations().iter().filter(|it| it.time_class != TimeClass::Bulk) {
+    for operation in table::with_an_address(&table::operations()) {
         let (method, example) = (operation.method.as_str(), operation.example);
         let line = match example.starts_with('?') {
             true => format!("{method:<6} {}{example}", operation.path),

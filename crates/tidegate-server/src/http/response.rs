@@ -13,6 +13,10 @@ use crate::parts::LimitSettings;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// The mark of a response that may take long to send, and has an end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streamed;
+
 static RATELIMIT: HeaderName = HeaderName::from_static(text::RATELIMIT);
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static(text::RATELIMIT_POLICY);
 

@@ -17,21 +17,29 @@ pub(crate) fn operations() -> Vec<Operation> {
     PARTS.into_iter().flat_map(of_part).chain(probes::operations()).collect()
 }
 
+/// Those that have an address of their own: what takes lines may be at that of what takes one.
+pub(super) fn with_an_address(operations: &[Operation]) -> impl Iterator<Item = &Operation> {
+    operations.iter().filter(|it| {
+        let is_beside = |other: &Operation| other.name != it.name && is_at(other, it);
+        it.time_class != TimeClass::Bulk || !operations.iter().any(is_beside)
+    })
+}
+
+fn is_at(one: &Operation, other: &Operation) -> bool {
+    (&one.method, one.path) == (&other.method, other.path)
+}
+
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// A route for each.
 pub(super) fn routes(app: &App) -> Router<App> {
     let operations = operations();
     let mut routes: BTreeMap<String, MethodRouter<App>> = BTreeMap::new();
-    let mut singles: Vec<_> = operations.iter().filter(|it| it.time_class != TimeClass::Bulk).collect();
+    let mut singles: Vec<_> = with_an_address(&operations).collect();
     // The order in which `Allow` lists them.
     singles.sort_by_key(|operation| METHODS.iter().position(|method| operation.method == *method));
     for operation in singles {
-        let is_bulk_of = |other: &&Operation| {
-            other.time_class == TimeClass::Bulk
-                && (&other.method, other.path) == (&operation.method, operation.path)
-        };
-        let bulk = operations.iter().find(is_bulk_of);
+        let bulk = operations.iter().find(|other| other.name != operation.name && is_at(other, operation));
         for path in operation.path_of_everyone().into_iter().chain([operation.path.to_owned()]) {
             let route = routes.remove(&path).unwrap_or_default();
             routes.insert(path, route.merge(route_of(app, operation, bulk)));

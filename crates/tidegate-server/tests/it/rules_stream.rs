@@ -16,9 +16,9 @@ use crate::rules::{World, refused, world};
 use crate::support::{START, soon};
 
 /// An event: its id if it has one, its name and its data.
-type Event = (Option<String>, String, Value);
+pub(crate) type Event = (Option<String>, String, Value);
 
-async fn next(client: &mut Client) -> Event {
+pub(crate) async fn next(client: &mut Client) -> Event {
     loop {
         let text = client.read_until("\n\n").await;
         let field = |name: &str| {
@@ -31,7 +31,7 @@ async fn next(client: &mut Client) -> Event {
     }
 }
 
-async fn following(running: &Running, query: &str, header: &str) -> Client {
+pub(crate) async fn following(running: &Running, query: &str, header: &str) -> Client {
     let mut client = running.connect().await;
     client.send(&format!("GET /v1/rules/changes{query} HTTP/1.1\r\nhost: t\r\n{header}\r\n")).await;
     let head = client.read_until("\r\n\r\n").await;

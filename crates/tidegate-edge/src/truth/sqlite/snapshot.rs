@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::failure::failed;
 use super::read::position_at;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::truth::snapshot::{Fields, key_line, position_line};
 use crate::truth::types::Position;
 

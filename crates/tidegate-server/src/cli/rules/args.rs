@@ -1,8 +1,11 @@
 //! What can be written behind `tidegate rules`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::api::rule::{Query, STATE_NAMES};
+use crate::api::rule_import::{EXPORT_FORMAT_NAMES, FORMAT_NAMES};
 use crate::cli::args::LAST;
 use crate::cli::help;
 
@@ -21,7 +24,9 @@ Examples:
   tidegate rules add https://example.com/a/long/address
   tidegate rules list --host '*.example.com'
   tidegate rules resolve https://www.example.com/docs/start
-  tidegate rules rm manual";
+  tidegate rules rm manual
+  tidegate rules import rules.csv --dry-run
+  tidegate rules export rules.csv";
 
 /// Whom to talk to.
 #[derive(Debug, Args)]
@@ -106,6 +111,12 @@ pub(in crate::cli) enum RulesCommand {
         #[command(flatten)]
         target: RulesTarget,
     },
+    /// Import a list, ours or somebody else's, as one change or not at all
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
+    /// Write all rules to a list, which is imported as it is
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Say that the database may have gone back, since a backup was put in its place
     #[command(after_help = NEW_EPOCH_EXAMPLES)]
     NewEpoch(RulesTarget),
@@ -181,6 +192,42 @@ pub(in crate::cli) struct FilterArgs {
     pub(in crate::cli) cursor: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ImportArgs {
+    /// The list, packed with gzip or not; - is standard input
+    pub(in crate::cli) file: PathBuf,
+    /// How it is written; known by the name of a file like rules.csv, rules.jsonl, _redirects, vercel.json, nginx.conf or
+    /// .htaccess
+    #[arg(long, value_parser = FORMAT_NAMES)]
+    pub(in crate::cli) format: Option<String>,
+    /// The host of rules that name none [default: *]
+    #[arg(long)]
+    pub(in crate::cli) host: Option<String>,
+    /// Delete all rules that the list does not have
+    #[arg(long)]
+    pub(in crate::cli) replace: bool,
+    /// Write what is good though something is not
+    #[arg(long, conflicts_with = "replace")]
+    pub(in crate::cli) partial: bool,
+    /// Only say what would be
+    #[arg(long)]
+    pub(in crate::cli) dry_run: bool,
+    #[command(flatten)]
+    pub(in crate::cli) target: RulesTarget,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ExportArgs {
+    /// Where to; it is there when it is whole, and what was there stays until then
+    #[arg(default_value = "-")]
+    pub(in crate::cli) file: PathBuf,
+    /// How to write it; known by the name of a file like rules.csv or rules.jsonl [default: csv]
+    #[arg(long, value_parser = EXPORT_FORMAT_NAMES)]
+    pub(in crate::cli) format: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) target: RulesTarget,
+}
+
 /// What a rule can be without.
 const OPTIONAL: [&str; 12] = [
     "host",
@@ -216,6 +263,23 @@ Exit codes: 0 it is so now, 1 refused (there is none, the path is another's, ano
 Examples:
   tidegate rules set manual --destination https://example.com/other
   tidegate rules set manual --unset expires-at --enabled=false --version 3";
+
+const IMPORT_EXAMPLES: &str = "\
+What is wrong with which line goes to standard error. What has no counterpart here, such as a regular expression, is a
+problem, and never turned into something similar.
+
+Exit codes: 0 it is so now, or would be; 1 refused, or would be: there are problems and nothing was written; 2 wrong usage
+or no answer. Imported again, a list changes nothing that is so already.
+
+Examples:
+  tidegate rules import rules.csv --dry-run
+  tidegate rules import redirects.conf --format nginx --host www.example.com
+  tidegate rules export --server http://one:8080 | tidegate rules import - --format csv --replace";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  tidegate rules export rules.csv
+  tidegate rules export --format jsonl | gzip > rules.jsonl.gz";
 
 const NEW_EPOCH_EXAMPLES: &str = "\
 All who follow the changes begin anew. Run it on a file that was put back before a server has it again.

@@ -1,6 +1,8 @@
 //! `tidegate rules`: requests to a server, or straight to a database that no server has.
 
 pub(super) mod args;
+mod export;
+mod import;
 mod render;
 
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ pub(super) fn run(command: &RulesCommand) -> Result<ExitCode, String> {
                 let request = Request::get(format!("/v1/rules/resolve?{}", address(url)));
                 answered(target, request, render::resolved).await
             }
+            RulesCommand::Import(args) => import::run(args).await,
+            RulesCommand::Export(args) => export::run(args).await,
             RulesCommand::NewEpoch(target) => {
                 let request = Request::post("/v1/rules/new_epoch".to_owned());
                 answered(target, request, render::begun).await

@@ -6,6 +6,7 @@ use tidegate::clock::SystemClock;
 use tidegate_edge::rule::{Query, Rule};
 
 use crate::api::rule::{Changed, Position, Resolved};
+use crate::api::rule_import::Report;
 use crate::cli::{Rendered, moment, page, plural, printable};
 
 /// A page, with rules that know how they are doing.
@@ -129,4 +130,26 @@ pub(super) fn resolved(it: Resolved) -> Rendered {
 
 pub(super) fn begun(it: Position) -> String {
     format!("a new epoch: {} at change {}, {}", printable(&it.epoch), it.seq, plural(it.count, "rule"))
+}
+
+/// What became of an import, and whether that is, or would be, nothing.
+pub(super) fn imported(it: &Report, is_partial: bool) -> Rendered {
+    let Report { created, changed, unchanged, deleted, .. } = it;
+    let counts = format!("{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted");
+    let problems = plural(it.problems.count, "problem");
+    let has_problems = it.problems.count > 0;
+    let left_out = if has_problems { format!(", {problems} left out") } else { String::new() };
+    let is_refusal = has_problems && !is_partial;
+    let text = match (&*it.outcome, it.seq) {
+        ("written", Some(seq)) => format!("imported as change {seq}: {counts}{left_out}"),
+        ("unchanged", _) => format!("nothing to change: {unchanged} unchanged{left_out}"),
+        ("dry_run", _) if is_refusal => format!("it would be refused: {problems} in {}", lines_of(it)),
+        ("dry_run", _) => format!("it would be: {counts}{left_out}"),
+        _ => format!("refused, and nothing was written: {problems} in {}", lines_of(it)),
+    };
+    Rendered { text, is_refusal }
+}
+
+fn lines_of(it: &Report) -> String {
+    plural(it.lines, "line")
 }

@@ -69,7 +69,7 @@ fn text(text: &str) -> Result<String, String> {
 }
 
 /// A host as rules have it.
-fn rule_host(text: &str) -> Result<String, String> {
+pub(super) fn rule_host(text: &str) -> Result<String, String> {
     if text == "*" {
         return Ok(text.to_owned());
     }

@@ -1,15 +1,20 @@
-//! The rules of redirects: a file each for one of them ([`one`]), many of them ([`list`], [`bulk`]), and which of them
-//! answers a request ([`resolve`]).
+//! The rules of redirects: a file each for one of them ([`one`]), many of them ([`list`], [`bulk`]), lists of them
+//! ([`import`], [`export`]), and which of them answers a request ([`resolve`]).
 //!
 //! Their members have the names that they have in the database and in its stream of changes, `startsAt` and not
 //! `starts_at`, so that one form of a rule goes everywhere.
 
 pub(crate) mod api;
 pub(crate) mod api_bulk;
+pub(crate) mod api_import;
 pub(crate) mod api_worker;
 mod bulk;
 mod changes;
 mod condition;
+mod export;
+mod feed;
+mod file;
+mod import;
 mod list;
 mod one;
 pub(crate) mod path;
@@ -42,6 +47,16 @@ fn operations() -> Vec<Operation> {
         post("/v1/rules/bulk", "rule_bulk", bulk::bulk)
             .summary("Make, replace and delete many rules; what became of each")
             .example(r#"[{"upsert":{"id":"a","path":"/a","destination":"/b"}},{"delete":"c"}]"#)
+            .refuses(refusal::OF_WRITE),
+        post("/v1/rules/import", "rule_import", import::import)
+            .summary("Import a list of redirects, ours or somebody else's, as one change or not at all")
+            .example("?format=csv&dry_run=true")
+            .takes(TimeClass::Bulk)
+            .refuses(refusal::OF_IMPORT),
+        get("/v1/rules/export", "rule_export", export::export)
+            .summary("All rules with all they have, as a list that is imported as it is")
+            .example("?format=jsonl")
+            .takes(TimeClass::Long)
             .refuses(refusal::OF_WRITE),
         get("/v1/rules/resolve", "rule_resolve", resolve::resolve)
             .summary("Which rule answers a request, and what it is answered")

@@ -7,7 +7,8 @@ use tidegate_edge::rule::MAX_ID_BYTES;
 use crate::http::Problem;
 
 /// What else is below `/v1/rules/`: a rule that is called so is found with a letter of it escaped, `%62ulk`.
-pub(crate) const WORDS: [&str; 6] = ["bulk", "changes", "new_epoch", "position", "resolve", "snapshot"];
+pub(crate) const WORDS: [&str; 8] =
+    ["bulk", "changes", "export", "import", "new_epoch", "position", "resolve", "snapshot"];
 
 pub(super) const NO_ID: &str = "a rule's id must not be empty: 1 to 128 bytes are allowed";
 
@@ -44,5 +45,13 @@ mod tests {
         let mut words: Vec<_> = below.filter(|it| !it.starts_with('{')).collect();
         words.sort_unstable();
         assert_eq!(words, WORDS);
+    }
+
+    #[test]
+    fn the_guide_names_all_words() {
+        let guide =
+            include_str!("../../../../../docs/rules.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = WORDS.map(|word| format!("`{word}`")).join(", ");
+        assert!(guide.contains(&format!("a word of ours ({words}) ")), "{words}");
     }
 }

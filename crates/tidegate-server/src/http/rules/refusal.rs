@@ -1,10 +1,11 @@
 //! Why a rule was not changed, and what is wrong with their database, as problems.
 
 use serde_json::json;
-use tidegate_edge::truth::Refusal;
+use tidegate_edge::truth::{ImportReport, Refusal};
 use tidegate_edge::{Error, ErrorKind};
 
 use super::workers::{TOO_MANY, UNKNOWN_BLOCK};
+use crate::api::rule_import::Report;
 use crate::http::{Kind, Problem};
 
 const UNKNOWN: Kind = Kind::new(404, "rule-unknown", "No such rule");
@@ -12,6 +13,7 @@ const EXISTS: Kind = Kind::new(409, "rule-exists", "Rule exists");
 const PATH_TAKEN: Kind = Kind::new(409, "rule-path-taken", "Path taken");
 const REFUSED: Kind = Kind::new(409, "rule-refused", "Rule refused");
 const CHANGED: Kind = Kind::new(412, "rule-changed", "Rule changed");
+const IMPORT_REFUSED: Kind = Kind::new(422, "import-refused", "Import refused");
 const NO_RULES: Kind = Kind::new(404, "no-rules", "No rules here");
 const UNAVAILABLE: Kind = Kind::new(503, "rules-unavailable", "Rules unavailable");
 const FULL: Kind = Kind::new(507, "rules-full", "No room for rules");
@@ -28,6 +30,7 @@ pub(super) const OF_DELETE: &[Kind] = &[UNKNOWN, CHANGED, FULL];
 pub(super) const OF_BLOCK: &[Kind] = &[UNKNOWN, FULL];
 pub(super) const OF_RETURN: &[Kind] = &[UNKNOWN_BLOCK, TOO_MANY, FULL];
 pub(super) const OF_WRITE: &[Kind] = &[FULL];
+pub(super) const OF_IMPORT: &[Kind] = &[IMPORT_REFUSED, Kind::STOPPING, FULL];
 
 pub(super) fn no_rules() -> Problem {
     let how = "it is started without: --rules sqlite:FILE says where they are";
@@ -68,6 +71,7 @@ impl From<Error> for Problem {
             ErrorKind::Unavailable | ErrorKind::Config => UNAVAILABLE,
             ErrorKind::Full => FULL,
             ErrorKind::Corrupt => CORRUPT,
+            ErrorKind::Unreadable => return Self::invalid(error.to_string()),
             _ => Kind::INTERNAL,
         };
         if let UNAVAILABLE | FULL = kind {
@@ -91,6 +95,27 @@ pub(super) fn of_change(error: Error) -> Problem {
     }
 }
 
+/// The same of many changes at once.
+pub(super) fn of_import(error: Error) -> Problem {
+    match error.kind() {
+        ErrorKind::Unavailable => {
+            let again = "whether it was imported is not known; imported again it changes what it had not";
+            Problem::new(UNAVAILABLE, format!("{error}: {again}"))
+        }
+        _ => error.into(),
+    }
+}
+
+/// A list in which something is no rule.
+pub(super) fn refused_import(report: ImportReport) -> Problem {
+    let count = report.problems.count;
+    let first = report.problems.first.first().map(|it| format!("line {}: {}", it.line, it.message));
+    let (first, s) = (first.unwrap_or_default(), if count == 1 { "" } else { "s" });
+    let detail = format!("nothing was written: {count} problem{s}, the first in {first}");
+    let members = serde_json::to_value(Report::new(report)).unwrap_or_default();
+    Problem::refused(IMPORT_REFUSED, "problems", detail).with_members(members)
+}
+
 #[cfg(test)]
 mod tests {
     use axum::response::IntoResponse as _;
@@ -104,10 +129,12 @@ mod tests {
             (ErrorKind::Unavailable, 503, true),
             (ErrorKind::Config, 503, true),
             (ErrorKind::Full, 507, true),
+            (ErrorKind::Unreadable, 400, true),
             (ErrorKind::Corrupt, 500, false),
             (ErrorKind::Internal, 500, false),
         ] {
-            for problem in [Problem::from(Error::new(kind, "why")), of_change(Error::new(kind, "why"))] {
+            let error = || Error::new(kind, "why");
+            for problem in [Problem::from(error()), of_change(error()), of_import(error())] {
                 assert_eq!(format!("{problem:?}").contains("detail: \"why"), is_told, "{kind:?}");
                 assert_eq!(problem.into_response().status().as_u16(), status, "{kind:?}");
             }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
 use tidegate::clock::monotonic;
 use tidegate::store::PartKind;
 
@@ -54,9 +53,8 @@ impl Live {
         let due = self.begun + Duration::from_secs_f64(self.sent as f64 / f64::from(self.rate));
         tokio::time::sleep_until(due.into()).await;
         self.sent += u64::from(std::mem::take(&mut self.waiting));
-        let body = Some(std::mem::take(&mut self.body));
-        let path = format!("{}/edits", self.path);
-        let request = Request { method: Method::POST, path, body, media_type: NDJSON, if_match: None };
+        let body = std::mem::take(&mut self.body);
+        let request = Request::post(format!("{}/edits", self.path)).body(NDJSON, body);
         let tally: Bulk = read(&self.target.fetch(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(

@@ -7,29 +7,23 @@
 
 mod clocked;
 mod fields;
-mod input;
 mod live;
 mod plausible;
 mod report;
 
-use std::io::Read;
 use std::process::ExitCode;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use self::fields::Mapped;
-use self::input::Input;
 use self::plausible::{Judged, Plausible};
 use self::report::Report;
 use super::args::{FieldArgs, ReplayArgs};
-use crate::cli::print;
+use crate::cli::{Input, print};
 use crate::lines::{Line, Lines};
 
 /// A line may have far more fields than an edit needs.
 const MAX_LINE_BYTES: usize = 1 << 20;
-
-/// Read at a time.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// What takes the edits of a file.
 trait Sink {
@@ -66,9 +60,10 @@ pub(super) async fn run(args: &ReplayArgs) -> Result<ExitCode, String> {
 
 async fn feed(args: &ReplayArgs, sink: impl Sink) -> Result<Report, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", args.file.display());
-    let Input { reader, bar } = Input::open(&args.file).map_err(failed)?;
+    let input = Input::open(&args.file).map_err(failed)?;
+    let bar = input.bar.clone();
     let stop = Stop::on_ctrl_c();
-    let mut pieces = pieces(reader);
+    let mut pieces = input.pieces();
     let mut feeding = Feeding {
         fields: &args.fields,
         // Live they are all made now.
@@ -105,29 +100,6 @@ async fn feed(args: &ReplayArgs, sink: impl Sink) -> Result<Report, String> {
     fed?;
     feeding.report.is_interrupted = stop.is_set();
     Ok(feeding.report)
-}
-
-/// What is read, by a thread of its own: it waits where nobody can stop it.
-fn pieces(mut reader: Box<dyn Read + Send>) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
-    let (read, pieces) = mpsc::channel(4);
-    std::thread::spawn(move || {
-        loop {
-            let mut piece = vec![0; PIECE_BYTES];
-            let piece = match reader.read(&mut piece) {
-                Ok(0) => return,
-                Ok(length) => {
-                    piece.truncate(length);
-                    Ok(piece)
-                }
-                Err(error) => Err(error),
-            };
-            let is_over = piece.is_err();
-            if read.blocking_send(piece).is_err() || is_over {
-                return;
-            }
-        }
-    });
-    pieces
 }
 
 /// Whether somebody has pressed Ctrl-C. Pressed again, it ends at once.

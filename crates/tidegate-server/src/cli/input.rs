@@ -7,17 +7,24 @@ use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
 use indicatif::ProgressBar;
+use tokio::sync::mpsc;
 
 use crate::cli::bar::style;
 
 /// What every gzip file starts with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// Read at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// What is read, and how far it has been, on a terminal.
 pub(super) struct Input {
-    pub(super) reader: Box<dyn Read + Send>,
+    reader: Box<dyn Read + Send>,
     pub(super) bar: ProgressBar,
 }
+
+/// What is read of it, in its order; an error is the last.
+pub(super) type Pieces = mpsc::Receiver<io::Result<Vec<u8>>>;
 
 impl Input {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
@@ -43,5 +50,29 @@ impl Input {
         let reader: Box<dyn Read + Send> =
             if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
         Ok(Self { reader, bar })
+    }
+
+    /// What is read, by a thread of its own: it waits where nobody can stop it.
+    pub(super) fn pieces(self) -> Pieces {
+        let mut reader = self.reader;
+        let (read, pieces) = mpsc::channel(4);
+        std::thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; PIECE_BYTES];
+                let piece = match reader.read(&mut piece) {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        piece.truncate(length);
+                        Ok(piece)
+                    }
+                    Err(error) => Err(error),
+                };
+                let is_over = piece.is_err();
+                if read.blocking_send(piece).is_err() || is_over {
+                    return;
+                }
+            }
+        });
+        pieces
     }
 }
