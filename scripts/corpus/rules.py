@@ -21,6 +21,8 @@ MADE = [
     (re.compile(r"(a new epoch: )[0-9a-f]{16}"), r"\1<epoch>"),
     (re.compile(r'"id":"[0-9A-Za-z]{7}"'), '"id":"<made>"'),
     (re.compile(r'"path":"/[0-9A-Za-z]{7}"'), '"path":"/<made>"'),
+    # What is left of it when it is asked for again.
+    (re.compile(r'"lifeMs":\d+'), '"lifeMs":<n>'),
 ]
 
 # What comes back as it went in.

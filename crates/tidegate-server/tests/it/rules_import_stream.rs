@@ -11,7 +11,6 @@ use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tidegate::clock::monotonic;
-use tidegate::random::Random;
 use tidegate_edge::truth::{Digest, Position};
 use tidegate_server::serve::Ended;
 use tidegate_server::settings::HttpSettings;
@@ -373,6 +372,21 @@ async fn a_slow_reader_gets_all_of_an_export() {
     running.stop().await;
 }
 
+/// An import into a server of its own, which is killed when `is_time` says so; whether it was acknowledged.
+fn killed(url: &str, count: u64, round: u64, is_time: impl Fn(&thread::JoinHandle<bool>) -> bool) -> bool {
+    let server = Server::start(&["--rules", url]);
+    let address = server.address().to_owned();
+    let sending =
+        thread::spawn(move || send_round(&address, count, round).is_some_and(|(status, _)| status == 200));
+    let deadline = monotonic() + 6 * SOON;
+    while !is_time(&sending) {
+        assert!(monotonic() < deadline, "round {round}: it should have happened by now");
+        thread::yield_now();
+    }
+    server.signal("KILL");
+    sending.join().unwrap()
+}
+
 /// Wherever in an import the server is killed, the list is there as a whole or not at all.
 #[test]
 fn a_server_killed_amid_an_import_leaves_all_of_it_or_nothing() {
@@ -380,46 +394,57 @@ fn a_server_killed_amid_an_import_leaves_all_of_it_or_nothing() {
     let rounds = if std::env::var_os("TIDEGATE_LONG").is_some() { 50 } else { 10 };
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("rules.db").display());
-    let server = Server::start(&["--rules", &url]);
-    let mut takes = Duration::ZERO;
-    for round in 1..=2 {
-        let start = monotonic();
-        assert_eq!(send_round(server.address(), RULES, round).unwrap().0, 200);
-        // Of rules that change, as those of the rounds to come.
-        takes = start.elapsed();
+    let wal = folder.path().join("rules.db-wal");
+    let wal_bytes = || wal.metadata().map_or(0, |it| it.len());
+    // How long it takes, and what it writes: twice, since rules that change are those of the rounds to come.
+    let (mut takes, mut whole_bytes) = (Duration::ZERO, 0);
+    for round in 0..2 {
+        let (start, most) = (monotonic(), AtomicU64::new(0));
+        let watched = |sending: &thread::JoinHandle<bool>| {
+            most.fetch_max(wal_bytes(), Ordering::Relaxed);
+            sending.is_finished()
+        };
+        assert!(killed(&url, RULES, round, watched));
+        (takes, whole_bytes) = (start.elapsed(), most.load(Ordering::Relaxed));
     }
-    let (mut before, _) = snapshot(&server);
+    assert!(whole_bytes > 1 << 20, "{whole_bytes}");
+    let mut before = snapshot(&Server::start(&["--rules", &url])).0;
     assert_eq!((before.seq.0, before.count), (2, RULES));
-    server.signal("KILL");
-    let random = Random::seeded(7);
-    let (mut acknowledged, mut lost) = (0, 0);
-    for round in 3..3 + rounds {
-        let server = Server::start(&["--rules", &url]);
-        let address = server.address().to_owned();
-        let sending = thread::spawn(move || send_round(&address, RULES, round));
-        // Where it is by then cannot be told from outside: all of it is gone through, from its start on.
-        let share = (round - 3) as f64 / (rounds - 1) as f64;
-        thread::sleep(takes.mul_f64(share * (0.9 + (random.bits() % 200) as f64 / 1000.0)));
-        server.signal("KILL");
-        let is_acknowledged = sending.join().unwrap().is_some_and(|(status, _)| status == 200);
+    let (mut acknowledged, mut written) = (0, 0);
+    for round in 2..2 + rounds {
+        let share = (round - 2) as f64 / (rounds - 1) as f64;
+        let is_acknowledged = match round % 2 {
+            // When it was answered.
+            _ if round == 1 + rounds => killed(&url, RULES, round, thread::JoinHandle::is_finished),
+            // While it is read and staged, and a little later, by time: nothing is seen of it from outside.
+            0 => {
+                let until = monotonic() + takes.mul_f64(share);
+                killed(&url, RULES, round, |_| monotonic() >= until)
+            }
+            // While it is written, by how much of it is.
+            _ => killed(&url, RULES, round, |sending| {
+                sending.is_finished() || wal_bytes() as f64 >= whole_bytes as f64 * share.max(0.01)
+            }),
+        };
         let server = Server::start(&["--rules", &url]);
         let (after, rules) = snapshot(&server);
         assert_eq!(after.count, RULES, "round {round}");
-        if after.seq == before.seq {
-            assert!(!is_acknowledged, "round {round}: it was acknowledged and is gone");
-            assert_eq!(after.digest, before.digest, "round {round}");
-            lost += 1;
-        } else {
+        let is_there = after.seq != before.seq;
+        assert!(is_there || !is_acknowledged, "round {round}: it was acknowledged and is gone");
+        if is_there {
             assert_eq!(after.seq, before.seq.next(), "round {round}");
             let own = format!("https://example.com/{round}/");
             assert!(rules.iter().all(|rule| rule.contains(&own)), "round {round} is there in part");
-            acknowledged += u64::from(is_acknowledged);
+        } else {
+            assert_eq!(after.digest, before.digest, "round {round}");
         }
+        (written, acknowledged) = (written + u64::from(is_there), acknowledged + u64::from(is_acknowledged));
         let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
         assert!(left.into_iter().all(|it| !it.to_str().unwrap().contains("-import-")), "round {round}");
         before = after;
-        server.signal("KILL");
     }
-    println!("{rounds} rounds of {takes:?}: {lost} were not there, {acknowledged} were acknowledged");
-    assert!(lost > 0, "some are killed before they are written");
+    println!(
+        "{rounds} rounds, {takes:?} and {whole_bytes} bytes each: {written} there, {acknowledged} acknowledged"
+    );
+    assert!(written > 0 && written < rounds, "some are killed before they are written, and some are not");
 }
