@@ -430,7 +430,9 @@ pub(crate) fn large(round: u64) -> impl Read + Send + 'static {
     let row = move |number: u64| {
         // Not in the order of ids.
         let id = number * 7919 % LARGE;
-        format!("r{id},/p/{number},https://example.com/{round}/{id},t{}\n", id % 10).into_bytes()
+        // One has a tag of its own each time.
+        let tags = if id == 0 { format!("\"t0,round-{round}\"") } else { format!("t{}", id % 10) };
+        format!("r{id},/p/{number},https://example.com/{round}/{id},{tags}\n").into_bytes()
     };
     let mut rows = std::iter::once(b"id,path,destination,tags\n".to_vec()).chain((0..LARGE).map(row));
     let mut rest = io::Cursor::new(Vec::new());

@@ -3,13 +3,17 @@
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use tempfile::TempDir;
 use tidegate::clock::monotonic;
 use tidegate_edge::formats::{ExportFormat, Format, Reader};
 use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{Digest, ImportOptions, ImportOutcome, Position, Seq, Truth};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_postgres::Client;
 
 use crate::import::{LARGE, check_rules, exported, large};
-use crate::kit::{PostgresServer, SOON};
+use crate::kit::{PostgresServer, SOON, until_none};
 use crate::replica::{Replica, catch_up};
 
 /// What the process that is killed imports into, and which round it is.
@@ -99,8 +103,22 @@ fn rounds() -> u64 {
     if std::env::var_os("TIDEGATE_LONG").is_some() { 50 } else { 10 }
 }
 
-/// Kills imports at every point they come to. After each, `ended` waits until what was killed has ended everywhere.
-async fn there_as_a_whole_or_not_at_all(url: &str, ended: impl AsyncFn(u64)) {
+/// What is done about a process that is to be killed.
+trait Around {
+    /// Before it is started.
+    async fn before(&self, _round: u64) {}
+
+    /// Whether it was brought to where it is to be killed, after it has said that it begins to write.
+    async fn is_there(&self, _round: u64) -> bool {
+        false
+    }
+
+    /// After it was killed: waits until it has ended everywhere.
+    async fn ended(&self, round: u64);
+}
+
+/// Kills imports at every point they come to.
+async fn there_as_a_whole_or_not_at_all(url: &str, around: &impl Around) {
     let rounds = rounds();
     // How long writing takes, if nobody ends it.
     let mut whole = Importing::start(url, rounds);
@@ -112,6 +130,7 @@ async fn there_as_a_whole_or_not_at_all(url: &str, ended: impl AsyncFn(u64)) {
     let mut before = found(url).await;
     assert_eq!((before.seq, before.count), (Seq(1), LARGE));
     for round in 0..rounds {
+        around.before(round).await;
         let mut importing = Importing::start(url, round);
         let (step, lines) = match round {
             0 => ("Reading", 4096),
@@ -119,11 +138,13 @@ async fn there_as_a_whole_or_not_at_all(url: &str, ended: impl AsyncFn(u64)) {
             _ => ("Writing", 0),
         };
         assert!(importing.says(step, lines), "round {round}");
-        // Where in its transaction it is cannot be told from outside: all of it is gone through in steps.
-        let share = round.saturating_sub(1) as f64 / (rounds - 1) as f64;
-        std::thread::sleep(writing.mul_f64(share));
+        if step == "Writing" && !around.is_there(round).await {
+            // Where in its transaction it is cannot be told from outside: all of it is gone through in steps.
+            let share = round.saturating_sub(1) as f64 / (rounds - 1) as f64;
+            std::thread::sleep(writing.mul_f64(share));
+        }
         let was_written = importing.kill();
-        ended(round).await;
+        around.ended(round).await;
         let after = found(url).await;
         let is_there = after.seq != before.seq;
         assert!(is_there || !was_written, "round {round}: it was acknowledged and is gone");
@@ -145,38 +166,100 @@ async fn there_as_a_whole_or_not_at_all(url: &str, ended: impl AsyncFn(u64)) {
     assert_eq!(last.digest, imported.digest);
 }
 
+struct InFile(TempDir);
+
+impl Around for InFile {
+    async fn ended(&self, round: u64) {
+        let left = std::fs::read_dir(self.0.path()).unwrap().map(|it| it.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_killed_import_is_there_as_a_whole_or_not_at_all_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("rules.db").display());
-    there_as_a_whole_or_not_at_all(&url, async |round| {
-        let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
-        assert!(left.into_iter().all(|name| !name.to_str().unwrap().contains("-import-")), "round {round}");
-    })
-    .await;
+    there_as_a_whole_or_not_at_all(&url, &InFile(folder)).await;
 }
+
+/// What keeps an import waiting: a rule that somebody has locked, before it writes anything; then a tag and a row of the log
+/// that somebody is writing, when it has written rules, and when it has written all but where they stand.
+const IN_THE_WAY: [&str; 3] = [
+    "SELECT FROM tidegate.rules WHERE id = 'r0' FOR UPDATE",
+    "INSERT INTO tidegate.tags (tag, id) VALUES ('round-3', 'r0')",
+    "INSERT INTO tidegate.log (seq, left_hash, came_hash, digest, count, at_ms)
+        SELECT seq + 1, '', '', '', 0, 0 FROM tidegate.state",
+];
+
+struct OnPostgres {
+    truth: Truth,
+    tail: Tail,
+    /// Follows another server all the time.
+    replica: Mutex<Replica>,
+    client: Client,
+    other: Client,
+}
+
+impl OnPostgres {
+    fn in_the_way(round: u64) -> Option<&'static str> {
+        IN_THE_WAY.get(usize::try_from(round).unwrap().checked_sub(2)?).copied()
+    }
+}
+
+impl Around for OnPostgres {
+    async fn before(&self, round: u64) {
+        if let Some(statement) = Self::in_the_way(round) {
+            self.client.batch_execute(&format!("BEGIN; {statement}")).await.unwrap();
+        }
+    }
+
+    async fn is_there(&self, round: u64) -> bool {
+        if Self::in_the_way(round).is_none() {
+            return false;
+        }
+        let waits = format!("SELECT count(*) FROM {WAITING}");
+        let there = async {
+            while self.other.query_one(&waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, there).await.unwrap_or_else(|_| panic!("round {round}: it does not come there"));
+        true
+    }
+
+    async fn ended(&self, round: u64) {
+        if Self::in_the_way(round).is_some() {
+            // It is noticed that nobody is there, also of one that waits; all else that it has sent before is not done.
+            until_none(&self.other, WAITING).await;
+            self.client.batch_execute("ROLLBACK").await.unwrap();
+        }
+        // Whoever is killed while it merges has this lock until that is noticed.
+        let lock = self.client.batch_execute("SELECT FROM tidegate.state FOR UPDATE");
+        timeout(SOON, lock).await.unwrap_or_else(|_| panic!("round {round}: it is held")).unwrap();
+        // Whoever follows has what there is, however that came.
+        catch_up(&mut *self.replica.lock().await, &self.tail, &self.truth).await;
+    }
+}
+
+/// Who waits for somebody else in this database.
+const WAITING: &str = "pg_locks WHERE NOT granted
+    AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_import_is_there_as_a_whole_or_not_at_all_on_postgres() {
     let (name, url) = PostgresServer::shared().database().await;
     let truth = Truth::open(&url, &Default::default()).await.unwrap();
-    let tail = Tail::start(&truth, StreamOptions::default());
-    let replica = tokio::sync::Mutex::new(Replica::default());
-    let client = PostgresServer::shared().client(&name).await;
-    there_as_a_whole_or_not_at_all(&url, async |round| {
-        // Whoever is killed while it merges has this lock until PostgreSQL has noticed.
-        let lock = client.batch_execute("SELECT FROM tidegate.state FOR UPDATE");
-        tokio::time::timeout(SOON, lock)
-            .await
-            .unwrap_or_else(|_| panic!("round {round}: it is held"))
-            .unwrap();
-        // Whoever follows another server has what there is, however that came.
-        catch_up(&mut *replica.lock().await, &tail, &truth).await;
-    })
-    .await;
-    let mut replica = replica.lock().await;
-    catch_up(&mut replica, &tail, &truth).await;
+    let server = PostgresServer::shared();
+    let around = OnPostgres {
+        tail: Tail::start(&truth, StreamOptions::default()),
+        truth,
+        replica: Mutex::default(),
+        client: server.client(&name).await,
+        other: server.client(&name).await,
+    };
+    there_as_a_whole_or_not_at_all(&url, &around).await;
+    let mut replica = around.replica.lock().await;
+    catch_up(&mut replica, &around.tail, &around.truth).await;
     assert_eq!(replica.rules.len() as u64, LARGE);
-    let reasons: Vec<_> = replica.reloads.iter().filter(|it| *it == "rules were imported").collect();
-    assert!(!reasons.is_empty(), "{:?}", replica.reloads);
+    assert!(replica.reloads.iter().any(|it| it == "rules were imported"), "{:?}", replica.reloads);
 }

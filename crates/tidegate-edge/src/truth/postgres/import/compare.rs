@@ -52,9 +52,10 @@ const TAKEN: &str = concat!(
 const LEAVING: &str = "SELECT r.id, r.body FROM tidegate.rules r
     WHERE r.id > $1 AND NOT EXISTS (SELECT 1 FROM pg_temp.staged s WHERE s.id = r.id) ORDER BY r.id LIMIT $2";
 
-/// Both go on behind the last, whichever is read first.
+/// Rules are looked up for what was staged, and never the other way round: there may be many more of them.
 const PAIRS: &str = "SELECT s.id, s.body, s.hash, r.body, r.clicks FROM pg_temp.staged s
-    JOIN tidegate.rules r ON r.id = s.id WHERE s.id > $1 AND r.id > $1 ORDER BY s.id LIMIT $2";
+    CROSS JOIN LATERAL (SELECT body, clicks FROM tidegate.rules WHERE rules.id = s.id OFFSET 0) r
+    WHERE s.id > $1 ORDER BY s.id LIMIT $2";
 
 const COMPARED: &str = "DELETE FROM pg_temp.staged WHERE id = ANY ($1)";
 
