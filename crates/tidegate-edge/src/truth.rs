@@ -212,12 +212,14 @@ impl Truth {
     }
 
     /// Imports a file: all of it as one change, or nothing if there is any problem and what is good alone was not asked
-    /// for. One at a time; `progress` is told how far it is, every few thousand lines.
+    /// for. One at a time; `progress` is told how far it is, every few thousand lines, on a thread where it may block. It is
+    /// not to take long: while it is told that rules are written, others wait.
     ///
     /// The file is read on a thread of its own and may block there; if it cannot be read nothing is written. While it is
     /// read and staged nobody waits. While it is merged, other changes wait, and so do lists by state if a state is due;
-    /// all else that is read goes on. That takes some fifteen seconds for a million new rules, and a minute for a
-    /// million that change. Who stops waiting for an import does not stop it: an error of the file does.
+    /// all else that is read goes on. That takes some fifteen seconds for a million new rules, on PostgreSQL twice that,
+    /// and a minute for a million that change. On PostgreSQL who has waited for 30 seconds is told that it is
+    /// unavailable. Who stops waiting for an import does not stop it: an error of the file does.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -240,6 +240,32 @@ async fn whoever_counts_clicks_and_whoever_imports_never_wait_in_a_circle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_others_are_in_the_way_of_is_merged_again() {
+    let world = World::postgres().await;
+    import(&world, "a,/a,/x\nb,/b,/x\n").await;
+    let (theirs, watching) = (world.client().await, world.client().await);
+    theirs.batch_execute("BEGIN; SELECT FROM tidegate.rules WHERE id = 'b' FOR UPDATE").await.unwrap();
+    let truth = world.truth.clone();
+    let reader = csv("id,path,destination\na,/b,/y\nb,/a,/y\n,/c,/y\n");
+    let ours = tokio::spawn(async move { truth.import(reader, ImportOptions::default(), |_| ()).await });
+    // We have `a` and wait for `b`; they have `b` and then wait for `a`.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted
+        AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+    while watching.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    theirs.batch_execute("SELECT FROM tidegate.rules WHERE id = 'a' FOR UPDATE; COMMIT").await.unwrap();
+    let report = timeout(SOON, ours).await.expect("it ends").unwrap().unwrap();
+    assert_eq!((report.seq, report.created, report.changed), (Some(Seq(2)), 1, 2), "{report:?}");
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks = async || watching.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0);
+    timeout(SOON, async { while deadlocks().await == 0 {} })
+        .await
+        .expect("one of both was in the other's way");
+    check(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_import_whose_connection_ends_writes_nothing() {
     let world = World::postgres().await;
     import_with(&world, "id,path,destination\na,/a,/x\n", ImportOptions::default()).await;
