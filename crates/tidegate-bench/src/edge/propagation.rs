@@ -61,7 +61,8 @@ pub(super) async fn figures(effort: Effort) -> Result<Vec<Figure>> {
     let binary = peers::tidegate()?;
     let database = PostgresServer::start()?;
     let url = database.database("rules").await?;
-    drop(filled(&url, RULES).await?);
+    // The last one is another.
+    drop(filled(&url, RULES + 1).await?);
     let server = || Server::tidegate(&binary, &[("rules.url", &url)]);
     let (first, second) = (server()?, server()?);
     let mark = position(&second).await?;

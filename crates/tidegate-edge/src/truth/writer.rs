@@ -99,10 +99,16 @@ async fn run(
                 None => return,
             }
         }
-        while waiting.len() < TOGETHER
-            && let Ok(job) = receiver.try_recv()
-        {
-            waiting.push_back(job);
+        // Whoever was just answered may want to write again: as long as some do, they come along.
+        let mut known = 0;
+        while waiting.len() < TOGETHER && waiting.len() > known {
+            known = waiting.len();
+            tokio::task::yield_now().await;
+            while waiting.len() < TOGETHER
+                && let Ok(job) = receiver.try_recv()
+            {
+                waiting.push_back(job);
+            }
         }
         let jobs = group(&mut waiting);
         let counts: Vec<_> = jobs.iter().map(|job| job.changes.len()).collect();

@@ -19,6 +19,13 @@ const VERSION: i64 = 1;
 /// How long a statement waits for others, who are at most reading a snapshot or making a backup.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Pages of the write-ahead log after which they are brought to their places in the file, about: 32 MB. A group of changes
+/// all over the indices is some hundreds of them, and most are the next group's too: those are brought there once.
+const CHECKPOINT_PAGES: i64 = 8000;
+
+/// Memory for pages of the database of the one who writes: so that a group fits, and the inner pages of the indices.
+const WRITER_CACHE_KIB: i64 = 16 << 10;
+
 /// Memory for pages of the database while something is imported, for those of what is staged, and for sorting: each.
 const IMPORT_CACHE_KIB: i64 = 48 << 10;
 
@@ -70,6 +77,8 @@ pub(super) fn writer(path: &Path, random: &Random) -> Result<Connection> {
         return Err(Error::config(format!("{} cannot have a write-ahead log, but {mode}", path.display())));
     }
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
     migrate(&mut connection, path, random)?;
     Ok(connection)
 }
