@@ -228,4 +228,6 @@ def of_rules(client):
             "body.spent": [0, 1]},
         "rule_delete": {"path.id": doomed, "header.If-Match": ["*"]},
         "rule_resolve": {"query.host": ["www.example.com"], "query.path": ["/kept-1", "/none"]},
+        "edge_explain": {"query.url": ["https://www.example.com/kept-1", "www.example.com/none"]},
+        "edge_owner": {"query.url": ["https://www.example.com/kept-1", "www.example.com/none"]},
     }

@@ -8,5 +8,6 @@ pub mod path;
 pub mod rule;
 pub mod stream;
 pub mod truth;
+pub mod worker;
 
 pub use crate::error::{Error, ErrorKind, Result};

@@ -150,10 +150,14 @@ fn without_port(host: &str) -> Option<&str> {
 /// assert_eq!(of, ["a.example.com", "*.a.example.com", "*.example.com", "*.com", "*"]);
 /// ```
 pub fn candidates(host: &str) -> impl Iterator<Item = Cow<'_, str>> {
-    let is_name = !host.starts_with('[') && host.parse::<std::net::Ipv4Addr>().is_err();
-    let below = std::iter::successors(Some(host), |host| host.split_once('.').map(|(_, parent)| parent));
-    let wildcards = below.filter(move |_| is_name).map(|parent| Cow::Owned(format!("*.{parent}")));
+    let wildcards = parents(host).map(|parent| Cow::Owned(format!("*.{parent}")));
     std::iter::once(Cow::Borrowed(host)).chain(wildcards).chain([Cow::Borrowed("*")])
+}
+
+/// A name, and all that it is below of; nothing of an address, which is below nothing.
+pub(crate) fn parents(host: &str) -> impl Iterator<Item = &str> {
+    let is_name = !host.starts_with('[') && host.parse::<std::net::Ipv4Addr>().is_err();
+    std::iter::successors(is_name.then_some(host), |host| host.split_once('.').map(|(_, parent)| parent))
 }
 
 /// Whether the rules of `host`, as a rule has it, are also those of a request's host.

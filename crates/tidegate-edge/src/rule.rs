@@ -2,14 +2,17 @@
 
 mod answer;
 mod check;
+mod location;
+mod parts;
 
 use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-pub use self::answer::{Answer, Redirect, State};
+pub use self::answer::{Answer, CacheControl, Redirect, RedirectRef, State};
 pub use self::check::{Invalid, Warning};
+pub(crate) use self::parts::{Life, Parts};
 use crate::path;
 
 /// Bytes that a path may have.
@@ -54,6 +57,11 @@ impl Code {
     /// Whether clients may remember it for good.
     pub fn is_permanent(self) -> bool {
         matches!(self, Self::MovedPermanently | Self::PermanentRedirect)
+    }
+
+    /// Whether a request is sent on with its method, whichever it is.
+    pub fn keeps_method(self) -> bool {
+        matches!(self, Self::TemporaryRedirect | Self::PermanentRedirect)
     }
 
     /// The same for now.
@@ -173,7 +181,7 @@ impl Terms {
 
     /// Whether it may end: then no client may remember it for good.
     pub fn can_end(&self) -> bool {
-        self.expires_at.is_some() || self.max_clicks.is_some()
+        self.life().can_end()
     }
 
     /// The folder that it is for, if it is for all below one: `/docs` of `/docs/*`.

@@ -41,13 +41,14 @@ use tokio::sync::watch;
 pub use self::budget::{Ask, Grant, Return, Returned};
 pub use self::clicks::{Clicked, DayClicks, MAX_DAYS, Report};
 pub use self::digest::Digest;
+pub(crate) use self::group::body;
 pub use self::import::{ImportMode, ImportOptions, ImportOutcome, ImportProgress, ImportReport, ImportStep};
 pub use self::list::{Cursor, Filter, MAX_PAGE, RulePage};
 use self::postgres::Postgres;
 pub use self::snapshot::Fields;
 use self::sqlite::Sqlite;
 pub use self::types::{
-    Change, Condition, LogRow, Logged, Outcome, Patch, Place, Position, Refusal, Seq, Written,
+    Change, Condition, LogRow, Logged, Outcome, Patch, Place, Position, Refusal, Resolution, Seq, Written,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::{ExportFormat, Reader};
@@ -176,6 +177,12 @@ impl Truth {
     /// The rule that answers a request for a host and a path, both [normalised](crate::path), and where the database
     /// stood when that was so.
     pub async fn resolve(&self, host: &str, path: &str) -> Result<(Option<Rule>, Position)> {
+        let Resolution { rule, position, .. } = self.fetch(host, path).await?;
+        Ok((rule, position))
+    }
+
+    /// The same with all that a cache has to know for it: which rules were passed over.
+    pub async fn fetch(&self, host: &str, path: &str) -> Result<Resolution> {
         of!(self, database => database.resolve(host.to_owned(), path.to_owned()).await)
     }
 

@@ -11,9 +11,12 @@
 //!
 //! Nothing here decides whether a take is admitted: that is the library's.
 
+mod address;
 mod api;
 pub mod cli;
 mod connection;
+mod edge;
+mod encoded;
 pub mod http;
 mod lines;
 pub mod log;

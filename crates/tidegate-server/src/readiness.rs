@@ -5,6 +5,9 @@ use serde::Serialize;
 use tidegate::Outage;
 use tidegate::clock::SystemClock;
 use tidegate::store::{Away, StoreStatus};
+use tidegate_edge::worker::Progress;
+
+use crate::parts::EdgeReadiness;
 
 /// When a server whose store is partly or wholly away is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +38,46 @@ pub(crate) struct Report {
     /// Whether the server is to be stopped.
     draining: bool,
     store: StoreReport,
+    /// The worker that redirects, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge: Option<EdgeReport>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct EdgeReport {
+    readiness: &'static str,
+    /// Whether all keys were read, and all rules for folders fit.
+    loaded: bool,
+    /// Whether the rules' database, or the server that has it, is there.
+    connected: bool,
+    /// How long ago it was last heard of.
+    age_ms: Option<u64>,
+    /// Why it is away.
+    reason: Option<String>,
+}
+
+impl EdgeReport {
+    pub(crate) fn new(readiness: EdgeReadiness, progress: Progress) -> Self {
+        Self {
+            readiness: readiness.as_str(),
+            loaded: progress.is_complete,
+            connected: progress.is_connected,
+            age_ms: progress.age_ms,
+            reason: progress.reason,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.loaded && (self.connected || self.readiness == EdgeReadiness::Loaded.as_str())
+    }
+
+    fn detail(&self) -> String {
+        let away = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        match self.loaded {
+            false => format!("rules were not all read yet{away}"),
+            true => format!("the rules' origin is away{away}"),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -62,6 +105,7 @@ impl Report {
         draining: bool,
         status: StoreStatus,
         mut outages: impl Iterator<Item = Outage>,
+        edge: Option<EdgeReport>,
     ) -> Self {
         let is_whole = status.away.is_empty();
         let can_answer = match readiness {
@@ -78,8 +122,9 @@ impl Report {
             reached: status.was_reached,
             away: status.away.into_iter().map(|away| AwayReport::new(away, now_ms)).collect(),
         };
-        let ready = !draining && store.reached && can_answer;
-        Self { ready, readiness: readiness.as_str(), draining, store }
+        let ready =
+            !draining && store.reached && can_answer && edge.as_ref().is_none_or(EdgeReport::is_ready);
+        Self { ready, readiness: readiness.as_str(), draining, store, edge }
     }
 
     /// Why it is not ready, in a sentence.
@@ -87,6 +132,9 @@ impl Report {
         if self.draining {
             return "the server is stopping: it takes requests for a while, and should get no more"
                 .to_owned();
+        }
+        if let Some(edge) = self.edge.as_ref().filter(|edge| !edge.is_ready()) {
+            return edge.detail();
         }
         let away = self.store.away.iter().map(|it| format!("{} ({}: {})", it.server, it.reason, it.detail));
         let away = away.collect::<Vec<_>>().join("; ");

@@ -1,4 +1,4 @@
-//! The HTTP API on a listener.
+//! The HTTP API on a listener, and redirects on another.
 //!
 //! The caller owns the port and the lifetime: [`run`] takes a listener and a
 //! future that ends when the server shall.
@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 
 pub use crate::connection::Ended;
 use crate::connection::accept;
+use crate::edge::EdgeService;
 use crate::http::{App, HttpService};
 use crate::settings::HttpSettings;
 
@@ -22,4 +23,20 @@ pub async fn run(
 ) -> Ended {
     let service = |stopping| HttpService::new(app.with_settings(settings).until(stopping));
     accept::run(listener, settings, service, shutdown).await
+}
+
+/// Serves the redirects of `app` on `listener` in the same way. One that has none ends at once.
+pub async fn run_edge(
+    listener: TcpListener,
+    app: &App,
+    settings: &HttpSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Ended {
+    match &app.parts().edge {
+        Some(edge) => {
+            let service = EdgeService::new(edge.clone());
+            accept::run(listener, settings, |_| service, shutdown).await
+        }
+        None => Ended { cut: 0 },
+    }
 }

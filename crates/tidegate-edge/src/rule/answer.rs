@@ -1,14 +1,12 @@
 //! What a request is answered by a rule.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use url::form_urlencoded;
 
-use super::{Code, Query, Rule, Terms};
-use crate::path::rest_below;
+use super::location::escaped;
+use super::parts::{Life, Parts};
+use super::{Code, Rule, Terms};
 
 /// How a rule is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,17 +57,54 @@ pub struct Redirect {
     pub cache_control: Option<String>,
 }
 
+/// Where a request is sent, borrowed from where the rule is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedirectRef<'a> {
+    /// The status as it is sent.
+    pub code: Code,
+    /// The header `Location`, fit to be sent. Owned only if something of the request was appended.
+    pub location: Cow<'a, str>,
+    /// The header `Cache-Control`.
+    pub cache_control: CacheControl,
+}
+
+impl RedirectRef<'_> {
+    /// The same, on its own.
+    pub fn into_owned(self) -> Redirect {
+        Redirect {
+            code: self.code,
+            location: self.location.into_owned(),
+            cache_control: self.cache_control.text().map(Cow::into_owned),
+        }
+    }
+}
+
+/// For how long a client may remember a redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CacheControl {
+    /// Nothing is said of it.
+    None,
+    /// Not at all.
+    NoStore,
+    /// For so many seconds.
+    MaxAge(u32),
+}
+
+impl CacheControl {
+    /// The header's value, if there is one.
+    pub fn text(self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::None => None,
+            Self::NoStore => Some(Cow::Borrowed("no-store")),
+            Self::MaxAge(seconds) => Some(Cow::Owned(format!("max-age={seconds}"))),
+        }
+    }
+}
+
 impl Rule {
     /// How it is doing at that time; live at the very millisecond at which it expires.
     pub fn state(&self, now_ms: u64) -> State {
-        let terms = &self.terms;
-        let is_spent = terms.max_clicks.is_some_and(|most| self.clicks >= most);
-        match () {
-            () if !terms.enabled => State::Disabled,
-            () if is_spent || terms.expires_at.is_some_and(|it| now_ms > it) => State::Ended,
-            () if terms.starts_at.is_some_and(|it| now_ms < it) => State::Scheduled,
-            () => State::Live,
-        }
+        self.terms.life().state(now_ms, self.clicks)
     }
 
     /// When that is over by itself, if it ever is.
@@ -94,103 +129,39 @@ impl Rule {
 impl Terms {
     /// Where a request is sent whose path, normalised, and query are these.
     pub fn redirect(&self, path: &str, query: Option<&str>) -> Redirect {
-        let code = if self.can_end() { self.code.temporary() } else { self.code };
-        let cache_control = match self.max_age {
-            // Whoever may end is asked again each time.
-            _ if self.can_end() => Some("no-store".to_owned()),
-            Some(seconds) if code.is_permanent() => Some(format!("max-age={seconds}")),
-            _ => None,
-        };
-        Redirect { code, location: self.location(path, query), cache_control }
+        self.prepared(|parts| parts.redirect(path, query).into_owned())
     }
 
     /// What is answered when it is over.
     pub fn ended(&self) -> Answer {
-        let Some(fallback) = &self.fallback else { return Answer::Gone };
-        Answer::Redirect(Redirect {
-            code: self.code.temporary(),
-            location: escaped(fallback).into_owned(),
-            cache_control: Some("no-store".to_owned()),
+        let redirect = self.prepared(|parts| parts.ended().map(RedirectRef::into_owned));
+        redirect.map_or(Answer::Gone, Answer::Redirect)
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        Life {
+            enabled: self.enabled,
+            starts_at: self.starts_at,
+            expires_at: self.expires_at,
+            max_clicks: self.max_clicks,
+        }
+    }
+
+    /// What `work` makes of its parts, with what is sent escaped.
+    pub(crate) fn prepared<R>(&self, work: impl FnOnce(&Parts<'_>) -> R) -> R {
+        let destination = escaped(&self.destination);
+        let fallback = self.fallback.as_deref().map(escaped);
+        work(&Parts {
+            path: &self.path,
+            destination: &destination,
+            fallback: fallback.as_deref(),
+            code: self.code,
+            append_rest: self.append_rest,
+            query: self.query,
+            max_age: self.max_age,
+            life: self.life(),
         })
     }
-
-    fn location(&self, path: &str, query: Option<&str>) -> String {
-        let destination = escaped(&self.destination);
-        let rest = match self.folder() {
-            Some(folder) if self.append_rest => rest_below(folder, path).unwrap_or_default(),
-            _ => "",
-        };
-        // However many slashes it starts with: it comes behind one, and so cannot be an authority.
-        let rest = rest.trim_start_matches('/');
-        let query = query.filter(|it| self.query != Query::Off && !it.is_empty());
-        if rest.is_empty() && query.is_none() {
-            return destination.into_owned();
-        }
-        let (address, fragment) = split(&destination, '#');
-        let (base, own_query) = split(address, '?');
-        let mut location = String::with_capacity(destination.len() + path.len() + 16);
-        location.push_str(base);
-        if !rest.is_empty() {
-            if !location.ends_with('/') {
-                location.push('/');
-            }
-            location.push_str(rest);
-        }
-        let kept = match (own_query, query) {
-            (Some(own), Some(query)) if self.query == Query::Merge => without(own, query),
-            (own, _) => Cow::Borrowed(own.unwrap_or_default()),
-        };
-        let mut between = '?';
-        // A query ends at `#`, and what a client sent behind one is part of it.
-        let query = escaped(query.unwrap_or_default()).replace('#', "%23");
-        for query in [&*kept, &*query] {
-            if !query.is_empty() {
-                location.push(between);
-                location.push_str(query);
-                between = '&';
-            }
-        }
-        if let Some(fragment) = fragment {
-            location.push('#');
-            location.push_str(fragment);
-        }
-        location
-    }
-}
-
-fn split(text: &str, at: char) -> (&str, Option<&str>) {
-    text.split_once(at).map_or((text, None), |(front, behind)| (front, Some(behind)))
-}
-
-/// What of a query another does not name.
-fn without<'a>(own: &'a str, other: &str) -> Cow<'a, str> {
-    let named: BTreeSet<_> = form_urlencoded::parse(other.as_bytes()).map(|(name, _)| name).collect();
-    let is_named = |pair: &&str| {
-        form_urlencoded::parse(pair.as_bytes()).next().is_some_and(|(name, _)| named.contains(&name))
-    };
-    if !own.split('&').any(|pair| is_named(&pair)) {
-        return Cow::Borrowed(own);
-    }
-    Cow::Owned(own.split('&').filter(|pair| !is_named(pair)).collect::<Vec<_>>().join("&"))
-}
-
-/// Escapes what no header may have in it: all but what is seen of ASCII.
-fn escaped(text: &str) -> Cow<'_, str> {
-    let is_fit =
-        |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`');
-    if text.bytes().all(is_fit) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 16);
-    for byte in text.bytes() {
-        if is_fit(byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    Cow::Owned(escaped)
 }
 
 #[cfg(test)]
@@ -198,6 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rule::Query;
 
     fn rule(change: impl FnOnce(&mut Terms)) -> Rule {
         let mut terms = Terms::new("/docs/*", "https://example.com/d?a=1#top");

@@ -40,6 +40,11 @@ impl Digest {
         Self(self.0.wrapping_sub(other.0))
     }
 
+    /// Enough of it to tell versions of one rule apart.
+    pub fn first_half(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
     /// As a database keeps it.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()

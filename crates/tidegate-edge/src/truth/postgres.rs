@@ -44,7 +44,7 @@ use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
 use super::snapshot::Fields;
-use super::types::{Change, LogRow, Outcome, Position, Seq};
+use super::types::{Change, LogRow, Outcome, Position, Resolution, Seq};
 use super::writer::{Commit, Writer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::{ExportFormat, Reader};
@@ -170,7 +170,7 @@ impl Postgres {
         ask!(self, session => read::log(session, after, limit))
     }
 
-    pub(super) async fn resolve(&self, host: String, path: String) -> Result<(Option<Rule>, Position)> {
+    pub(super) async fn resolve(&self, host: String, path: String) -> Result<Resolution> {
         ask!(self, session => read::resolve(session, &host, &path, self.now()))
     }
 

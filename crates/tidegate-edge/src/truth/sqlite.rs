@@ -31,7 +31,7 @@ use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
 use super::snapshot::Fields;
-use super::types::{Change, LogRow, Outcome, Position, Seq};
+use super::types::{Change, LogRow, Outcome, Position, Resolution, Seq};
 use super::writer::{Commit, Writer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::{ExportFormat, Reader};
@@ -137,7 +137,7 @@ impl Sqlite {
         self.read(move |connection, _| read::log(connection, after, limit)).await
     }
 
-    pub(super) async fn resolve(&self, host: String, path: String) -> Result<(Option<Rule>, Position)> {
+    pub(super) async fn resolve(&self, host: String, path: String) -> Result<Resolution> {
         self.read(move |connection, now_ms| read::resolve(connection, &host, &path, now_ms)).await
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
-use crate::rule::{Draft, Invalid, Rule, Terms, Warning};
+use crate::rule::{Draft, Invalid, Rule, State, Terms, Warning};
 
 /// The number of a change: from 1 on, without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -164,6 +164,32 @@ pub struct Position {
     /// The database's time, in milliseconds.
     #[serde(rename = "time")]
     pub time_ms: u64,
+}
+
+/// Which rule answers a request, as of one state of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resolution {
+    /// It, if there is one.
+    pub rule: Option<Rule>,
+    /// Rules that come before it and are passed over, the nearest first: they are turned off or have not started. Who
+    /// judges them later than now knows by them whether one has started since.
+    pub passed: Vec<Rule>,
+    /// Where the database stood.
+    pub position: Position,
+}
+
+impl Resolution {
+    /// What a database elsewhere has said.
+    pub fn new(rule: Option<Rule>, passed: Vec<Rule>, position: Position) -> Self {
+        Self { rule, passed, position }
+    }
+
+    /// The rule that answers at that time, which is not before that of the position, and how it is doing.
+    pub(crate) fn at(&self, now_ms: u64) -> Option<(&Rule, State)> {
+        let all = self.passed.iter().chain(&self.rule).map(|rule| (rule, rule.state(now_ms)));
+        all.into_iter().find(|(_, state)| !matches!(state, State::Disabled | State::Scheduled))
+    }
 }
 
 /// A change as the log has it.

@@ -90,7 +90,7 @@ async fn everybody_ends_equal(truths: &[Truth], seed: u64) -> Vec<Reader> {
     let options = || {
         let mut options = StreamOptions::default();
         // Some fall out of it.
-        options.max_changes = 64;
+        options.max_changes = 32;
         options
     };
     let tails: Vec<_> = truths.iter().map(|truth| Tail::start(truth, options())).collect();

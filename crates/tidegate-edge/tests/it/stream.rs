@@ -298,7 +298,12 @@ async fn a_snapshot_is_made_once_for_all_who_ask(world: World) {
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
-    assert_eq!(lines[1], serde_json::json!({"host": "*", "path": "/a"}));
+    let rule = world.truth.get("a").await.unwrap().unwrap();
+    let body = serde_json::to_string(&rule).unwrap();
+    let hash = lines[1]["hash"].as_str().unwrap().parse::<Digest>().unwrap();
+    assert_eq!(lines[1], serde_json::json!({"host": "*", "path": "/a", "hash": hash}));
+    let body = body.replace(",\"clicks\":0", "");
+    assert_eq!(hash, Digest::of("a", 1, &body), "that of its part of the digest");
     assert_eq!(lines[2]["destination"], "https://example.com/");
     // In pieces it is the same.
     let mut pieces = Vec::new();

@@ -16,7 +16,7 @@ Examples:
   tidegate serve --listen 127.0.0.1:0
   tidegate serve --config tidegate.yaml --set limits.api.rate=100/m
   TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate serve
-  tidegate serve --rules sqlite:/var/lib/tidegate/rules.db";
+  tidegate serve --rules sqlite:/var/lib/tidegate/rules.db --edge-listen 0.0.0.0:80";
 
 /// The long help of `serve`: everything that can be set.
 pub(super) fn settings_help() -> String {
@@ -48,6 +48,9 @@ pub(super) struct ServeArgs {
     /// Where the rules of redirects are kept: sqlite:FILE or postgres://… [default: this server has no rules]
     #[arg(long, value_name = "URL")]
     rules: Option<String>,
+    /// Address to serve redirects on, for everybody; port 0 picks a free one [default: this server redirects nobody]
+    #[arg(long, value_name = "ADDR")]
+    edge_listen: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -83,7 +86,7 @@ impl SettingsArgs {
         Settings::load(&self.sources_on(store)).map_err(|error| error.to_string())
     }
 
-    fn sources(&self) -> Sources {
+    pub(super) fn sources(&self) -> Sources {
         let flags = self.set.iter().map(|(path, value)| flag("--set", path, value));
         Sources {
             file: self.config.clone(),
@@ -97,7 +100,7 @@ impl SettingsArgs {
     }
 }
 
-fn flag(given_as: &'static str, path: &str, value: &str) -> Flag {
+pub(super) fn flag(given_as: &'static str, path: &str, value: &str) -> Flag {
     Flag { given_as, path: path.to_owned(), value: value.to_owned() }
 }
 
@@ -107,6 +110,7 @@ impl ServeArgs {
         sources.flags.extend(self.listen.iter().map(|listen| flag("--listen", "listen", listen)));
         sources.flags.extend(self.store.iter().map(|url| flag("--store", "store.url", url)));
         sources.flags.extend(self.rules.iter().map(|url| flag("--rules", "rules.url", url)));
+        sources.flags.extend(self.edge_listen.iter().map(|it| flag("--edge-listen", "edge.listen", it)));
         sources
     }
 }

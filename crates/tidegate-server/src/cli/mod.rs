@@ -7,6 +7,7 @@ mod bar;
 mod client;
 mod declare;
 mod doctor;
+mod edge;
 mod health;
 mod hot;
 mod input;
@@ -30,16 +31,18 @@ use self::args::{SERVE_EXAMPLES, ServeArgs, SettingsArgs, SpaceArgs, TargetArgs,
 use self::bar::Bar;
 use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
+use self::edge::args::EdgeArgs;
 use self::health::HealthArgs;
 use self::hot::args::HotArgs;
 use self::input::Input;
 use self::limits::args::LimitArgs;
 use self::render::{Rendered, lines, moment, page, plural, print, printable, problem, read, time};
-use self::request::{NDJSON, Request, encoded};
+use self::request::{NDJSON, Request};
 use self::rules::args::RulesArgs;
 use self::runs::args::RunArgs;
 use self::sessions::args::SessionsArgs;
 use self::target::{Stream, Target};
+use crate::encoded::encoded;
 
 /// Rate limits that never admit too much, pages that are hot right now, sessions that are never
 /// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster; and redirects by rules
@@ -80,6 +83,8 @@ enum Command {
     Run(RunArgs),
     /// Make, see, change, delete, import and export rules of redirects, and see which of them answers
     Rules(RulesArgs),
+    /// Redirect by the rules of a server, see how a worker is doing and why it answers as it does
+    Edge(EdgeArgs),
     /// See what a store declares limits and spaces to be, or change it
     Declare(DeclareArgs),
     /// See what is wrong with a store: its keys, its markers, its servers
@@ -111,6 +116,7 @@ pub fn main() -> ExitCode {
         Some(Command::Sessions(args)) => sessions::run(&args.command),
         Some(Command::Run(args)) => runs::run(&args.command),
         Some(Command::Rules(args)) => rules::run(&args.command),
+        Some(Command::Edge(args)) => edge::run(&args),
         Some(Command::Declare(args)) => declare::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Health(args)) => health::run(&args),

@@ -1,7 +1,5 @@
 //! A command as an HTTP request.
 
-use std::fmt::Write as _;
-
 use std::time::Duration;
 
 use axum::body::Body;
@@ -79,19 +77,4 @@ impl Request {
 /// The version that a request is only for, as its header has it.
 pub(super) fn tag(version: u64) -> String {
     format!("\"{version}\"")
-}
-
-/// One part of a path, whatever is in it.
-pub(super) fn encoded(part: &str) -> String {
-    let mut encoded = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            // Dots too, so that no part is `..`. Writing to a String cannot fail.
-            byte => drop(write!(encoded, "%{byte:02X}")),
-        }
-    }
-    encoded
 }

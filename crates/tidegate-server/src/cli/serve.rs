@@ -1,39 +1,100 @@
-//! `tidegate serve`.
+//! `tidegate serve`, and a worker alone, `tidegate edge`.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use tidegate::Tidegate;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::args::ServeArgs;
-use crate::connection::listen;
+use crate::connection::{Reach, listen};
+use crate::edge::OpenEdge;
 use crate::http::App;
-use crate::parts::Parts;
+use crate::parts::{PartSettings, Parts};
 use crate::settings::Settings;
 use crate::{log, serve as server};
 
 /// Unused permits go back to the store even if requests are given no time to end.
 const LEASES_BACK: Duration = Duration::from_secs(1);
 
+/// How long a worker that ends tries to tell its origin so, and the pause between two tries.
+const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL_PAUSE: Duration = Duration::from_millis(100);
+
 pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
     let settings = Settings::load(&args.sources()).map_err(|error| error.to_string())?;
+    start(settings, async |mut settings: Settings| {
+        let api = Some(listen(&settings.listen, &settings.http, Reach::Trusted).await?);
+        let edge = edge_listener(&settings).await?;
+        let app = App::new(Parts::for_server(&mut settings).await?);
+        Ok((settings, app, Listeners { api, edge }))
+    })
+}
+
+/// A worker alone: redirects, and the API only where it is asked for.
+pub(super) fn serve_edge(mut settings: Settings) -> Result<(), String> {
+    if let Some(edge) = &mut settings.edge {
+        edge.options.is_alone = true;
+    }
+    start(settings, async |settings: Settings| {
+        let api = match settings.is_listen_set {
+            true => Some(listen(&settings.listen, &settings.http, Reach::Trusted).await?),
+            false => None,
+        };
+        let edge = edge_listener(&settings).await?;
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        // Nothing is kept here but what others have.
+        let gate = Tidegate::open("memory:").await.map_err(|error| text(&error))?;
+        let parts = Parts::open(gate, &PartSettings::default()).map_err(|error| text(&error))?;
+        let parts = parts.with_edge(settings.edge.as_ref()).await.map_err(|error| text(&error))?;
+        Ok((settings, App::new(parts), Listeners { api, edge }))
+    })
+}
+
+/// Where requests come in.
+struct Listeners {
+    api: Option<TcpListener>,
+    edge: Option<TcpListener>,
+}
+
+async fn edge_listener(settings: &Settings) -> Result<Option<TcpListener>, String> {
+    match &settings.edge {
+        Some(edge) => listen(&edge.listen, &settings.http, Reach::Everybody).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+fn start(
+    settings: Settings,
+    open: impl AsyncFnOnce(Settings) -> Result<(Settings, App, Listeners), String>,
+) -> Result<(), String> {
     log::start(&settings.log).map_err(|error| format!("cannot start the log: {error}"))?;
     let runtime = super::runtime()?;
-    let served = runtime.block_on(run_until_signal(settings));
+    let served = runtime.block_on(async {
+        let (settings, app, listeners) = open(settings).await?;
+        run_until_signal(&settings, app, listeners).await
+    });
     // A task that hangs does not hold the process: it has had its deadline.
     runtime.shutdown_background();
     served
 }
 
-async fn run_until_signal(mut settings: Settings) -> Result<(), String> {
-    let listener = listen(&settings.listen, &settings.http).await?;
-    let bound = listener.local_addr().map_err(|error| format!("cannot know where it listens: {error}"))?;
-    let app = App::new(Parts::for_server(&mut settings).await?);
+async fn run_until_signal(settings: &Settings, app: App, listeners: Listeners) -> Result<(), String> {
     let mut signals = signals()?;
     outlive_hangups()?;
-    announce(&format!("http://{bound}"));
-    tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.parts.limits.len(), "serving");
-    let shutdown = {
+    let Listeners { api, edge } = listeners;
+    if let Some(bound) = bound(api.as_ref())? {
+        announce(&format!("http://{bound}"));
+        tracing::info!(address = %bound, store = settings.store.url.scheme(), limits = settings.parts.limits.len(), "serving");
+    }
+    if let Some(bound) = bound(edge.as_ref())? {
+        announce(&format!("http://{bound}"));
+        tracing::info!(address = %bound, "serving redirects");
+    }
+    let (stop, stopping) = watch::channel(false);
+    let signalled = {
         let (app, mut signals) = (app.clone(), signals.clone());
         async move {
             let signal = nth(&mut signals, 1).await;
@@ -46,18 +107,42 @@ async fn run_until_signal(mut settings: Settings) -> Result<(), String> {
             }
             let deadline = humantime::format_duration(settings.http.shutdown_deadline);
             tracing::info!(signal, %deadline, "stopping: no more connections, requests in flight may end");
+            stop.send_replace(true);
+        }
+    };
+    let until_stop = || {
+        let mut stopping = stopping.clone();
+        async move { drop(stopping.wait_for(|is_stopping| *is_stopping).await) }
+    };
+    let requests = async {
+        match api {
+            Some(listener) => server::run(listener, app.clone(), &settings.http, until_stop()).await.cut,
+            None => 0,
+        }
+    };
+    let redirects = async {
+        match edge {
+            Some(listener) => server::run_edge(listener, &app, &settings.http, until_stop()).await.cut,
+            None => 0,
         }
     };
     let ended = async {
-        let ended = server::run(listener, app.clone(), &settings.http, shutdown).await;
+        let ((), cut, cut_redirects) = tokio::join!(signalled, requests, redirects);
         let back = settings.http.shutdown_deadline.max(LEASES_BACK);
+        if let Some(edge) = &app.parts().edge
+            && tokio::time::timeout(back.min(FAREWELL), farewell(edge)).await.is_err()
+        {
+            tracing::warn!(
+                "not all clicks could be told of, or not all permits given back: those count as spent"
+            );
+        }
         if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
             tracing::warn!("not all leases could be given back: what is left of them ends by itself");
         }
-        ended
+        cut + cut_redirects
     };
     tokio::select! {
-        ended = ended => match ended.cut {
+        cut = ended => match cut {
             0 => tracing::info!("stopped"),
             cut => tracing::warn!(cut, "stopped, and cut connections that were busy at the deadline"),
         },
@@ -68,7 +153,19 @@ async fn run_until_signal(mut settings: Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// The first line of standard output, for who started us on port 0.
+/// Tells of all clicks and gives all permits back. An origin that is away for a moment is asked again.
+async fn farewell(edge: &OpenEdge) {
+    while !edge.worker().stop().await {
+        tokio::time::sleep(FAREWELL_PAUSE).await;
+    }
+}
+
+fn bound(listener: Option<&TcpListener>) -> Result<Option<SocketAddr>, String> {
+    let bound = listener.map(TcpListener::local_addr).transpose();
+    bound.map_err(|error| format!("cannot know where it listens: {error}"))
+}
+
+/// A line of standard output, for who started us on port 0.
 fn announce(url: &str) {
     let mut out = std::io::stdout().lock();
     // A closed standard output is no reason not to serve.

@@ -18,19 +18,28 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) method: &'a str,
     /// None of a head that is refused: nothing in it can be relied on.
     pub(crate) path: Option<&'a str>,
-    /// None on the fast path, which leaves requests with credentials to the ordinary way, and of a
-    /// head that is refused.
+    /// None on the fast path, which leaves requests with credentials to the ordinary way where they decide anything, and
+    /// of a head that is refused.
     pub(crate) headers: Option<&'a HeaderMap>,
 }
 
 /// A request may be answered.
 #[derive(Debug)]
-pub(crate) struct Admitted(());
+pub(crate) struct Admitted {
+    peer: Option<SocketAddr>,
+}
+
+impl Admitted {
+    /// Who is at the other end, if it has an address.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+}
 
 /// Lets a request in if the service says so.
 pub(crate) fn admit<S: Service>(service: &S, request: &AccessRequest<'_>) -> Result<Admitted, Problem> {
     match service.admit(request) {
-        Ok(()) => Ok(Admitted(())),
+        Ok(()) => Ok(Admitted { peer: request.peer }),
         Err(refused) => {
             let AccessRequest { peer, method, path, headers } = *request;
             let has_credentials = headers

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use tidegate::clock::monotonic;
 
 /// What one connection writes to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AccessLog {
     is_on: bool,
     peer: Option<SocketAddr>,

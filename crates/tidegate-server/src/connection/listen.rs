@@ -1,7 +1,7 @@
 //! Where the server listens, and whether it may.
 //!
-//! There is no access control: who reaches the port may do everything. So a port that others
-//! than this machine can reach is opened only for those who have said that they know.
+//! There is no access control: who reaches the API's port may do everything. So one that others
+//! than this machine can reach is opened only for those who have said that they know. Redirects are for everybody.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +10,25 @@ use tokio::net::{TcpListener, TcpSocket, lookup_host};
 
 use crate::settings::{HttpSettings, Listen};
 
+/// Who may be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Who may do everything.
+    Trusted,
+    Everybody,
+}
+
 /// Listens, or says why not.
-pub(crate) async fn listen(listen: &Listen, settings: &HttpSettings) -> Result<TcpListener, String> {
+pub(crate) async fn listen(
+    listen: &Listen,
+    settings: &HttpSettings,
+    reach: Reach,
+) -> Result<TcpListener, String> {
     let address = listen.as_str();
     let refused = |error| format!("cannot listen on {address}: {error}");
     let addresses: Vec<_> = lookup_host(address).await.map_err(refused)?.collect();
     let is_reachable = addresses.iter().any(|address| !address.ip().to_canonical().is_loopback());
-    if is_reachable && !settings.trusted_network {
+    if is_reachable && reach == Reach::Trusted && !settings.trusted_network {
         return Err(format!(
             "cannot listen on {address}: it can be reached from other machines, and who reaches it may read, \
              change and delete everything; listen on 127.0.0.1, or set `http.trusted_network: true` if only \

@@ -22,9 +22,11 @@ impl ConnectionMetrics {
         Self { connections: Gauge::default(), responses, by_class }
     }
 
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("tidegate_http_connections", "Open connections", self.connections.clone());
-        registry.register("tidegate_http_responses", "Responses by class of status", self.responses.clone());
+    /// Puts them into a registry, as those of a listener that is called so.
+    pub(crate) fn register(&self, registry: &mut Registry, prefix: &'static str) {
+        let registry = registry.sub_registry_with_prefix(prefix);
+        registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("responses", "Responses by class of status", self.responses.clone());
     }
 
     pub(super) fn responded(&self, status: StatusCode) {

@@ -3,7 +3,8 @@
 //! Above is whatever a listener serves ([`Service`]), below is any stream of bytes, so that TLS
 //! can be put there. A connection begins on the fast path ([`fast_path`]), for as long as its
 //! requests have the plainest form. The first that has another, and all that come after it, are
-//! hyper's, behind [`RequestStream`], and the router's. Every request passes [`access`].
+//! hyper's, behind [`RequestStream`], and the router's. One that begins as HTTP/2 does is hyper's
+//! ([`http2`]) where a listener speaks it. Every request passes [`access`].
 
 pub(crate) mod accept;
 mod access;
@@ -11,8 +12,10 @@ mod access_log;
 mod chunks;
 mod fast_path;
 mod frame;
+mod http2;
 mod listen;
 mod metrics;
+mod output;
 mod request_head;
 mod request_stream;
 mod service;
@@ -42,20 +45,21 @@ pub use self::accept::Ended;
 pub(crate) use self::access::{AccessRequest, Admitted};
 use self::access_log::AccessLog;
 use self::fast_path::Rest;
-pub(crate) use self::frame::PlainHead;
-pub(crate) use self::listen::listen;
+pub(crate) use self::frame::{FORWARDED_HOST, PlainHead};
+pub(crate) use self::listen::{Reach, listen};
 pub(crate) use self::metrics::ConnectionMetrics;
+pub(crate) use self::output::{Output, Written, put_field};
 use self::request_head::MAX_HEAD_BYTES;
 use self::request_stream::{Heads, RequestStream};
-pub(crate) use self::service::Service;
+pub(crate) use self::service::{Begun, Service};
 use self::timeouts::{TimedStream, Timeouts};
-use crate::http::{Endless, Streamed};
+use crate::http::{Endless, Problem, Streamed};
 use crate::settings::HttpSettings;
 
 /// What a connection is made of: TCP, or anything else that carries bytes both ways.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
+impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for I {}
 
 /// What all connections of a listener have in common.
 #[derive(Clone)]
@@ -85,6 +89,9 @@ impl<S: Service> Connections<S> {
         let stream = timeouts.watch(stream);
         let connection = Connection { shared: self, peer, timeouts, log, stopping };
         let ended = match connection.by_fast_path(stream).await {
+            Some(Rest::Other(stream)) if S::IS_PUBLIC && stream.begins_with(http2::PREFACE) => {
+                connection.by_http2(stream).await
+            }
             Some(Rest::Other(stream)) => connection.by_hyper(stream).await,
             Some(Rest::Ended(ended)) => ended.map_err(Into::into),
             None => Ok(()),
@@ -94,6 +101,8 @@ impl<S: Service> Connections<S> {
         }
     }
 }
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One connection.
 struct Connection<'a, S> {
@@ -113,10 +122,7 @@ impl<S: Service> Connection<'_, S> {
         self.within_timeouts(served, stop).await
     }
 
-    async fn by_hyper(
-        &self,
-        stream: TimedStream<impl Stream>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn by_hyper(&self, stream: TimedStream<impl Stream>) -> Result<(), BoxError> {
         let (stream, heads) = RequestStream::new(stream);
         let service = service_fn(|request| self.by_router(request, &heads));
         let mut builder = http1::Builder::new();
@@ -182,23 +188,8 @@ impl<S: Service> Connection<'_, S> {
         heads: &Heads,
     ) -> Result<Response<Body>, Infallible> {
         self.timeouts.head_complete();
-        let refusal = heads.refusal();
-        let is_read = refusal.is_none();
-        let target = is_read.then_some(request.uri() as &dyn ToString);
-        let logged = self.log.request(request.method().as_str(), target);
-        let access = AccessRequest {
-            peer: self.peer,
-            method: request.method().as_str(),
-            path: is_read.then(|| request.uri().path()),
-            headers: is_read.then(|| request.headers()),
-        };
-        let response = match (access::admit(&self.shared.service, &access), refusal) {
-            (Err(refused), _) | (Ok(_), Some(refused)) => refused.into_response(),
-            (Ok(admitted), None) => self.shared.service.route(request, admitted).await,
-        };
+        let response = routed(&self.shared.service, self.peer, &self.log, request, heads.refusal()).await;
         // The client waits for us for as long as it likes, if it takes what comes.
-        self.shared.service.metrics().responded(response.status());
-        self.log.response(logged, response.status());
         if response.extensions().get::<Streamed>().is_some() {
             self.timeouts.streaming();
             return Ok(response.map(|body| self.timeouts.answered_with(body)));
@@ -209,4 +200,31 @@ impl<S: Service> Connection<'_, S> {
         }
         Ok(response)
     }
+}
+
+/// The answer to one request on the ordinary way, or its head's refusal: past the point where access is decided, counted
+/// and logged.
+async fn routed<S: Service>(
+    service: &S,
+    peer: Option<SocketAddr>,
+    log: &AccessLog,
+    request: hyper::Request<Incoming>,
+    refusal: Option<Problem>,
+) -> Response<Body> {
+    let is_read = refusal.is_none();
+    let target = is_read.then_some(request.uri() as &dyn ToString);
+    let logged = log.request(request.method().as_str(), target);
+    let access = AccessRequest {
+        peer,
+        method: request.method().as_str(),
+        path: is_read.then(|| request.uri().path()),
+        headers: is_read.then(|| request.headers()),
+    };
+    let response = match (access::admit(service, &access), refusal) {
+        (Err(refused), _) | (Ok(_), Some(refused)) => refused.into_response(),
+        (Ok(admitted), None) => service.route(request, admitted).await,
+    };
+    service.metrics().responded(response.status());
+    log.response(logged, response.status());
+    response
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::{Body, Bytes};
-use axum::http::Response;
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tidegate::Tidegate;
@@ -62,7 +62,10 @@ const LAST: &str = "connection: close\r\n";
 struct Noted<S>(S, Arc<Mutex<Vec<&'static str>>>);
 
 impl<S: Service> Service for Noted<S> {
+    const IS_PUBLIC: bool = S::IS_PUBLIC;
+
     type Fast<'a> = S::Fast<'a>;
+    type Waiting<'a> = S::Waiting<'a>;
 
     fn admit(&self, request: &AccessRequest<'_>) -> Result<(), Problem> {
         self.0.admit(request)
@@ -72,15 +75,26 @@ impl<S: Service> Service for Noted<S> {
         self.0.recognise(head)
     }
 
+    fn begin<'a>(
+        &'a self,
+        request: S::Fast<'a>,
+        head: &PlainHead<'_>,
+        admitted: Admitted,
+        output: &mut Output<'_>,
+    ) -> Begun<S::Waiting<'a>> {
+        self.1.lock().push("fast");
+        self.0.begin(request, head, admitted, output)
+    }
+
     async fn respond(
         &self,
-        request: S::Fast<'_>,
+        request: S::Waiting<'_>,
         body: &[u8],
         since: Instant,
         admitted: Admitted,
-    ) -> Response<Bytes> {
-        self.1.lock().push("fast");
-        self.0.respond(request, body, since, admitted).await
+        output: &mut Output<'_>,
+    ) -> Written {
+        self.0.respond(request, body, since, admitted, output).await
     }
 
     async fn route(&self, request: hyper::Request<Incoming>, admitted: Admitted) -> Response<Body> {
@@ -116,7 +130,10 @@ async fn any_stream_of_bytes_is_served() {
 struct Links(Arc<ConnectionMetrics>);
 
 impl Service for Links {
+    const IS_PUBLIC: bool = true;
+
     type Fast<'a> = &'a str;
+    type Waiting<'a> = std::convert::Infallible;
 
     fn admit(&self, _: &AccessRequest<'_>) -> Result<(), Problem> {
         Ok(())
@@ -126,9 +143,29 @@ impl Service for Links {
         (head.method == "GET" && head.path() == "/go").then_some("https://elsewhere.example/")
     }
 
-    async fn respond(&self, link: Self::Fast<'_>, _: &[u8], _: Instant, _: Admitted) -> Response<Bytes> {
-        let response = Response::builder().status(302).header("location", link).header("content-length", 0);
-        response.body(Bytes::new()).unwrap()
+    fn begin(
+        &self,
+        link: &str,
+        _: &PlainHead<'_>,
+        _: Admitted,
+        output: &mut Output<'_>,
+    ) -> Begun<std::convert::Infallible> {
+        let fields = |into: &mut Vec<u8>| {
+            put_field(into, "location", link.as_bytes());
+            put_field(into, "content-length", b"0");
+        };
+        Begun::Answered(output.parts(StatusCode::FOUND, fields, b""))
+    }
+
+    async fn respond(
+        &self,
+        never: Self::Waiting<'_>,
+        _: &[u8],
+        _: Instant,
+        _: Admitted,
+        _: &mut Output<'_>,
+    ) -> Written {
+        match never {}
     }
 
     async fn route(&self, request: hyper::Request<Incoming>, _: Admitted) -> Response<Body> {
@@ -157,6 +194,7 @@ struct Closed(HttpService, Arc<Mutex<Vec<String>>>);
 
 impl Service for Closed {
     type Fast<'a> = <HttpService as Service>::Fast<'a>;
+    type Waiting<'a> = std::convert::Infallible;
 
     fn admit(&self, request: &AccessRequest<'_>) -> Result<(), Problem> {
         let AccessRequest { peer, method, path, headers } = request;
@@ -170,14 +208,25 @@ impl Service for Closed {
         self.0.recognise(head)
     }
 
+    fn begin<'a>(
+        &'a self,
+        _: <HttpService as Service>::Fast<'a>,
+        _: &PlainHead<'_>,
+        _: Admitted,
+        _: &mut Output<'_>,
+    ) -> Begun<std::convert::Infallible> {
+        unreachable!("nothing is admitted")
+    }
+
     async fn respond(
         &self,
-        _: <HttpService as Service>::Fast<'_>,
+        never: Self::Waiting<'_>,
         _: &[u8],
         _: Instant,
         _: Admitted,
-    ) -> Response<Bytes> {
-        unreachable!("nothing is admitted")
+        _: &mut Output<'_>,
+    ) -> Written {
+        match never {}
     }
 
     async fn route(&self, _: hyper::Request<Incoming>, _: Admitted) -> Response<Body> {

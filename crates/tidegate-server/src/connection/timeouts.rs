@@ -37,6 +37,8 @@ enum Waiting {
     Not,
     /// For it to take some of a response without an end, if there is any that it has not.
     ToTake { until: Option<Instant> },
+    /// For a next request, whatever else is sent before it.
+    ForStream { until: Instant },
 }
 
 impl Timeouts {
@@ -49,7 +51,9 @@ impl Timeouts {
     /// When it ends, if it does.
     pub(crate) fn until(&self) -> Option<Instant> {
         match *self.waiting.lock() {
-            Waiting::ForRequest { until } | Waiting::ForHead { until } => Some(until),
+            Waiting::ForRequest { until } | Waiting::ForHead { until } | Waiting::ForStream { until } => {
+                Some(until)
+            }
             Waiting::Not => None,
             Waiting::ToTake { until } => until,
         }
@@ -67,6 +71,11 @@ impl Timeouts {
             true => Waiting::ForHead { until: now + self.head },
             false => Waiting::ForRequest { until: now + self.idle },
         };
+    }
+
+    /// No request is under way on a connection that has several at once.
+    pub(crate) fn no_streams(&self) {
+        *self.waiting.lock() = Waiting::ForStream { until: monotonic() + self.idle };
     }
 
     /// It is being answered with `body`, and is answered when that has ended.
@@ -143,6 +152,11 @@ pub(crate) struct TimedStream<I> {
 }
 
 impl<I> TimedStream<I> {
+    /// Whether what has been read of it begins so.
+    pub(crate) fn begins_with(&self, text: &[u8]) -> bool {
+        self.read.starts_with(text)
+    }
+
     /// The stream behind what has been read of it.
     pub(crate) fn behind(self, read: Vec<u8>) -> Self {
         Self { read, ..self }

@@ -32,8 +32,11 @@ impl HttpMetrics {
         if let Some(rules) = &parts.rules {
             rules.register_metrics(&mut registry);
         }
+        if let Some(edge) = &parts.edge {
+            edge.register_metrics(&mut registry);
+        }
         registry.register_collector(Box::new(Process));
-        connections.register(&mut registry);
+        connections.register(&mut registry, "tidegate_http");
         let help = "Time from a request's head to its answer";
         registry.register("tidegate_http_request_seconds", help, seconds.clone());
         let take_seconds = seconds.get_or_create(&[("operation", "take")]).clone();

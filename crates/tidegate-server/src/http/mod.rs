@@ -6,6 +6,7 @@ mod answer;
 mod body;
 mod call;
 mod docs_page;
+mod edge;
 mod encoding;
 pub(crate) mod health;
 mod hot;
@@ -52,14 +53,16 @@ pub(crate) use self::service::HttpService;
 use self::shape::{AnswerShape, BodyShape};
 pub(crate) use self::sse::Endless;
 use crate::parts::Parts;
-use crate::readiness::Report;
+use crate::readiness::{EdgeReport, Report};
 use crate::settings::HttpSettings;
 
 /// The parts with routes of their own, in the order in which they are shown.
-const PARTS: [Routes; 5] = [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs::ROUTES, rules::ROUTES];
+const PARTS: [Routes; 6] =
+    [limits::ROUTES, hot::ROUTES, sessions::ROUTES, runs::ROUTES, rules::ROUTES, edge::ROUTES];
 
 /// The bodies of all of them, as [`api`](crate::api) has them.
 pub(crate) mod bodies {
+    pub(crate) use super::edge::api as edge;
     pub(crate) use super::health;
     pub(crate) use super::hot::api as hot;
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
@@ -143,7 +146,9 @@ impl App {
     fn readiness(&self) -> Report {
         let draining = self.inner.is_draining.load(Ordering::Relaxed);
         let outages = self.parts().limits.iter().map(|(_, limit)| limit.options.outage);
-        Report::new(self.settings.readiness, draining, self.gate().store().status(), outages)
+        let edge = self.parts().edge.as_ref();
+        let edge = edge.map(|edge| EdgeReport::new(edge.readiness(), edge.worker().progress()));
+        Report::new(self.settings.readiness, draining, self.gate().store().status(), outages, edge)
     }
 
     /// The store.

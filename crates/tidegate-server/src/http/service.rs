@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::Response;
 use hyper::body::Incoming;
 use tower_service::Service as _;
@@ -11,7 +11,9 @@ use tower_service::Service as _;
 use super::body::is_type_allowed;
 use super::{App, router};
 use super::{Problem, Served};
-use crate::connection::{AccessRequest, Admitted, ConnectionMetrics, PlainHead, Service};
+use crate::connection::{
+    AccessRequest, Admitted, Begun, ConnectionMetrics, Output, PlainHead, Service, Written,
+};
 
 /// An app with its router.
 #[derive(Clone)]
@@ -29,6 +31,7 @@ impl HttpService {
 impl Service for HttpService {
     /// A take from this limit.
     type Fast<'a> = Served<'a>;
+    type Waiting<'a> = Served<'a>;
 
     /// Everybody who reaches the server may do everything.
     fn admit(&self, _: &AccessRequest<'_>) -> Result<(), Problem> {
@@ -41,14 +44,25 @@ impl Service for HttpService {
         self.app.taken_from(head.target).filter(|_| head.method == "POST" && is_readable)
     }
 
+    fn begin<'a>(
+        &'a self,
+        limit: Served<'a>,
+        _: &PlainHead<'_>,
+        admitted: Admitted,
+        _: &mut Output<'_>,
+    ) -> Begun<Served<'a>> {
+        Begun::Waiting(limit, admitted)
+    }
+
     async fn respond(
         &self,
-        limit: Self::Fast<'_>,
+        limit: Self::Waiting<'_>,
         body: &[u8],
         since: Instant,
         _: Admitted,
-    ) -> Response<Bytes> {
-        self.app.take_read(limit, body, since).await
+        output: &mut Output<'_>,
+    ) -> Written {
+        output.response(&self.app.take_read(limit, body, since).await)
     }
 
     async fn route(&self, request: hyper::Request<Incoming>, _: Admitted) -> Response<Body> {

@@ -3,7 +3,7 @@
 //!
 //! A kind of part is an implementation of `PartOptions`, in its folder beside its bodies
 //! (`http/<part>/settings.rs`), and a line in the list of `kinds!`. Rules are no such kind: there is one set of them, in a
-//! database of its own and not on the store, so they implement `SingleOptions`.
+//! database of its own and not on the store, so they implement `SingleOptions`; and so do redirects, which stand on them.
 
 mod declared;
 mod named;
@@ -21,12 +21,15 @@ use tidegate::session::SessionOptions;
 use tidegate::store::{DEFAULT_SPACE, Declaration, Declarations, Part, PartKind};
 use tidegate::{Name, Tidegate};
 use tidegate_edge::truth::TruthOptions;
+use tidegate_edge::worker::WorkerOptions;
 
 use self::declared::AnySettings;
 pub(crate) use self::declared::read_declared;
 pub use self::named::Named;
 pub(crate) use self::open::Access;
 pub(crate) use self::opened::{Opened, PartError, Unknown};
+use crate::address::Address;
+use crate::edge::{Page, Proxies};
 use crate::settings::raw::{Leaf, Node, RawHttp, RawLog, RawStore, group};
 use crate::settings::{Listen, RulesUrl, SettingsError};
 
@@ -70,16 +73,25 @@ pub(crate) trait PartOptions: Debug + Clone + Send + Sync + 'static {
 
 /// The options of a part of which there is one or none, on no store.
 pub(crate) trait SingleOptions: Debug + Clone + Send + Sync + 'static {
+    /// What its settings are below.
+    const GROUP: &'static str;
+
+    /// Settings that older programs have other names for.
+    const ENVIRONMENT: &'static [Variable] = &[];
+
     /// The same as it is written, before it is checked.
     type Raw: Node + Default;
 
     /// The part, open.
     type Open: Debug + Clone + Send + Sync + 'static;
 
+    /// What it stands on.
+    type Beside: Sync;
+
     /// None if there is to be none.
     fn read(raw: Self::Raw) -> Result<Option<Self>, SettingsError>;
 
-    fn open(&self) -> impl Future<Output = Result<Self::Open, SettingsError>> + Send;
+    fn open(&self, beside: &Self::Beside) -> impl Future<Output = Result<Self::Open, SettingsError>> + Send;
 }
 
 /// What is said about a kind of part.
@@ -164,6 +176,53 @@ pub struct RulesSettings {
     pub options: TruthOptions,
 }
 
+/// How redirects are served.
+#[derive(Debug, Clone)]
+pub struct EdgeSettings {
+    /// Where to.
+    pub listen: Listen,
+    /// Whose rules are followed, if not those of this server.
+    pub(crate) origin: Option<Address>,
+    /// How the worker keeps them.
+    pub options: WorkerOptions,
+    /// Who may say which host was asked for.
+    pub(crate) trusted_proxies: Proxies,
+    /// What 404 says.
+    pub(crate) not_found: Option<Page>,
+    /// What 410 says.
+    pub(crate) gone: Option<Page>,
+    /// Whether answers say how old what is known is.
+    pub has_age_header: bool,
+    /// When the server is ready.
+    pub readiness: EdgeReadiness,
+}
+
+impl EdgeSettings {
+    /// Whether another server's rules are followed.
+    pub(crate) fn has_origin(&self) -> bool {
+        self.origin.is_some()
+    }
+}
+
+/// When a server that redirects is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeReadiness {
+    /// Once it has read all keys, whatever becomes of its origin.
+    Loaded,
+    /// While its origin is there, too.
+    Connected,
+}
+
+impl EdgeReadiness {
+    /// As the settings name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::Connected => "connected",
+        }
+    }
+}
+
 /// The kinds of parts, by what their settings are below: what can be set, what is set and what
 /// is open of each are made from this one list.
 macro_rules! kinds {
@@ -178,6 +237,8 @@ macro_rules! kinds {
             $(#[doc = $about] $group: BTreeMap<String, <$options as PartOptions>::Raw>,)+
             /// the rules of redirects
             rules: <RulesSettings as SingleOptions>::Raw,
+            /// redirects by them
+            edge: <EdgeSettings as SingleOptions>::Raw,
             /// bounds on connections and requests
             http: RawHttp,
             /// what is said on standard error
@@ -216,13 +277,14 @@ macro_rules! kinds {
         pub struct Parts {
             gate: Tidegate,
             pub(crate) rules: Option<<RulesSettings as SingleOptions>::Open>,
+            pub(crate) edge: Option<<EdgeSettings as SingleOptions>::Open>,
             $(pub(crate) $group: Opened<$options>,)+
         }
 
         impl Parts {
-            /// What `settings` say, on `gate`; no rules.
+            /// What `settings` say, on `gate`; no rules, and no redirects.
             pub fn open(gate: Tidegate, settings: &PartSettings) -> Result<Self, SettingsError> {
-                Ok(Self { $($group: Opened::open(&gate, &settings.$group)?,)+ gate, rules: None })
+                Ok(Self { $($group: Opened::open(&gate, &settings.$group)?,)+ gate, rules: None, edge: None })
             }
         }
     };

@@ -3,7 +3,7 @@
 use tidegate::Tidegate;
 use tidegate::store::{Declarations, PartKind};
 
-use super::{About, PartSettings, Parts, RulesSettings, SingleOptions};
+use super::{About, EdgeSettings, PartSettings, Parts, RulesSettings, SingleOptions};
 use crate::settings::{Settings, SettingsError};
 
 /// What is done to a store.
@@ -19,14 +19,15 @@ impl Parts {
     /// declare it.
     pub(crate) async fn for_server(settings: &mut Settings) -> Result<Self, String> {
         // One that somebody else has ends the start before anything is declared.
-        let rules = open_single(settings.rules.as_ref()).await.map_err(text)?;
+        let rules = open_single(settings.rules.as_ref(), &()).await.map_err(text)?;
+        let edge = open_single(settings.edge.as_ref(), &rules).await.map_err(text)?;
         let gate = settings.store.open().await.map_err(text)?;
         // One that is away now declares nothing; what is implied is by its defaults then.
         if let Ok(declared) = gate.declarations().await {
             let readable: Vec<_> = declared.into_iter().filter(PartSettings::can_read).collect();
             settings.parts.adopt(&readable).map_err(text)?;
         }
-        let parts = Self { rules, ..Self::open(gate, &settings.parts).map_err(text)? };
+        let parts = Self { rules, edge, ..Self::open(gate, &settings.parts).map_err(text)? };
         declare(&parts.gate, settings.store.options.declarations).await?;
         Ok(parts)
     }
@@ -48,13 +49,21 @@ impl Parts {
 impl Parts {
     /// The same with rules, if there are to be any.
     pub async fn with_rules(self, settings: Option<&RulesSettings>) -> Result<Self, SettingsError> {
-        Ok(Self { rules: open_single(settings).await?, ..self })
+        Ok(Self { rules: open_single(settings, &()).await?, ..self })
+    }
+
+    /// The same with redirects, by those rules or by those of another server, if there are to be any.
+    pub async fn with_edge(self, settings: Option<&EdgeSettings>) -> Result<Self, SettingsError> {
+        Ok(Self { edge: open_single(settings, &self.rules).await?, ..self })
     }
 }
 
-async fn open_single<O: SingleOptions>(settings: Option<&O>) -> Result<Option<O::Open>, SettingsError> {
+async fn open_single<O: SingleOptions>(
+    settings: Option<&O>,
+    beside: &O::Beside,
+) -> Result<Option<O::Open>, SettingsError> {
     match settings {
-        Some(settings) => settings.open().await.map(Some),
+        Some(settings) => settings.open(beside).await.map(Some),
         None => Ok(None),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::SettingsError;
 use super::names::{did_you_mean, known_like, refused};
 use super::raw::{Node as _, Refused};
-use crate::parts::{About, RawSettings, Variable};
+use crate::parts::{About, EdgeSettings, RawSettings, SingleOptions as _, Variable};
 
 const PREFIX: &str = "TIDEGATE_";
 
@@ -57,20 +57,34 @@ pub(super) fn apply_names_of_others(
                 parts.push((*implied).to_owned());
             }
             for part in &parts {
-                let path: Vec<_> = [group, part.as_str()].into_iter().chain(setting.split('.')).collect();
-                raw.set(&path, &format!("{value}{unit}")).map_err(|refused| {
-                    let reason = match refused {
-                        Refused::Value(reason) => reason,
-                        Refused::Group | Refused::Unknown => {
-                            format!("there is no setting {}", path.join("."))
-                        }
-                    };
-                    SettingsError(format!("`{name}`: {reason}"))
-                })?;
+                let path = [group, part.as_str()].into_iter().chain(setting.split('.'));
+                set_by_name_of_others(raw, name, &path.collect::<Vec<_>>(), &format!("{value}{unit}"))?;
             }
         }
     }
+    // Any program may have such names: they are those of a worker only if there is one.
+    let of_edge = if raw.edge.listen.is_set() { EdgeSettings::ENVIRONMENT } else { &[] };
+    for Variable { name, setting, unit } in of_edge {
+        let Some(value) = environment.get(*name) else { continue };
+        is_any = true;
+        set_by_name_of_others(raw, name, &[EdgeSettings::GROUP, setting], &format!("{value}{unit}"))?;
+    }
     Ok(is_any)
+}
+
+fn set_by_name_of_others(
+    raw: &mut RawSettings,
+    name: &str,
+    path: &[&str],
+    value: &str,
+) -> Result<(), SettingsError> {
+    raw.set(path, value).map_err(|refused| {
+        let reason = match refused {
+            Refused::Value(reason) => reason,
+            Refused::Group | Refused::Unknown => format!("there is no setting {}", path.join(".")),
+        };
+        SettingsError(format!("`{name}`: {reason}"))
+    })
 }
 
 fn variable_of(path: &str) -> String {

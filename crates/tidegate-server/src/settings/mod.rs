@@ -22,7 +22,7 @@ use tidegate::Tidegate;
 use tidegate::store::StoreOptions;
 
 pub use self::raw::{HttpSettings, LogSettings};
-use crate::parts::{PartSettings, RawSettings, RulesSettings};
+use crate::parts::{EdgeSettings, PartSettings, RawSettings, RulesSettings};
 pub use crate::readiness::Readiness;
 
 /// All settings, checked.
@@ -30,12 +30,16 @@ pub use crate::readiness::Readiness;
 pub struct Settings {
     /// Where to listen.
     pub listen: Listen,
+    /// Whether anybody has said so.
+    pub is_listen_set: bool,
     /// Where state is kept.
     pub store: StoreSettings,
     /// The limits and the spaces; never none of a kind.
     pub parts: PartSettings,
     /// Where the rules of redirects are kept; none if there are to be none.
     pub rules: Option<RulesSettings>,
+    /// How redirects are served; none if they are not to be.
+    pub edge: Option<EdgeSettings>,
     /// Bounds on connections and requests.
     pub http: HttpSettings,
     /// What is said on standard error.

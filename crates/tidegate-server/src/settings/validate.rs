@@ -7,7 +7,7 @@ use tidegate::store::{Declarations, StoreOptions};
 
 use super::raw::{Leaf, RawHttp, RawStore};
 use super::{HttpSettings, Listen, LogSettings, Settings, SettingsError, StoreSettings, StoreUrl};
-use crate::parts::{PartSettings, RawSettings, RulesSettings, SingleOptions as _};
+use crate::parts::{EdgeSettings, PartSettings, RawSettings, RulesSettings, SingleOptions as _};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,10 +17,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) fn settings(mut raw: RawSettings) -> Result<Settings, SettingsError> {
     let parts = PartSettings::read(&mut raw);
     Ok(Settings {
+        is_listen_set: raw.listen.is_set(),
         listen: raw.listen.or(Listen("127.0.0.1:8080".to_owned())),
         store: store(raw.store, raw.declarations)?,
         parts: parts?,
         rules: RulesSettings::read(raw.rules)?,
+        edge: EdgeSettings::read(raw.edge)?,
         http: http(raw.http)?,
         log: raw.log.over(LogSettings::default()),
     })

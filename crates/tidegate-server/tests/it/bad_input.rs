@@ -298,7 +298,7 @@ async fn a_body_has_a_bound_announced_or_not() {
 }
 
 /// Every route, with a method that it has.
-const ROUTES: [(&str, &str); 53] = [
+const ROUTES: [(&str, &str); 57] = [
     ("GET", "/"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -352,6 +352,10 @@ const ROUTES: [(&str, &str); 53] = [
     ("PUT", "/v1/rules/a"),
     ("PATCH", "/v1/rules/a"),
     ("DELETE", "/v1/rules/a"),
+    ("GET", "/v1/edge/cache"),
+    ("GET", "/v1/edge/explain"),
+    ("GET", "/v1/edge/owner"),
+    ("GET", "/v1/edge/hot"),
 ];
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod conformance;
 mod corrupt;
 mod declarations;
 mod doctor;
+mod edge;
 mod fast_path;
 mod health;
 mod hot;

@@ -10,7 +10,7 @@ use crate::path::{candidates, folders};
 use crate::rule::{Rule, State};
 use crate::truth::digest::Digest;
 use crate::truth::group::rule;
-use crate::truth::types::{LogRow, Logged, Place, Position, Seq};
+use crate::truth::types::{LogRow, Logged, Place, Position, Resolution, Seq};
 
 /// The time in milliseconds: the database's, or that of a test, which goes along as the first parameter.
 macro_rules! now {
@@ -145,12 +145,7 @@ fn log_row(row: &Row) -> Result<LogRow> {
 
 /// The rule that answers a request for a host and a path, both normalised: of the nearest host that has one, the exact one,
 /// or else that of the longest folder.
-pub(super) async fn resolve(
-    session: &Session,
-    host: &str,
-    path: &str,
-    now: Now,
-) -> Result<(Option<Rule>, Position)> {
+pub(super) async fn resolve(session: &Session, host: &str, path: &str, now: Now) -> Result<Resolution> {
     // A host without rules is not looked up for every folder.
     let statement = concat!(
         "SELECT ",
@@ -164,7 +159,7 @@ pub(super) async fn resolve(
          ) r ON true"
     );
     if !can_be(host) || !can_be(path) {
-        return Ok((None, position(session, now).await?));
+        return Ok(Resolution { rule: None, passed: Vec::new(), position: position(session, now).await? });
     }
     let hosts: Vec<_> = candidates(host).collect();
     let paths: Vec<_> = std::iter::once(path.to_owned()).chain(folders(path)).collect();
@@ -177,10 +172,15 @@ pub(super) async fn resolve(
         let rank = (hosts.iter().position(|it| it == host), paths.iter().position(|it| it == path));
         let clicks: i64 = row.try_get(POSITION_COLUMNS + 3)?;
         let rule = rule(row.try_get(POSITION_COLUMNS + 2)?, clicks as u64)?;
-        if !matches!(rule.state(position.time_ms), State::Disabled | State::Scheduled) {
-            found.push((rank, rule));
-        }
+        found.push((rank, rule));
     }
-    let nearest = found.into_iter().min_by_key(|(rank, _)| *rank);
-    Ok((nearest.map(|(_, rule)| rule), position))
+    found.sort_by_key(|(rank, _)| *rank);
+    let mut passed = Vec::new();
+    for (_, rule) in found {
+        if !matches!(rule.state(position.time_ms), State::Disabled | State::Scheduled) {
+            return Ok(Resolution { rule: Some(rule), passed, position });
+        }
+        passed.push(rule);
+    }
+    Ok(Resolution { rule: None, passed, position })
 }

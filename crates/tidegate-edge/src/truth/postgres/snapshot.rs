@@ -14,17 +14,18 @@ pub(super) struct Snapshot(pub(super) Fields);
 impl Lines for Snapshot {
     const NAME: &str = "a snapshot";
 
-    const SELECT: &str = "SELECT host, path, body FROM tidegate.rules ORDER BY id";
+    const SELECT: &str = "SELECT id, host, path, body FROM tidegate.rules ORDER BY id";
 
     fn first(&mut self, position: &Position) -> Result<Vec<u8>> {
         Ok(position_line(position)?.into_bytes())
     }
 
     fn line(&mut self, into: &mut Vec<u8>, row: &Row) -> Result<()> {
-        let (host, path, body): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let body: &str = row.try_get(3)?;
         match self.0 {
             Fields::Keys => {
-                let written = key_line(into, host, path, body);
+                let (id, host, path) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                let written = key_line(into, id, host, path, body);
                 written.map_err(|error| Error::unwritable(Self::NAME, &error))?;
             }
             Fields::All => {

@@ -9,7 +9,7 @@ use crate::path::{candidates, folders};
 use crate::rule::{Rule, State};
 use crate::truth::digest::Digest;
 use crate::truth::group::rule;
-use crate::truth::types::{LogRow, Logged, Place, Position, Seq};
+use crate::truth::types::{LogRow, Logged, Place, Position, Resolution, Seq};
 
 /// A rule of the columns `body` and `clicks`; what cannot be read names it.
 pub(super) fn rule_of(row: &Row<'_>) -> rusqlite::Result<Result<Rule>> {
@@ -92,12 +92,7 @@ fn log_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {
 
 /// The rule that answers a request for a host and a path, both normalised, at that time: of the nearest host that has
 /// one, the exact one, or else that of the longest folder.
-pub(super) fn resolve(
-    connection: &Connection,
-    host: &str,
-    path: &str,
-    now_ms: u64,
-) -> Result<(Option<Rule>, Position)> {
+pub(super) fn resolve(connection: &Connection, host: &str, path: &str, now_ms: u64) -> Result<Resolution> {
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     let position = position_at(&transaction, now_ms)?;
     let mut has_rules =
@@ -105,6 +100,7 @@ pub(super) fn resolve(
     let mut select = transaction
         .prepare_cached("SELECT body, clicks FROM rules WHERE host = ?1 AND path = ?2")
         .map_err(failed)?;
+    let mut passed = Vec::new();
     for host in candidates(host) {
         if !has_rules.exists([&host]).map_err(failed)? {
             continue;
@@ -113,9 +109,10 @@ pub(super) fn resolve(
             let found = select.query_row([&*host, &path], rule_of).optional().map_err(failed)?;
             let Some(rule) = found.transpose()? else { continue };
             if !matches!(rule.state(now_ms), State::Disabled | State::Scheduled) {
-                return Ok((Some(rule), position));
+                return Ok(Resolution { rule: Some(rule), passed, position });
             }
+            passed.push(rule);
         }
     }
-    Ok((None, position))
+    Ok(Resolution { rule: None, passed, position })
 }

@@ -40,14 +40,17 @@ fn snapshot_in(
     let position = position_at(&transaction, now_ms)?;
     into.write_all(position_line(&position)?.as_bytes()).map_err(unwritable)?;
     let mut select =
-        transaction.prepare_cached("SELECT host, path, body FROM rules ORDER BY id").map_err(failed)?;
+        transaction.prepare_cached("SELECT id, host, path, body FROM rules ORDER BY id").map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let text = |index: usize| row.get_ref(index)?.as_str().map_err(rusqlite::Error::from);
-        let (host, path, body) =
-            (text(0).map_err(failed)?, text(1).map_err(failed)?, text(2).map_err(failed)?);
+        let body = text(3).map_err(failed)?;
         match fields {
-            Fields::Keys => key_line(&mut into, host, path, body),
+            Fields::Keys => {
+                let (id, host, path) =
+                    (text(0).map_err(failed)?, text(1).map_err(failed)?, text(2).map_err(failed)?);
+                key_line(&mut into, id, host, path, body)
+            }
             Fields::All => into.write_all(body.as_bytes()).and_then(|()| into.write_all(b"\n")),
         }
         .map_err(unwritable)?;

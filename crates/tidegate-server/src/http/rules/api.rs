@@ -423,17 +423,21 @@ response! {
 
     /// Which rule answers a request, and what.
     #[schemars(rename = "RuleResolved")]
-    struct Resolved from(host: String, path: String, watermark: String, time: u64, rule: Option<rule::Rule>, answer: Option<Sent>) {
+    struct Resolved from(host: String, path: String, resolution: truth::Resolution, answer: Option<Sent>) {
         /// As rules have it.
         host: String = host,
         /// Likewise.
         path: String = path,
         /// The place that this was so at, `EPOCH:SEQ`.
-        watermark: String = watermark,
+        watermark: String = format!("{}:{}", resolution.position.epoch, resolution.position.seq),
         /// The database's, in milliseconds.
-        time: u64 = time,
+        time: u64 = resolution.position.time_ms,
         /// `null` if there is none.
-        rule: Option<Rule> = rule.map(Into::into),
+        rule: Option<Rule> = resolution.rule.map(Into::into),
+        /// Rules that come before it and are passed over, the nearest first: they are turned off or have not started.
+        passed: Vec<Rule> = resolution.passed.into_iter().map(Into::into).collect(),
+        /// Where the rules stood.
+        position: Position = Position::new(resolution.position),
         /// What is sent; `null` if no rule answers.
         answer: Option<Sent> = answer,
     }

@@ -1,7 +1,6 @@
 //! Which rule answers a request, and where the rules stand.
 
 use tidegate_edge::path::normalised_host;
-use tidegate_edge::truth::Position as Place;
 
 use super::list::rule_path;
 use super::open;
@@ -35,10 +34,10 @@ impl FromQuery for Request {
 pub(super) async fn resolve(call: Call<NoPath, Request>) -> Result<Json<Resolved>, Problem> {
     let truth = &open(&call.app)?.truth;
     let Request { host, path, query } = call.query;
-    let (rule, Place { epoch, seq, time_ms, .. }) = truth.resolve(&host, &path).await?;
-    let answer = rule.as_ref().map(|rule| rule.answer(&path, query.as_deref(), time_ms));
-    let answer = answer.and_then(Sent::of);
-    Ok(Json(Resolved::new(host, path, format!("{epoch}:{seq}"), time_ms, rule, answer)))
+    let resolution = truth.fetch(&host, &path).await?;
+    let time_ms = resolution.position.time_ms;
+    let answer = resolution.rule.as_ref().map(|rule| rule.answer(&path, query.as_deref(), time_ms));
+    Ok(Json(Resolved::new(host, path, resolution, answer.and_then(Sent::of))))
 }
 
 pub(super) async fn position(call: Call) -> Result<Json<Position>, Problem> {

@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 use tidegate::clock::Clock;
 use tidegate_edge::stream::{Snapshots, StreamOptions, Tail, Workers};
 use tidegate_edge::truth::{Truth, TruthOptions};
+use tidegate_edge::worker::Local;
 
 use crate::parts::{RulesSettings, SingleOptions};
 use crate::settings::raw::{Leaf, group};
@@ -23,8 +24,11 @@ group!(RawRules {
 });
 
 impl SingleOptions for RulesSettings {
+    const GROUP: &str = "rules";
+
     type Raw = RawRules;
     type Open = OpenRules;
+    type Beside = ();
 
     fn read(raw: RawRules) -> Result<Option<Self>, SettingsError> {
         let mut options = TruthOptions::default();
@@ -49,7 +53,7 @@ impl SingleOptions for RulesSettings {
         }
     }
 
-    async fn open(&self) -> Result<OpenRules, SettingsError> {
+    async fn open(&self, (): &()) -> Result<OpenRules, SettingsError> {
         let opened = Truth::open(self.url.as_str(), &self.options).await;
         let truth = opened.map_err(|error| SettingsError(format!("`rules`: {error}")))?;
         Ok(OpenRules {
@@ -73,6 +77,12 @@ pub(crate) struct OpenRules {
 }
 
 impl OpenRules {
+    /// What a worker in this process has them from.
+    pub(crate) fn origin(&self) -> Local {
+        let Self { truth, tail, snapshots, workers, clock } = self.clone();
+        Local { truth, tail, snapshots, workers, clock }
+    }
+
     /// Puts what is counted of them into a registry.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         self.truth.register_metrics(registry);

@@ -1,0 +1,281 @@
+//! What a worker answers a request, from memory if it can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::blocks::{Asking, Permit};
+use super::core::Core;
+use super::origin::Origin;
+use super::state::Looked;
+use crate::path::{normalised, normalised_host};
+use crate::rule::{RedirectRef, State as RuleState};
+use crate::stream::Mark;
+use crate::truth::{Ask, Grant};
+
+/// A request, as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Its host, perhaps with a port.
+    pub host: &'a str,
+    /// Its path.
+    pub path: &'a str,
+    /// What was behind its `?`.
+    pub query: Option<&'a str>,
+    /// Whether it only asks what would be: that spends no permit and counts no click.
+    pub is_head: bool,
+}
+
+/// What it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome<'a> {
+    /// It is sent on.
+    Redirect(RedirectRef<'a>),
+    /// The rule has ended.
+    Gone,
+    /// There is no rule.
+    NotFound,
+    /// Its host or path is none.
+    Invalid,
+    /// It has to be asked for, and cannot be.
+    Unavailable {
+        /// When to come back.
+        retry_after: Duration,
+    },
+}
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// A rule for exactly this path, in memory.
+    Cache,
+    /// A rule for a folder.
+    Prefix,
+    /// The filter: there is no rule.
+    Filter,
+    /// The truth was asked.
+    Fetch,
+}
+
+impl Source {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Prefix => "prefix",
+            Self::Filter => "filter",
+            Self::Fetch => "fetch",
+        }
+    }
+}
+
+/// What an answer needs that is not in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// What the truth says, at that place or later.
+    Fetch(Option<Mark>),
+    /// A permit of that rule.
+    Permit(Box<str>),
+}
+
+/// What the truth has said to who asked for permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It is known now whether there are some.
+    Something,
+    /// That the rule is not there, or has no bound.
+    Otherwise,
+    /// Nothing.
+    Nothing,
+}
+
+/// How often permits are asked for, for one request: others may spend what came.
+const MOST_TRIES: usize = 8;
+
+/// When to come back if nobody has said.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl<O: Origin> Core<O> {
+    /// Answers from memory, without waiting. What is answered is handed to `write`, with where it came from.
+    #[inline]
+    pub(super) fn try_answer<R>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        write: &mut impl FnMut(Outcome<'_>, Source) -> R,
+    ) -> Result<R, Needed> {
+        let Some((host, path)) = normalised_host(request.host).zip(normalised(request.path)) else {
+            return Ok(write(Outcome::Invalid, Source::Filter));
+        };
+        let elapsed_ms = self.pace.elapsed_ms();
+        self.read(|state| {
+            let now_ms = state.time.now_ms(elapsed_ms);
+            let answering = match state.look(&host, &path, now_ms, elapsed_ms, &mut ()) {
+                Looked::Rule(answering) => answering,
+                Looked::Nothing => {
+                    self.metrics.filtered.inc();
+                    return Ok(write(Outcome::NotFound, Source::Filter));
+                }
+                Looked::Unknown => return Err(Needed::Fetch(state.applied.clone())),
+            };
+            let (source, rule) = (answering.source(), answering.rule());
+            if rule.state(now_ms) != RuleState::Live {
+                self.metrics.hits.inc();
+                return Ok(write(ended(rule.ended()), source));
+            }
+            if rule.max_clicks().is_none() {
+                if !request.is_head {
+                    answering.click();
+                }
+            } else {
+                match self.permit(rule.id(), request.is_head, elapsed_ms) {
+                    Permit::Granted { .. } => {}
+                    Permit::Spent => return Ok(write(ended(rule.ended()), source)),
+                    Permit::Wait(retry_after) => {
+                        return Ok(write(Outcome::Unavailable { retry_after }, source));
+                    }
+                    Permit::None => return Err(Needed::Permit(rule.id().into())),
+                }
+            }
+            self.metrics.hits.inc();
+            Ok(write(Outcome::Redirect(rule.redirect(&path, request.query)), source))
+        })
+    }
+
+    /// Takes a permit that is here, and sees to it that there is another soon.
+    fn permit(self: &Arc<Self>, rule: &str, is_head: bool, elapsed_ms: u64) -> Permit {
+        if is_head {
+            let is_spent = self.blocks.is_spent(rule, elapsed_ms);
+            return if is_spent { Permit::Spent } else { Permit::Granted { is_low: false } };
+        }
+        let permit = self.blocks.spend(rule, elapsed_ms);
+        if permit == (Permit::Granted { is_low: true }) {
+            let (core, rule) = (Arc::clone(self), Box::<str>::from(rule));
+            tokio::spawn(async move { core.ask(&rule).await });
+        }
+        permit
+    }
+
+    /// Answers from memory, or asks the truth and waits for it within the deadline.
+    pub(super) async fn answer<R>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        mut write: impl FnMut(Outcome<'_>, Source) -> R,
+    ) -> R {
+        let mut tries = 0..MOST_TRIES;
+        let applied = loop {
+            let asked = match self.try_answer(request, &mut write) {
+                Ok(answered) => return answered,
+                Err(Needed::Fetch(applied)) => break applied,
+                Err(Needed::Permit(rule)) if tries.next().is_some() => self.ask_in_time(&rule).await,
+                Err(Needed::Permit(_)) => Asked::Nothing,
+            };
+            match asked {
+                Asked::Something => {}
+                // What is in memory is not so any more.
+                Asked::Otherwise => break self.applied(),
+                Asked::Nothing => {
+                    self.metrics.unavailable.inc();
+                    return write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch);
+                }
+            }
+        };
+        self.fetched(request, applied, write).await
+    }
+
+    /// Answers by what the truth says.
+    async fn fetched<R>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        applied: Option<Mark>,
+        mut write: impl FnMut(Outcome<'_>, Source) -> R,
+    ) -> R {
+        self.metrics.misses.inc();
+        let Some((host, path)) = normalised_host(request.host).zip(normalised(request.path)) else {
+            return write(Outcome::Invalid, Source::Filter);
+        };
+        let Ok(resolution) = self.fetch(&host, &path, applied.as_ref()).await else {
+            self.metrics.unavailable.inc();
+            return write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch);
+        };
+        // It may have been asked for before this request came: what has started since answers.
+        let now_ms = self.now_ms().max(resolution.position.time_ms);
+        let Some((rule, state)) = resolution.at(now_ms) else {
+            return write(Outcome::NotFound, Source::Fetch);
+        };
+        if state != RuleState::Live {
+            return rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch));
+        }
+        if !request.is_head {
+            if rule.terms.max_clicks.is_none() {
+                self.clicks.add([(&*rule.id, 1)]);
+            } else {
+                match self.obtain(&rule.id).await {
+                    Permit::Granted { .. } => {}
+                    Permit::Spent => {
+                        return rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch));
+                    }
+                    Permit::Wait(retry_after) => {
+                        return write(Outcome::Unavailable { retry_after }, Source::Fetch);
+                    }
+                    Permit::None => {
+                        self.metrics.unavailable.inc();
+                        return write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch);
+                    }
+                }
+            }
+        }
+        rule.terms
+            .prepared(|parts| write(Outcome::Redirect(parts.redirect(&path, request.query)), Source::Fetch))
+    }
+
+    /// A permit of a rule, asked for if there is none here. None if that came to nothing in time.
+    async fn obtain(self: &Arc<Self>, rule: &str) -> Permit {
+        for _ in 0..MOST_TRIES {
+            let permit = self.permit(rule, false, self.pace.elapsed_ms());
+            if permit != Permit::None || self.ask_in_time(rule).await != Asked::Something {
+                return permit;
+            }
+        }
+        Permit::None
+    }
+
+    async fn ask_in_time(self: &Arc<Self>, rule: &str) -> Asked {
+        timeout(self.options.deadline, self.ask(rule)).await.unwrap_or(Asked::Nothing)
+    }
+
+    /// Asks the truth for permits of a rule, or waits for who does.
+    pub(super) async fn ask(self: &Arc<Self>, rule: &str) -> Asked {
+        let (number, wanted) = match self.blocks.ask(rule) {
+            Asking::Ask { number, wanted } => (number, wanted),
+            Asking::Wait(mut asking) => {
+                // It ends by being dropped.
+                let _ = asking.changed().await;
+                return Asked::Something;
+            }
+            Asking::Full => return Asked::Nothing,
+        };
+        let (core, rule) = (Arc::clone(self), Box::<str>::from(rule));
+        // Whoever stops waiting does not stop it: what was granted is to be known of.
+        let asked = tokio::spawn(async move {
+            let asked_ms = core.pace.elapsed_ms();
+            let ask = Ask { rule: rule.to_string(), worker: core.options.name.clone(), number, wanted };
+            let granted = timeout(core.options.deadline, core.origin.grant(ask)).await;
+            let granted = granted.ok().and_then(Result::ok);
+            core.metrics.blocks.inc();
+            core.blocks.asked(&rule, number, asked_ms, core.pace.elapsed_ms(), granted.as_ref());
+            match granted {
+                None => Asked::Nothing,
+                Some(Grant::Block { .. } | Grant::Wait { .. } | Grant::Spent) => Asked::Something,
+                Some(_) => Asked::Otherwise,
+            }
+        });
+        asked.await.unwrap_or(Asked::Nothing)
+    }
+}
+
+fn ended(fallback: Option<RedirectRef<'_>>) -> Outcome<'_> {
+    fallback.map_or(Outcome::Gone, Outcome::Redirect)
+}

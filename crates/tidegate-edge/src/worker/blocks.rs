@@ -1,0 +1,352 @@
+//! Permits of rules with only so many clicks: blocks that were debited at the truth before they came, spent here without
+//! asking, and given back.
+//!
+//! Nothing is redirected without a permit of a block that has not ended. A block ends on this worker's clock, counted from
+//! before it was asked for and less a margin; what of it was not spent is given back, once it was idle for a second or has
+//! ended. A block that cannot be given back counts as spent, at the truth.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::truth::{Grant, Return};
+
+/// A block that nobody spends goes back after this.
+const IDLE_MS: u64 = 1000;
+
+/// Of a block's life, what is left of it when no more is spent: clocks differ.
+const MARGIN: u64 = 10;
+
+/// Permits that are asked for at first, and at most.
+const FIRST: u64 = 16;
+const MOST: u64 = 4096;
+
+/// Rules that permits are held of or were asked for, at most.
+const MAX_RULES: usize = 65_536;
+
+/// Blocks that could not be given back yet, at most.
+const MAX_RETURNS: usize = 65_536;
+
+/// For how long a rule is taken for spent without asking again: only a change of it makes it otherwise.
+const SPENT_MS: u64 = 60_000;
+
+/// What a request for a permit came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// It may redirect. `is_low`: another block should be asked for.
+    Granted { is_low: bool },
+    /// There is none here: ask.
+    None,
+    /// There is none anywhere now.
+    Wait(Duration),
+    /// There is none any more.
+    Spent,
+}
+
+/// A block.
+#[derive(Debug)]
+struct Block {
+    number: u64,
+    permits: u64,
+    spent: u64,
+    ends_ms: u64,
+    used_ms: u64,
+}
+
+impl Block {
+    fn is_over(&self, elapsed_ms: u64) -> bool {
+        self.spent == self.permits || elapsed_ms >= self.ends_ms
+    }
+}
+
+#[derive(Debug, Default)]
+struct OfRule {
+    blocks: VecDeque<Block>,
+    /// How many to ask for next.
+    wanted: u64,
+    /// Whether somebody asks, and changes when that is over.
+    asking: Option<watch::Sender<()>>,
+    /// Until when nothing is to be had, and whether for good.
+    nothing_until_ms: u64,
+    is_spent: bool,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    rules: HashMap<Box<str>, OfRule>,
+    returns: VecDeque<Return>,
+    number: u64,
+    is_closed: bool,
+}
+
+/// All permits that are here.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    all: Mutex<All>,
+    worker: String,
+}
+
+/// Who asks for a block.
+#[derive(Debug)]
+pub(crate) enum Asking {
+    /// This one does: for so many, by this number.
+    Ask { number: u64, wanted: u64 },
+    /// Another does: wait for it.
+    Wait(watch::Receiver<()>),
+    /// Nobody can: there are too many rules with permits, or this worker ends.
+    Full,
+}
+
+impl Blocks {
+    /// `first` is higher than any number that a worker of this name has used before.
+    pub(crate) fn new(worker: String, first: u64) -> Self {
+        Self { all: Mutex::new(All { number: first, ..All::default() }), worker }
+    }
+
+    /// Takes a permit, if one is here.
+    pub(crate) fn spend(&self, rule: &str, elapsed_ms: u64) -> Permit {
+        let mut all = self.all.lock();
+        let Some(own) = all.rules.get_mut(rule) else { return Permit::None };
+        let left = |block: &Block| block.permits - block.spent;
+        let total: u64 = own.blocks.iter().filter(|it| !it.is_over(elapsed_ms)).map(left).sum();
+        let asked = own.wanted;
+        let Some(block) = own.blocks.iter_mut().find(|it| !it.is_over(elapsed_ms)) else {
+            return match own.nothing_until_ms.saturating_sub(elapsed_ms) {
+                0 => Permit::None,
+                _ if own.is_spent => Permit::Spent,
+                left => Permit::Wait(Duration::from_millis(left)),
+            };
+        };
+        block.spent += 1;
+        block.used_ms = elapsed_ms;
+        let is_low = total <= asked / 4 && own.asking.is_none() && elapsed_ms >= own.nothing_until_ms;
+        Permit::Granted { is_low }
+    }
+
+    /// Whether a rule is known to have none left, without taking one.
+    pub(crate) fn is_spent(&self, rule: &str, elapsed_ms: u64) -> bool {
+        let all = self.all.lock();
+        all.rules.get(rule).is_some_and(|own| {
+            own.is_spent
+                && elapsed_ms < own.nothing_until_ms
+                && own.blocks.iter().all(|block| block.is_over(elapsed_ms))
+        })
+    }
+
+    /// Who asks the truth for a block.
+    pub(crate) fn ask(&self, rule: &str) -> Asking {
+        let mut all = self.all.lock();
+        let all = &mut *all;
+        if all.is_closed || !all.rules.contains_key(rule) && all.rules.len() >= MAX_RULES {
+            return Asking::Full;
+        }
+        let own = all.rules.entry(rule.into()).or_default();
+        if let Some(asking) = &own.asking {
+            return Asking::Wait(asking.subscribe());
+        }
+        own.asking = Some(watch::Sender::new(()));
+        own.wanted = (own.wanted * 2).clamp(FIRST, MOST);
+        let number = all.number;
+        all.number += 1;
+        Asking::Ask { number, wanted: own.wanted }
+    }
+
+    /// What the truth has said to who asked at `asked_ms`. None if it has said nothing: it may have granted something.
+    pub(crate) fn asked(
+        &self,
+        rule: &str,
+        number: u64,
+        asked_ms: u64,
+        elapsed_ms: u64,
+        grant: Option<&Grant>,
+    ) {
+        let mut all = self.all.lock();
+        let is_closed = all.is_closed;
+        let Some(own) = all.rules.get_mut(rule) else {
+            // The rule was deleted meanwhile, and its blocks with it.
+            return;
+        };
+        own.asking = None;
+        let millis = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        (own.is_spent, own.nothing_until_ms) = (false, 0);
+        match grant {
+            Some(Grant::Block { permits, life, .. }) => {
+                let life_ms = millis(life);
+                let ends_ms = if is_closed { 0 } else { asked_ms + life_ms - life_ms.div_ceil(MARGIN) };
+                own.blocks.push_back(Block {
+                    number,
+                    permits: *permits,
+                    spent: 0,
+                    ends_ms,
+                    used_ms: elapsed_ms,
+                });
+            }
+            Some(Grant::Wait { retry_after }) => {
+                own.nothing_until_ms = elapsed_ms + millis(retry_after);
+            }
+            Some(Grant::Spent) => (own.is_spent, own.nothing_until_ms) = (true, elapsed_ms + SPENT_MS),
+            // What was granted and not heard of is given back unspent: by its number the truth knows it.
+            None => self.give_up(&mut all, number),
+            Some(_) => drop(all.rules.remove(rule)),
+        }
+    }
+
+    fn give_up(&self, all: &mut All, number: u64) {
+        if all.returns.len() < MAX_RETURNS {
+            all.returns.push_back(Return { worker: self.worker.clone(), number, spent: 0 });
+        }
+    }
+
+    /// A rule was changed: what was said of its permits may not be so any more. Blocks stay.
+    pub(crate) fn changed(&self, rule: &str) {
+        if let Some(own) = self.all.lock().rules.get_mut(rule) {
+            (own.is_spent, own.nothing_until_ms) = (false, 0);
+        }
+    }
+
+    /// A rule is gone, and its permits with it.
+    pub(crate) fn deleted(&self, rule: &str) {
+        self.all.lock().rules.remove(rule);
+    }
+
+    /// The database may have gone back: no block counts any more.
+    pub(crate) fn forget_all(&self) {
+        let mut all = self.all.lock();
+        all.rules.clear();
+        all.returns.clear();
+    }
+
+    /// No more is spent from now on: all blocks are to be given back.
+    pub(crate) fn close(&self) {
+        let mut all = self.all.lock();
+        all.is_closed = true;
+        for block in all.rules.values_mut().flat_map(|own| &mut own.blocks) {
+            block.ends_ms = 0;
+        }
+    }
+
+    /// Blocks that are to be given back now, at most so many. Those that could not be are handed in again by
+    /// [`not_returned`](Self::not_returned).
+    pub(crate) fn take_returns(&self, elapsed_ms: u64, limit: usize) -> Vec<Return> {
+        let mut all = self.all.lock();
+        let all = &mut *all;
+        let worker = &self.worker;
+        all.rules.retain(|_, own| {
+            own.blocks.retain(|block| {
+                let is_idle = elapsed_ms.saturating_sub(block.used_ms) >= IDLE_MS;
+                let is_kept = !block.is_over(elapsed_ms) && !is_idle || all.returns.len() >= MAX_RETURNS;
+                if !is_kept {
+                    let (number, spent) = (block.number, block.spent);
+                    all.returns.push_back(Return { worker: worker.clone(), number, spent });
+                }
+                is_kept
+            });
+            !own.blocks.is_empty() || own.asking.is_some() || elapsed_ms < own.nothing_until_ms
+        });
+        let count = all.returns.len().min(limit);
+        all.returns.drain(..count).collect()
+    }
+
+    /// Whether some are to be given back yet, once all were [closed](Self::close).
+    pub(crate) fn has_returns(&self) -> bool {
+        let all = self.all.lock();
+        !all.returns.is_empty() || all.rules.values().any(|own| !own.blocks.is_empty())
+    }
+
+    pub(crate) fn not_returned(&self, returns: Vec<Return>) {
+        let mut all = self.all.lock();
+        for it in returns.into_iter().rev() {
+            all.returns.push_front(it);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.all.lock();
+        let of_rule = size_of::<(Box<str>, OfRule)>() + 64 + 2 * size_of::<Block>();
+        all.rules.len() * of_rule + all.returns.capacity() * size_of::<Return>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(permits: u64, life_ms: u64) -> Grant {
+        Grant::Block { permits, life: Duration::from_millis(life_ms), epoch: String::new() }
+    }
+
+    fn ask(blocks: &Blocks, rule: &str) -> u64 {
+        let Asking::Ask { number, .. } = blocks.ask(rule) else { panic!("nobody asks") };
+        number
+    }
+
+    #[test]
+    fn permits_are_spent_until_their_block_ends_and_the_rest_goes_back() {
+        let blocks = Blocks::new("w".to_owned(), 7);
+        assert_eq!(blocks.spend("a", 0), Permit::None);
+        let number = ask(&blocks, "a");
+        assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "one asks");
+        blocks.asked("a", number, 100, 150, Some(&block(3, 1000)));
+        assert!(matches!(blocks.spend("a", 150), Permit::Granted { .. }));
+        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        assert_eq!(
+            blocks.spend("a", 1000),
+            Permit::None,
+            "counted from before it was asked for, less a tenth"
+        );
+        let back = blocks.take_returns(1000, 10);
+        assert_eq!(back, [Return { worker: "w".to_owned(), number: 7, spent: 2 }]);
+        assert_eq!(blocks.take_returns(1000, 10), [], "once");
+    }
+
+    #[test]
+    fn idle_blocks_go_back_after_a_second() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        let number = ask(&blocks, "a");
+        blocks.asked("a", number, 0, 0, Some(&block(10, 60_000)));
+        assert_eq!(blocks.take_returns(999, 10), []);
+        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        assert_eq!(blocks.take_returns(1998, 10), []);
+        assert_eq!(blocks.take_returns(1999, 10).len(), 1);
+        assert_eq!(blocks.spend("a", 1999), Permit::None, "what went back is not spent");
+    }
+
+    #[test]
+    fn who_has_heard_nothing_gives_back_what_may_have_been_granted() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        let number = ask(&blocks, "a");
+        blocks.asked("a", number, 0, 5, None);
+        assert_eq!(blocks.take_returns(5, 10), [Return { worker: "w".to_owned(), number, spent: 0 }]);
+    }
+
+    #[test]
+    fn spent_is_spent_until_the_rule_changes() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        let number = ask(&blocks, "a");
+        blocks.asked("a", number, 0, 0, Some(&Grant::Spent));
+        assert_eq!(blocks.spend("a", 10), Permit::Spent);
+        assert!(blocks.is_spent("a", 10));
+        blocks.changed("a");
+        assert_eq!(blocks.spend("a", 10), Permit::None);
+        let number = ask(&blocks, "a");
+        blocks.asked("a", number, 10, 10, Some(&Grant::Wait { retry_after: Duration::from_millis(50) }));
+        assert_eq!(blocks.spend("a", 20), Permit::Wait(Duration::from_millis(40)));
+        assert_eq!(blocks.spend("a", 60), Permit::None);
+    }
+
+    #[test]
+    fn after_the_end_nothing_is_spent_and_a_late_block_goes_back() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        let (first, second) = (ask(&blocks, "a"), ask(&blocks, "b"));
+        blocks.asked("a", first, 0, 0, Some(&block(5, 60_000)));
+        blocks.close();
+        assert_eq!(blocks.spend("a", 1), Permit::None);
+        blocks.asked("b", second, 0, 1, Some(&block(5, 60_000)));
+        assert_eq!(blocks.spend("b", 1), Permit::None);
+        assert_eq!(blocks.take_returns(1, 10).len(), 2);
+        assert!(matches!(blocks.ask("a"), Asking::Full));
+    }
+}

@@ -1,0 +1,117 @@
+//! What all of a worker's tasks stand on.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, watch};
+
+use super::blocks::Blocks;
+use super::cache::Cache;
+use super::clicks::Clicks;
+use super::fetch::Fetches;
+use super::key::KeyHasher;
+use super::memory::resident_bytes;
+use super::metrics::WorkerMetrics;
+use super::options::WorkerOptions;
+use super::state::{Bounds, Ownership, State};
+use super::truth_time::Pace;
+use crate::stream::Mark;
+
+/// Of all bytes, the part that rules for folders may take unless said otherwise.
+const FOLDERS_PART: usize = 4;
+
+/// A worker's memory, and where it has it from.
+#[derive(Debug)]
+pub(crate) struct Core<O> {
+    pub(super) origin: O,
+    pub(super) options: WorkerOptions,
+    state: RwLock<State>,
+    pub(super) pace: Pace,
+    pub(super) blocks: Blocks,
+    pub(super) clicks: Clicks,
+    pub(super) fetches: Fetches,
+    /// Changes whenever more was applied.
+    pub(super) moved: watch::Sender<u64>,
+    /// Somebody has heard of another time of the database.
+    pub(super) other_epoch: Notify,
+    pub(super) following: Mutex<Following>,
+    /// What the process had in memory when this began.
+    pub(super) resident_before: usize,
+    pub(super) metrics: WorkerMetrics,
+}
+
+/// How following is going.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Following {
+    pub(crate) is_connected: bool,
+    /// When it was last known what the truth has, of the worker's time.
+    pub(crate) heard_ms: Option<u64>,
+    /// Since when it is not connected.
+    pub(crate) away_since_ms: Option<u64>,
+    /// Why.
+    pub(crate) reason: Option<String>,
+    /// The truth's last change that was heard of.
+    pub(crate) head: Option<Mark>,
+    /// When rules for folders were last read anew because they did not fit.
+    pub(crate) tried_ms: u64,
+}
+
+impl<O> Core<O> {
+    pub(super) fn new(origin: O, options: WorkerOptions, pace: Pace, hasher: KeyHasher) -> Arc<Self> {
+        let bounds = Bounds {
+            all: options.max_bytes,
+            trees: options.max_folder_bytes.unwrap_or(options.max_bytes / FOLDERS_PART),
+            beside: 0,
+        };
+        let cache = || Cache::new(options.max_bytes, options.eviction_batch);
+        let foreign =
+            options.owners.clone().map(|owners| (Ownership { owners, name: options.name.clone() }, cache()));
+        // Numbers grow by one for each block or report, far slower than this.
+        let first = options.clock.now().as_millis().saturating_mul(1000);
+        Arc::new(Self {
+            state: RwLock::new(State::new(hasher, cache(), foreign, bounds)),
+            blocks: Blocks::new(options.name.clone(), first),
+            clicks: Clicks::new(options.name.clone(), first),
+            fetches: Fetches::default(),
+            moved: watch::Sender::new(0),
+            other_epoch: Notify::new(),
+            following: Mutex::default(),
+            resident_before: resident_bytes().unwrap_or(0),
+            metrics: WorkerMetrics::default(),
+            pace,
+            origin,
+            options,
+        })
+    }
+
+    /// Reads what is in memory.
+    #[inline]
+    pub(super) fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
+        read(&self.state.read())
+    }
+
+    /// Changes what is in memory. Clicks of rules that leave by it are gathered, and evictions counted.
+    pub(super) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes();
+        let mut state = self.state.write();
+        state.bounds.beside = beside;
+        let result = change(&mut state);
+        let left = std::mem::take(&mut state.left_clicks);
+        drop(state);
+        if !left.is_empty() {
+            self.clicks.add(left.iter().map(|it| (&*it.id, it.clicks)));
+        }
+        result
+    }
+
+    /// What was applied.
+    pub(super) fn applied(&self) -> Option<Mark> {
+        self.read(|state| state.applied.clone())
+    }
+
+    /// The truth's time.
+    pub(super) fn now_ms(&self) -> u64 {
+        let elapsed_ms = self.pace.elapsed_ms();
+        self.read(|state| state.time.now_ms(elapsed_ms))
+    }
+}

@@ -1,0 +1,251 @@
+//! Which keys of rules for one path are in the database: the filter, and what stands beside it while it grows.
+//!
+//! A filter that is full is made anew from the database's keys, which takes a while. Until then what comes is in a bounded
+//! set beside it, and every change of a key is noted, so that the new filter, which is of some other place in the log, is
+//! brought to this one. Nothing is ever missing: if the set is full too, every key may be there.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
+
+use super::filter::Filter;
+use crate::truth::Seq;
+
+/// Keys beside a full filter, at most.
+const MAX_OVERFLOW: usize = 65_536;
+
+/// Changes that are noted while a filter is made, at most: with more than these it is made once more.
+const MAX_NOTED: usize = 262_144;
+
+/// The keys that may be there.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    filter: Filter,
+    overflow: HashSet<u64>,
+    /// Whether a key that should be here is not.
+    is_blind: bool,
+    growth: Option<Growth>,
+}
+
+/// A filter that is on its way.
+#[derive(Debug)]
+struct Growth {
+    /// Changes of keys since it was asked for.
+    noted: VecDeque<Noted>,
+    is_too_long: bool,
+    /// It, once it was made, and its place.
+    made: Option<(Filter, Seq)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    seq: Seq,
+    hash: u64,
+    is_added: bool,
+}
+
+impl Keys {
+    /// These, all of which are in the filter.
+    pub(crate) fn of(filter: Filter) -> Self {
+        Self { filter, overflow: HashSet::new(), is_blind: false, growth: None }
+    }
+
+    /// Whether there may be such a key. If not, there is none.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.contains(hash)
+            || self.is_blind
+            || !self.overflow.is_empty() && self.overflow.contains(&hash)
+    }
+
+    pub(crate) fn add(&mut self, hash: u64, seq: Seq) {
+        self.note(Noted { seq, hash, is_added: true });
+        // One key may be here and one with the same bits in the filter: only what is not in the set is in the filter.
+        if self.growth.is_none() && self.filter.insert(hash).is_ok() {
+            return;
+        }
+        if self.overflow.len() < MAX_OVERFLOW {
+            self.overflow.insert(hash);
+        } else {
+            self.is_blind = true;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, seq: Seq) {
+        self.note(Noted { seq, hash, is_added: false });
+        // While it is blind a key may be in neither: taking it out of the filter would take another's.
+        if self.overflow.remove(&hash) || self.is_blind {
+            return;
+        }
+        self.filter.remove(hash);
+        if self.growth.is_none()
+            && self.filter.is_sparse()
+            && let Ok(halved) = self.filter.halved()
+        {
+            self.filter = halved;
+        }
+    }
+
+    fn note(&mut self, noted: Noted) {
+        let Some(growth) = &mut self.growth else { return };
+        if growth.noted.len() == MAX_NOTED {
+            growth.is_too_long = true;
+        } else {
+            growth.noted.push_back(noted);
+        }
+    }
+
+    /// Whether a larger filter is to be made from the database's keys.
+    pub(crate) fn wants_growth(&self) -> bool {
+        let is_full = self.filter.len() >= self.filter.capacity() || !self.overflow.is_empty();
+        self.growth.is_none() && (is_full || self.is_blind)
+    }
+
+    /// Keys that are there, at least.
+    pub(crate) fn len(&self) -> usize {
+        self.filter.len() + self.overflow.len()
+    }
+
+    /// One is being made, of keys at this place or later.
+    pub(crate) fn begin_growth(&mut self) {
+        self.growth = Some(Growth { noted: VecDeque::new(), is_too_long: false, made: None });
+    }
+
+    /// It came to nothing.
+    pub(crate) fn give_up_growth(&mut self) {
+        self.growth = None;
+    }
+
+    /// It is made, of the keys at `at`. It takes the place of the one that is here once all changes up to there were
+    /// applied.
+    pub(crate) fn grown(&mut self, filter: Filter, at: Seq, applied: Seq) {
+        if let Some(growth) = &mut self.growth {
+            growth.made = Some((filter, at));
+        }
+        self.reached(applied);
+    }
+
+    /// All changes up to this one were applied.
+    pub(crate) fn reached(&mut self, applied: Seq) {
+        let is_due = |growth: &Growth| growth.made.as_ref().is_some_and(|(_, at)| *at <= applied);
+        let Some(growth) = self.growth.take_if(|growth| is_due(growth)) else { return };
+        let Some((mut filter, at)) = growth.made else { return };
+        if growth.is_too_long {
+            return;
+        }
+        let mut overflow = HashSet::new();
+        for Noted { hash, is_added, .. } in growth.noted.into_iter().filter(|it| it.seq > at) {
+            if is_added {
+                if filter.insert(hash).is_err() {
+                    overflow.insert(hash);
+                }
+            } else if !overflow.remove(&hash) {
+                filter.remove(hash);
+            }
+        }
+        *self = Self { filter, overflow, is_blind: false, growth: None };
+    }
+
+    /// Whether all keys are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.is_blind
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let growth = self.growth.as_ref().map_or(0, |growth| {
+            let made = growth.made.as_ref().map_or(0, |(filter, _)| filter.bytes());
+            made + growth.noted.capacity() * size_of::<Noted>()
+        });
+        self.filter.bytes() + self.overflow.capacity() * 9 + growth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Spreads small numbers over all bits.
+    fn hash(number: u64) -> u64 {
+        let mut bits = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        bits = (bits ^ (bits >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        bits ^ (bits >> 32)
+    }
+
+    proptest! {
+        /// E12: whatever comes and goes while a filter is made, no key that is there is missing.
+        #[test]
+        fn no_key_is_ever_missing(
+            steps in proptest::collection::vec((0..6_u8, 0..600_u64), 1..900),
+        ) {
+            let mut keys = Keys::of(Filter::with_capacity(16));
+            let mut there = std::collections::BTreeSet::new();
+            let mut history = vec![there.clone()];
+            // A filter that is being made: of which place, if that was read yet.
+            let mut reading: Option<u64> = None;
+            for (kind, number) in steps {
+                let seq = history.len() as u64;
+                match kind {
+                    0..=2 if there.insert(number) => keys.add(hash(number), Seq(seq)),
+                    3 if there.remove(&number) => keys.remove(hash(number), Seq(seq)),
+                    4 if keys.wants_growth() => {
+                        keys.begin_growth();
+                        reading = Some(seq - 1);
+                        continue;
+                    }
+                    5 if reading.is_some() => {
+                        // It was read at any place between when it was asked for and now.
+                        let from = reading.take().unwrap();
+                        let at = from + number % (seq - from);
+                        let of: Vec<_> = history[at as usize].iter().copied().collect();
+                        let mut filter = Filter::with_capacity(of.len() + 1);
+                        of.iter().for_each(|it| filter.insert(hash(*it)).unwrap());
+                        keys.grown(filter, Seq(at), Seq(seq - 1));
+                        continue;
+                    }
+                    _ => continue,
+                }
+                keys.reached(Seq(seq));
+                history.push(there.clone());
+                for number in &there {
+                    prop_assert!(keys.may_contain(hash(*number)), "{number} at {seq}");
+                }
+            }
+            if reading.is_none() && keys.is_complete() && keys.overflow.is_empty() {
+                prop_assert_eq!(keys.filter.len(), there.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_of_a_later_place_waits_for_it() {
+        let mut keys = Keys::of(Filter::with_capacity(16));
+        keys.add(hash(1), Seq(1));
+        keys.begin_growth();
+        let mut filter = Filter::with_capacity(1000);
+        [1, 2].iter().for_each(|it| filter.insert(hash(*it)).unwrap());
+        keys.grown(filter, Seq(2), Seq(1));
+        assert!(!keys.may_contain(hash(2)), "here there is none yet");
+        keys.add(hash(2), Seq(2));
+        keys.reached(Seq(2));
+        assert!(keys.may_contain(hash(2)) && keys.growth.is_none());
+        keys.remove(hash(2), Seq(3));
+        assert!(!keys.may_contain(hash(2)), "it is there once");
+    }
+
+    #[test]
+    fn without_room_every_key_may_be_there() {
+        let mut keys = Keys::of(Filter::with_capacity(16));
+        keys.begin_growth();
+        for number in 0..MAX_OVERFLOW as u64 + 1 {
+            keys.add(hash(number), Seq(number + 1));
+        }
+        assert!(!keys.is_complete() && keys.may_contain(hash(u64::MAX - 5)));
+        let mut filter = Filter::with_capacity(MAX_OVERFLOW + 10);
+        (0..=MAX_OVERFLOW as u64).for_each(|it| filter.insert(hash(it)).unwrap());
+        let end = Seq(MAX_OVERFLOW as u64 + 1);
+        keys.grown(filter, end, end);
+        assert!(keys.is_complete() && keys.may_contain(hash(0)) && !keys.may_contain(hash(u64::MAX - 5)));
+    }
+}

@@ -1,0 +1,323 @@
+//! The truth as a worker meets it in a test: a list of rules behind a way on which everything can go wrong.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate::clock::ManualClock;
+use tidegate::random::Random;
+use tokio::sync::Notify;
+
+use super::list::{Epoch, Moment};
+use crate::error::{Error, Result};
+use crate::stream::{Event, Mark, Message, Next};
+use crate::truth::{Ask, Digest, Fields, Grant, Report, Resolution, Return, Returned, Seq, body};
+use crate::worker::{Origin, OriginChanges, OriginSnapshot};
+
+/// What goes wrong just now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults {
+    /// Nothing can be had.
+    pub(super) is_away: bool,
+    /// Answers to fetches are held back.
+    pub(super) is_slow: bool,
+    /// One event in so many is sent twice, left out, or sent after the next.
+    pub(super) garbled: Option<u64>,
+    /// One snapshot in so many breaks off, or has a line missing.
+    pub(super) broken_snapshots: Option<u64>,
+    /// Who asks for a snapshot meets a bug, once.
+    pub(super) has_bug: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) epochs: Vec<Epoch>,
+    pub(super) faults: Faults,
+    /// How far streams are sent, in the present epoch.
+    pub(super) sent: Seq,
+    /// Streams that were opened before are cut.
+    pub(super) streams: u64,
+    /// Permits that went out, by rule.
+    pub(super) granted: HashMap<String, u64>,
+    pub(super) blocks: HashMap<u64, (String, u64)>,
+    pub(super) clicks: HashMap<String, u64>,
+    pub(super) fetches: u64,
+}
+
+/// Clones are one.
+#[derive(Debug, Clone)]
+pub(super) struct SimOrigin {
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) changed: Arc<Notify>,
+    pub(super) clock: ManualClock,
+    pub(super) random: Random,
+}
+
+impl World {
+    pub(super) fn epoch(&self) -> &Epoch {
+        self.epochs.last().unwrap()
+    }
+
+    pub(super) fn epoch_mut(&mut self) -> &mut Epoch {
+        self.epochs.last_mut().unwrap()
+    }
+}
+
+impl SimOrigin {
+    pub(super) fn new(clock: ManualClock, random: Random) -> Self {
+        let moment = Moment { rules: Arc::default(), digest: Digest::default() };
+        let world = World {
+            epochs: vec![Epoch::new("e0".to_owned(), 0, moment)],
+            faults: Faults::default(),
+            sent: Seq(0),
+            streams: 0,
+            granted: HashMap::new(),
+            blocks: HashMap::new(),
+            clicks: HashMap::new(),
+            fetches: 0,
+        };
+        Self { world: Arc::new(Mutex::new(world)), changed: Arc::default(), clock, random }
+    }
+
+    fn one_in(&self, many: Option<u64>) -> bool {
+        many.is_some_and(|many| self.random.bits().is_multiple_of(many))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now().as_millis()
+    }
+
+    fn there(&self) -> Result<()> {
+        match self.world.lock().faults.is_away {
+            true => Err(Error::unavailable("away")),
+            false => Ok(()),
+        }
+    }
+
+    async fn wait(&self) {
+        // What changes between a look and the wait is seen by the next look.
+        let _ = tokio::time::timeout(Duration::from_millis(5), self.changed.notified()).await;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SimChanges {
+    origin: SimOrigin,
+    stream: u64,
+    epoch: String,
+    at: Seq,
+    waiting: VecDeque<Message>,
+    syncs: u32,
+}
+
+impl SimChanges {
+    /// Sends a row, or something else.
+    fn send(&mut self, messages: Vec<Message>) {
+        let garbled = self.origin.world.lock().faults.garbled;
+        for message in messages {
+            match self.origin.one_in(garbled) {
+                false => self.waiting.push_back(message),
+                true => match self.origin.random.bits() % 3 {
+                    0 => self.waiting.extend([message.clone(), message]),
+                    1 => {}
+                    _ => {
+                        let last = self.waiting.pop_back();
+                        self.waiting.push_back(message);
+                        self.waiting.extend(last);
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl OriginChanges for SimChanges {
+    async fn next(&mut self) -> Result<Next> {
+        loop {
+            self.origin.there()?;
+            let origin = self.origin.clone();
+            let mut new = Vec::new();
+            {
+                let world = origin.world.lock();
+                if world.streams > self.stream {
+                    return Ok(Next::Cut("cut".to_owned()));
+                }
+                let epoch = world.epoch();
+                if epoch.name != self.epoch {
+                    let mark = epoch.mark(epoch.head());
+                    (self.epoch, self.at) = (epoch.name.clone(), epoch.head());
+                    self.waiting.clear();
+                    new.push(Message { mark, event: Event::Resync { reason: "gone back".to_owned() } });
+                } else if self.waiting.is_empty() && self.at < world.sent {
+                    let row = &epoch.rows[(self.at.0 - epoch.first) as usize];
+                    self.at = self.at.next();
+                    let (last, front) = row.events.split_last().unwrap();
+                    new.extend(front.iter().map(|event| Message { mark: None, event: event.clone() }));
+                    new.push(Message { mark: epoch.mark(self.at), event: last.clone() });
+                } else if self.waiting.is_empty() && self.syncs > 0 {
+                    self.syncs -= 1;
+                    let event = Event::Sync(epoch.position(self.at, origin.now_ms()));
+                    self.waiting.push_back(Message { mark: epoch.mark(self.at), event });
+                }
+            }
+            self.send(new);
+            match self.waiting.pop_front() {
+                Some(message) => return Ok(Next::Message(message)),
+                None => {
+                    origin.wait().await;
+                    self.syncs = self.syncs.max(u32::from(origin.random.bits().is_multiple_of(8)));
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SimSnapshot {
+    pieces: VecDeque<Vec<u8>>,
+    breaks: bool,
+}
+
+impl OriginSnapshot for SimSnapshot {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if self.breaks && self.pieces.len() < 2 {
+            return Err(Error::unavailable("a snapshot broke off"));
+        }
+        Ok(self.pieces.pop_front())
+    }
+}
+
+impl Origin for SimOrigin {
+    type Changes = SimChanges;
+    type Snapshot = SimSnapshot;
+
+    async fn changes(&self, _: &str, after: Option<&Mark>) -> Result<SimChanges> {
+        self.there()?;
+        let world = self.world.lock();
+        let epoch = world.epoch();
+        let mut changes = SimChanges {
+            origin: self.clone(),
+            stream: world.streams,
+            epoch: epoch.name.clone(),
+            at: world.sent,
+            waiting: VecDeque::new(),
+            syncs: 1,
+        };
+        if let Some(after) = after {
+            if epoch.mark(after.seq).as_ref() == Some(after) {
+                changes.at = after.seq;
+            } else {
+                let mark = epoch.mark(epoch.head());
+                changes.at = epoch.head();
+                let event = Event::Resync { reason: "not to be resumed".to_owned() };
+                changes.waiting.push_back(Message { mark, event });
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn snapshot(&self, fields: Fields, from: Option<&Mark>) -> Result<SimSnapshot> {
+        self.there()?;
+        let had_bug = std::mem::take(&mut self.world.lock().faults.has_bug);
+        assert!(!had_bug, "a bug that a test has planted");
+        let world = self.world.lock();
+        let epoch = world.epoch();
+        let head = epoch.head();
+        if let Some(from) = from {
+            assert!(
+                from.epoch != epoch.name || from.seq <= head,
+                "{from} is asked for, and {head} is the last"
+            );
+        }
+        let mut lines = vec![serde_json::to_string(&epoch.position(head, self.now_ms())).unwrap()];
+        for rule in epoch.now().rules.iter() {
+            let text = body(rule).unwrap();
+            lines.push(match fields {
+                Fields::Keys if rule.terms.folder().is_none() => {
+                    let hash = Digest::of(&rule.id, rule.version, &text);
+                    serde_json::json!({"host": rule.terms.host, "path": rule.terms.path, "hash": hash})
+                        .to_string()
+                }
+                _ => text,
+            });
+        }
+        let (garbled, broken) = (world.faults.broken_snapshots, world.faults.broken_snapshots);
+        if self.one_in(garbled) && lines.len() > 1 {
+            lines.remove(1 + (self.random.bits() % (lines.len() as u64 - 1)) as usize);
+        }
+        let text = lines.join("\n") + "\n";
+        let pieces = text.as_bytes().chunks(997).map(<[u8]>::to_vec).collect();
+        Ok(SimSnapshot { pieces, breaks: self.one_in(broken) })
+    }
+
+    async fn resolve(&self, host: &str, path: &str) -> Result<Resolution> {
+        self.there()?;
+        let resolution = {
+            let mut world = self.world.lock();
+            world.fetches += 1;
+            let epoch = world.epoch();
+            epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
+        };
+        // It is read, and then it takes its time.
+        while self.world.lock().faults.is_slow {
+            self.wait().await;
+        }
+        self.there()?;
+        Ok(resolution)
+    }
+
+    async fn grant(&self, ask: Ask) -> Result<Grant> {
+        self.there()?;
+        let mut world = self.world.lock();
+        let world = &mut *world;
+        let epoch = world.epochs.last().unwrap();
+        let Some(rule) = epoch.now().rules.iter().find(|it| it.id == ask.rule) else {
+            return Ok(Grant::Unknown);
+        };
+        let Some(most) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
+        let granted = world.granted.entry(ask.rule.clone()).or_default();
+        let permits = (most - *granted).min(ask.wanted).min(3);
+        if permits == 0 {
+            let is_held = world.blocks.values().any(|(rule, left)| *rule == ask.rule && *left > 0);
+            return Ok(match is_held {
+                true => Grant::Wait { retry_after: Duration::from_millis(50) },
+                false => Grant::Spent,
+            });
+        }
+        *granted += permits;
+        world.blocks.insert(ask.number, (ask.rule, permits));
+        let epoch = epoch.name.clone();
+        // Debited all the same, whether the answer arrives or not.
+        if self.random.bits().is_multiple_of(8) {
+            return Err(Error::unavailable("the answer was lost"));
+        }
+        Ok(Grant::Block { permits, life: Duration::from_secs(10), epoch })
+    }
+
+    async fn give_back(&self, it: Return) -> Result<Returned> {
+        self.there()?;
+        let mut world = self.world.lock();
+        let world = &mut *world;
+        let Some((rule, permits)) = world.blocks.remove(&it.number) else { return Ok(Returned::Unknown) };
+        assert!(it.spent <= permits, "{} of {permits} were spent", it.spent);
+        let granted = world.granted.entry(rule.clone()).or_default();
+        *granted -= permits - it.spent;
+        *world.clicks.entry(rule).or_default() += it.spent;
+        Ok(Returned::Counted)
+    }
+
+    async fn report(&self, report: Report) -> Result<()> {
+        self.there()?;
+        let mut world = self.world.lock();
+        for (rule, clicks) in report.clicks {
+            *world.clicks.entry(rule).or_default() += clicks;
+        }
+        Ok(())
+    }
+
+    async fn applied(&self, _: &str, _: Seq) -> Result<()> {
+        self.there()
+    }
+}

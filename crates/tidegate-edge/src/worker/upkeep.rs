@@ -1,0 +1,103 @@
+//! What a worker does beside answering and following: tells of clicks, gives permits back, says how far it is, lets go of
+//! rules that have ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::core::Core;
+use super::hosts::Folder;
+use super::origin::Origin;
+use crate::truth::Seq;
+
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Looks between two tellings of clicks, and between two sweeps of rules that have ended.
+const TELL: u64 = 4;
+const SWEEP: u64 = 240;
+
+/// Blocks that are given back at once.
+const TOGETHER: usize = 64;
+
+/// Rules that leave in one step of a sweep: lookups wait for no more.
+const SWEPT: usize = 1000;
+
+pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let checks = core.options.check_interval.as_millis().div_ceil(TICK.as_millis()).max(1) as u64;
+    let mut told = None;
+    for tick in 0_u64.. {
+        ticks.tick().await;
+        core.give_back().await;
+        if tick % TELL == 0 {
+            core.tell_clicks().await;
+            core.tell_applied(&mut told).await;
+        }
+        if tick % SWEEP == SWEEP - 1 {
+            core.sweep();
+        }
+        if tick % checks == checks - 1 {
+            core.correct();
+        }
+    }
+}
+
+impl<O: Origin> Core<O> {
+    /// Gives back blocks that have ended or that nobody spends. Whether all of them are.
+    pub(super) async fn give_back(&self) -> bool {
+        let mut returns = self.blocks.take_returns(self.pace.elapsed_ms(), TOGETHER);
+        while let Some(it) = returns.pop() {
+            let returned =
+                tokio::time::timeout(self.options.deadline, self.origin.give_back(it.clone())).await;
+            if !matches!(returned, Ok(Ok(_))) {
+                returns.push(it);
+                self.blocks.not_returned(returns);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Tells the truth of clicks. Whether of all.
+    pub(super) async fn tell_clicks(&self) -> bool {
+        self.gather_clicks();
+        while let Some(report) = self.clicks.next() {
+            let number = report.number;
+            let told = tokio::time::timeout(self.options.deadline, self.origin.report(report)).await;
+            if !matches!(told, Ok(Ok(()))) {
+                return false;
+            }
+            self.clicks.told(number);
+        }
+        true
+    }
+
+    fn gather_clicks(&self) {
+        let gathered = self.read(|state| {
+            let mut gathered: Vec<_> = state.hosts.each_folder().filter_map(Folder::take_clicks).collect();
+            gathered.extend(state.cache.take_clicks(usize::MAX));
+            gathered.extend(state.foreign.iter().flat_map(|(_, cache)| cache.take_clicks(usize::MAX)));
+            gathered
+        });
+        self.clicks.add(gathered.iter().map(|it| (&*it.id, it.clicks)));
+    }
+
+    async fn tell_applied(&self, told: &mut Option<Seq>) {
+        let Some(seq) = self.applied().map(|mark| mark.seq) else { return };
+        if *told != Some(seq) {
+            let said = self.origin.applied(&self.options.name, seq);
+            if matches!(tokio::time::timeout(self.options.deadline, said).await, Ok(Ok(()))) {
+                *told = Some(seq);
+            }
+        }
+    }
+
+    /// Lets go of rules that have ended: they would answer 410, which the database can say too.
+    fn sweep(&self) {
+        let now_ms = self.now_ms();
+        while self.write(|state| state.sweep(now_ms, SWEPT)) == SWEPT {}
+    }
+}
