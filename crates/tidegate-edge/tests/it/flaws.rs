@@ -5,10 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidegate_edge::rule::{Answer, Code};
 use tidegate_edge::stream::{Event, Message, Next, Snapshots, StreamOptions, Tail};
 use tidegate_edge::truth::{Ask, Change, Condition, Grant, Return, Seq, Truth};
+use tokio::time::timeout;
 
 use crate::conformance::conformance;
 use crate::kit::{PostgresServer, World, terms};
@@ -22,6 +24,9 @@ conformance!(
     e9_a_renamed_path_is_gone_in_the_change_that_renames_it,
     e11_a_path_of_two_hosts_is_two_rules,
 );
+
+/// Long enough for anything that comes at all.
+const SOON: Duration = Duration::from_secs(30);
 
 fn put(id: &str, path: &str, destination: &str) -> Change {
     Change::Replace { id: id.to_owned(), terms: terms(path, destination), condition: Condition::None }
@@ -103,15 +108,18 @@ async fn e7_whoever_reads_by_number_skips_nothing(world: World) {
         })
         .collect();
     let (mut last, mut reads) = (Seq(0), 0);
-    while last < Seq(320) {
-        let rows = servers[reads % 2].log(last, 1000).await.unwrap().expect("the log is whole");
-        for row in rows {
-            assert_eq!(row.seq, last.next(), "one was skipped, or is there twice");
-            last = row.seq;
+    let reading = async {
+        while last < Seq(320) {
+            let rows = servers[reads % 2].log(last, 1000).await.unwrap().expect("the log is whole");
+            for row in rows {
+                assert_eq!(row.seq, last.next(), "one was skipped, or is there twice");
+                last = row.seq;
+            }
+            reads += 1;
+            tokio::task::yield_now().await;
         }
-        reads += 1;
-        tokio::task::yield_now().await;
-    }
+    };
+    timeout(SOON, reading).await.expect("all are read");
     for writer in writers {
         writer.await.unwrap();
     }
@@ -188,7 +196,7 @@ async fn e9_a_renamed_path_is_gone_in_the_change_that_renames_it(world: World) {
     let mut changes = tail.follow(Some((&before).into())).await.unwrap();
     let mut told = Vec::new();
     while told.len() < 2 {
-        match changes.next().await.unwrap() {
+        match timeout(SOON, changes.next()).await.expect("both are told").unwrap() {
             Next::Message(Message { event: Event::Sync(_), .. }) => {}
             Next::Message(message) => told.push((message.event.name(), message.mark.map(|it| it.seq))),
             Next::Cut(reason) => panic!("{reason}"),

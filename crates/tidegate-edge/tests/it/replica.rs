@@ -1,10 +1,14 @@
 //! A follower that keeps every rule, as simply as can be.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tidegate_edge::Result;
 use tidegate_edge::stream::{Changes, Event, Follower, Mark, Message, Next, Snapshots, Step, Tail};
 use tidegate_edge::truth::{Digest, Fields, Place, Position, Seq, Truth};
+
+/// Long enough for anything that comes at all.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Rules by their place, as their canonical JSON.
 #[derive(Default)]
@@ -125,12 +129,15 @@ impl Replica {
 /// Follows a database from wherever the replica is until it is where the database is now.
 pub(crate) async fn catch_up(replica: &mut Replica, tail: &Tail, truth: &Truth) {
     let (snapshots, until) = (Snapshots::of(truth), truth.position().await.unwrap());
-    loop {
-        let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
-        replica.follower.cut();
-        if replica.follow(&mut changes, &snapshots, &Mark::from(&until)).await {
-            break;
+    let following = async {
+        loop {
+            let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+            replica.follower.cut();
+            if replica.follow(&mut changes, &snapshots, &Mark::from(&until)).await {
+                break;
+            }
         }
-    }
+    };
+    tokio::time::timeout(SOON, following).await.expect("it gets there");
     assert_eq!((replica.rules.len() as u64, replica.digest()), (until.count, until.digest));
 }
