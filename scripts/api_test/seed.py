@@ -33,6 +33,7 @@ runs:
   main: {max_runs: 10000, max_processed: 200, max_fields: 5, max_tasks: 5, max_failures: 5, state_ttl: 24h}
   few: {max_runs: 3, prefix: few, quota: {limit: 30, safety_buffer: 5}}
 rules: {url: "sqlite:%(folder)s/rules.db"}
+edge: {listen: 127.0.0.1:0, name: one, of: "one,two"}
 log: {level: error}
 """
 
