@@ -297,6 +297,28 @@ async fn an_import_whose_connection_ends_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_may_take_longer_than_connections_may_be_idle() {
+    let world = World::postgres().await;
+    let client = world.client().await;
+    let ends = format!("ALTER DATABASE {} SET idle_session_timeout = '200ms'", world.database());
+    client.batch_execute(&ends).await.unwrap();
+    let import = Waiting::at(
+        ImportStep::Checking,
+        &world.truth,
+        csv("id,path,destination\na,/a,/x\n"),
+        ImportOptions::default(),
+    )
+    .await;
+    // One that says nothing from now on, and is ended for it: the import was silent for longer.
+    let idle = world.client().await;
+    let pid: i32 = idle.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    until_none(&client, &format!("pg_stat_activity WHERE pid = {pid}")).await;
+    let report = import.go_on().await.unwrap();
+    assert_eq!(report.outcome, ImportOutcome::Written, "{:?}", report.problems);
+    check(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whoever_stops_waiting_does_not_stop_an_import() {
     let world = World::postgres().await;
     let reader = csv("id,path,destination\na,/a,/x\n");

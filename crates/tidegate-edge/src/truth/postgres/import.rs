@@ -32,8 +32,9 @@ const SETTINGS: &str = "
     SET work_mem = '64MB';
     SET temp_buffers = '64MB'";
 
-/// A statement ends soon after we have; otherwise the lock would be held until it is done. Not every server can.
-const NOTICE: &str = "SET client_connection_check_interval = '1s'";
+/// What not every server can be told: a statement ends soon after we have, otherwise the lock would be held until it is
+/// done; and a connection on which nothing was said for a while, since the file is slow, is not ended for that.
+const IF_IT_CAN: [&str; 2] = ["SET client_connection_check_interval = '1s'", "SET idle_session_timeout = 0"];
 
 /// Reads a file and merges it.
 pub(super) async fn import(
@@ -44,7 +45,9 @@ pub(super) async fn import(
 ) -> Result<ImportReport> {
     let session = shared.dial.reconnect().await?.without_limit().await?;
     session.run(SETTINGS).await?;
-    let _ = session.run(NOTICE).await;
+    for setting in IF_IT_CAN {
+        let _ = session.run(setting).await;
+    }
     session.run(include_str!("staging.sql")).await?;
     let plan = Plan::new(options, read::now(&session, now(&shared.clock)).await?);
     let (mut plan, mut progress) =
