@@ -5,9 +5,15 @@ local function seconds(at_ms)
   return math.max(1, math.floor(at_ms / 1000))
 end
 
+local ID
+
 local function is_id(text)
-  return #text == 36 and string.lower(text) == text
-    and string.find(text, '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x$')
+  if #text ~= 36 then return false end
+  if not ID then
+    local hex = string.rep('[0-9a-f]', 4)
+    ID = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. '$'
+  end
+  return string.find(text, ID)
 end
 
 -- How long the keys of a session live when they are renewed, now and then: for
