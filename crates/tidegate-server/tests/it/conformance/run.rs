@@ -459,10 +459,10 @@ impl Face for Client {
         Ok(self.failures_at(&format!("/failures/{hour}"), after, limit).await?.unwrap())
     }
 
-    async fn cleanup(&self) -> Result<()> {
+    async fn cleanup(&self) -> Result<usize> {
         let (_, mut body) = self.granted("POST", "/cleanup", Value::Null).await?.unwrap();
-        body.number("removed");
+        let removed = body.number("removed");
         body.end();
-        Ok(())
+        Ok(removed as usize)
     }
 }
