@@ -161,7 +161,8 @@ fn items_that_trickle_in_are_noted_as_they_come() {
         child.wait().unwrap();
     }
     // What is not done comes out while more is awaited.
-    let mut command = tidegate(&["run", "skip-done", "r", "--server", &format!("http://{}", server.address())]);
+    let mut command =
+        tidegate(&["run", "skip-done", "r", "--server", &format!("http://{}", server.address())]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut pipe, mut out) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
     write!(pipe, "item 0\nnew\n").unwrap();

@@ -84,7 +84,9 @@ async fn r4_everything_of_a_run_ends_with_it() {
 #[tokio::test]
 async fn r4_what_outlives_its_run_is_not_inherited_by_the_next() {
     let families = ["fields", "processed", "failures", "failed_at", "to_retry", "tasks"];
-    for on in [Space::on("redis", &REDIS.url(), |_| {}).await, Space::on("cluster", &CLUSTER.url(), |_| {}).await] {
+    for on in
+        [Space::on("redis", &REDIS.url(), |_| {}).await, Space::on("cluster", &CLUSTER.url(), |_| {}).await]
+    {
         let connections = || match on.on {
             "redis" => vec![REDIS.connection()],
             _ => CLUSTER.nodes().iter().map(RedisServer::connection).collect(),
@@ -128,7 +130,12 @@ async fn r4_what_outlives_its_run_is_not_inherited_by_the_next() {
         assert_eq!(runs.failures(r, None, 9).await.unwrap().into_result().unwrap().items, [], "{}", on.on);
         assert_eq!(runs.failures_in_hour(Hour::of(on.clock.now()), None, 9).await.unwrap().items, []);
         let listed = runs.list(None, None, 9).await.unwrap().items;
-        assert_eq!(listed.iter().map(|it| it.state).collect::<Vec<_>>(), [RunState::Running], "once: {}", on.on);
+        assert_eq!(
+            listed.iter().map(|it| it.state).collect::<Vec<_>>(),
+            [RunState::Running],
+            "once: {}",
+            on.on
+        );
         for family in families {
             assert_eq!(names(&format!(":{family}:r")).len(), 0, "{}: {family} is gone", on.on);
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Face, Granted, Kit, ODD_TEXTS, START_MS, all_failures, all_in_hour, all_runs, all_to_retry, options};
+use super::{
+    Face, Granted, Kit, ODD_TEXTS, START_MS, all_failures, all_in_hour, all_runs, all_to_retry, options,
+};
 use crate::bounds::MAX_COUNT;
 use crate::clock::Timestamp;
 use crate::run::{
@@ -211,7 +213,9 @@ pub async fn a_run_ends_its_ttl_after_its_last_update_and_all_of_it(kit: &impl K
 /// Whatever became of the run before it, nothing of that is left for the next.
 pub async fn a_new_run_begins_with_nothing(kit: &impl Kit) {
     let face = fresh(kit).await;
-    for (number, case) in ["over", "expired", "deleted", "ended and over", "over and cleaned up"].into_iter().enumerate() {
+    for (number, case) in
+        ["over", "expired", "deleted", "ended and over", "over and cleaned up"].into_iter().enumerate()
+    {
         let mut now_ms = 100 * TTL_MS * number as u64;
         face.clock().set(at(now_ms));
         let is_deleted = case == "deleted";
