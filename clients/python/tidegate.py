@@ -595,6 +595,8 @@ class RunProgress:
     total: Optional[int]
     rate_per_second: float
     estimated_end_ms: Optional[int]
+    lost_at_ms: Optional[int] = None
+    """When the store was last found to have lost writes since the run was started: what was noted before may be missing."""
 
 
 @dataclass(frozen=True)

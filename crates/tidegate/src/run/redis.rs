@@ -229,9 +229,19 @@ impl OnRedis {
             let state = state(fields)?;
             let [processed, processed_before, failed, to_retry] = fields.numbers()?;
             let (total, since_ms, until_ms) = (number_if_any(fields)?, fields.number()?, fields.number()?);
-            let measured =
-                Measured { state, processed, processed_before, failed, to_retry, total, since_ms, until_ms };
-            Ok(measured.into())
+            let lost_ms = number_if_any(fields)?;
+            Ok(Measured {
+                state,
+                processed,
+                processed_before,
+                failed,
+                to_retry,
+                total,
+                since_ms,
+                until_ms,
+                lost_ms,
+            }
+            .into())
         })
         .await
     }

@@ -362,6 +362,7 @@ impl Face for Client {
                 total: body.optional("total"),
                 rate_per_second: body.take("rate_per_second").as_f64().unwrap(),
                 estimated_end: optional_moment(&mut body, "estimated_end_ms"),
+                lost_at: optional_moment(&mut body, "lost_at_ms"),
             };
             body.end();
             progress
