@@ -8,7 +8,7 @@ It does what hooks of such pipelines do straight on Redis, through a Tidegate se
 | `update_pipeline_state(status=...)`           | `run.update(state=...)`                                      |
 | `update_pipeline_state(dockets_processed=..)` | `run.processed(...)`, which only adds                        |
 | caching the start time of a task              | `with run.task(...)`                                         |
-| incrementing the counter of the hour          | `run.charge(id=...)`, once however often it is sent          |
+| incrementing the counter of the hour          | `run.charge()`, once however often it is sent                |
 | pushing onto the list of failed dockets       | `run.failed(docket, reason)`, one entry each                 |
 | `is_connection_healthy()`                     | `client.store_health().healthy`                              |
 | `get_connection_metrics()`                    | `client.store_health()`                                      |
@@ -54,7 +54,7 @@ def begin(runs: tidegate.Runs, run_id: str, total: int) -> int:
 
 
 def process(
-    runs: tidegate.Runs, run_id: str, attempt: int, dockets: Iterable[str], fetch: Fetch, try_number: int = 1
+    runs: tidegate.Runs, run_id: str, attempt: int, dockets: Iterable[str], fetch: Fetch
 ) -> Dict[str, int]:
     """The task that does the work: fetches what is not processed. Many may do it at once, each its own part."""
     run = runs.join(run_id, attempt)
@@ -65,8 +65,10 @@ def process(
             done: List[str] = []
             try:
                 for docket in batch:
-                    # Of one try of one docket: asked again after a lost answer it is charged once.
-                    charge = run.charge(id=f"{run_id}:{docket}:{attempt}:{try_number}")
+                    # Every call that is made is charged, once: the client makes an id for it, and sends it again with that
+                    # if an answer is lost. One made of docket and try would let whoever comes to it again call for free:
+                    # a task that waited for the quota goes on in the same try, with what failed in it before.
+                    charge = run.charge()
                     if not charge:
                         run.update(state="paused", fields={"paused_by": charge.by})
                         raise QuotaUsedUp((charge.retry_after_ms or 0) / 1000)
@@ -123,10 +125,10 @@ else:
                 raise AirflowSkipException(f"the run is over: {refused}") from refused
 
         @task(retries=3)
-        def process_dockets(attempt: int, dockets: List[str], run_id: str = "", ti=None) -> Dict[str, int]:
+        def process_dockets(attempt: int, dockets: List[str], run_id: str = "") -> Dict[str, int]:
             runs = tidegate.Client(SERVER).runs()
             try:
-                return process(runs, run_id, attempt, dockets, fetch_docket, ti.try_number)
+                return process(runs, run_id, attempt, dockets, fetch_docket)
             except QuotaUsedUp as refused:
                 # The worker is free meanwhile, and goes on with what is left.
                 again = pendulum.now("UTC").add(seconds=refused.retry_after_s)
@@ -153,7 +155,6 @@ def main() -> int:
     parser.add_argument("--space", default="main")
     parser.add_argument("--run", required=True, help="its id, like Airflow's")
     parser.add_argument("--dockets", type=int, default=100, help="how many there are")
-    parser.add_argument("--try-number", type=int, default=1, help="which try of the task this is")
     parser.add_argument("--failing", default="", help="dockets that fail, with commas between")
     parser.add_argument("--die-at", default="", help="the docket at which the process is gone at once")
     options = parser.parse_args()
@@ -174,7 +175,7 @@ def main() -> int:
             print(json.dumps({"state": refused.members["state"], "fetched": 0, "failed": 0}))
             return 0
         try:
-            told = process(runs, options.run, attempt, dockets, fetch, options.try_number)
+            told = process(runs, options.run, attempt, dockets, fetch)
         except QuotaUsedUp as refused:
             print(json.dumps({"state": "paused", "retry_after_s": refused.retry_after_s}))
             return 3

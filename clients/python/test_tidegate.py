@@ -16,6 +16,7 @@ import unittest
 import unittest.mock
 import uuid
 
+import example_airflow
 import tidegate
 from tidegate import EVERYONE, Client, Edit
 
@@ -588,10 +589,28 @@ class Example(unittest.TestCase):
         self.assertEqual(before - self.runs.quota().remaining, 50)
 
     def test_a_worker_that_is_killed_is_taken_up(self):
+        before = self.runs.quota().remaining
         code, _, _ = self.run_it(self.id, "--dockets", "50", "--die-at", "045")
         self.assertEqual((code, self.runs.progress(self.id).processed), (9, 40))
-        code, told, _ = self.run_it(self.id, "--dockets", "50", "--try-number", "2")
+        self.assertEqual(before - self.runs.quota().remaining, 46)
+        code, told, _ = self.run_it(self.id, "--dockets", "50")
         self.assertEqual((code, told["fetched"], self.runs.progress(self.id).processed), (0, 10, 50))
+        self.assertEqual(before - self.runs.quota().remaining, 56, "what it fetches again is charged again")
+
+    def test_every_call_is_charged_whoever_comes_to_a_docket_again(self):
+        # As Airflow takes up a task that waited for the quota: in the same attempt and the same try.
+        calls = []
+
+        def fetch(docket):
+            calls.append(docket)
+            if len(calls) <= 6:
+                raise OSError("503 Service Unavailable")
+
+        before, attempt = self.runs.quota().remaining, example_airflow.begin(self.runs, self.id, 3)
+        for _ in range(4):
+            example_airflow.process(self.runs, self.id, attempt, ["1", "2", "3"], fetch)
+        self.assertEqual((len(calls), before - self.runs.quota().remaining), (9, 9))
+        self.assertEqual(example_airflow.end(self.runs, self.id, attempt), "succeeded")
 
     def test_what_failed_is_done_by_the_next_attempt(self):
         code, told, _ = self.run_it(self.id, "--dockets", "10", "--failing", "003,007")

@@ -595,6 +595,8 @@ class RunProgress:
     total: Optional[int]
     rate_per_second: float
     estimated_end_ms: Optional[int]
+    lost_at_ms: Optional[int] = None
+    """When the store was last found to have lost writes since the run was started: what was noted before may be missing."""
 
 
 @dataclass(frozen=True)
@@ -1858,8 +1860,9 @@ class Runs:
 
     def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
         """Charges calls to the quota, if they fit. By its `id`, one of its own unless given, it is charged once
-        however often it is sent, and can be given back: ids are remembered for an hour. What is refused is a value,
-        and false; an id that was given back is a `Conflict`."""
+        however often it is sent, and can be given back: ids are remembered for an hour. An id of your own is of one
+        call: what is called again, because it failed or by another try, is charged by another id, or it is called for
+        free. What is refused is a value, and false; an id that was given back is a `Conflict`."""
         chosen = uuid.uuid4().hex if id is None else _text("an id", id)
         path = f"{self._path}/quota/charges/{_segment('an id', chosen)}"
         answer = self._client._call("PUT", path, {"cost": cost})
@@ -1932,7 +1935,8 @@ class ActiveRun:
         return self._runs.failed(self.id, item, reason, id=id, attempt=self.attempt)
 
     def charge(self, cost: int = 1, *, id: Optional[str] = None) -> QuotaCharge:
-        """Charges the quota that all runs of the family share, whatever the attempt: a call that was made is made."""
+        """Charges the quota that all runs of the family share, whatever the attempt: a call that was made is made. See
+        `Runs.charge` for what an id may be."""
         return self._runs.charge(cost, id=id)
 
     def failures(self) -> Iterator[Failure]:

@@ -19,6 +19,14 @@ pub(crate) const LENGTH_OF_TIME: &str = concat!(
 /// A receipt. Which were ever made only the server knows.
 pub(crate) const RECEIPT: &str = "^[0-9]{1,16}-[0-9]{1,16}-[0-9]{1,16}-[0-9a-f]{16}$";
 
+/// An hour of UTC, like `2024-09-17_14`, with every day that its month has, that of leap years among them.
+pub(crate) const HOUR: &str = concat!(
+    "^((19[7-9][0-9]|[2-9][0-9]{3})-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])",
+    "|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)",
+    "|(19(7[26]|8[048]|9[26])|[2-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[3579][26])00)-02-29)",
+    "_([01][0-9]|2[0-3])$"
+);
+
 /// What only its parser can judge.
 pub(crate) const ANY: &str = r"^[\s\S]*$";
 
@@ -38,6 +46,7 @@ pub(crate) const CURSOR: &str = concat!(
 mod tests {
     use proptest::prelude::*;
     use tidegate::limit::Cursor;
+    use tidegate::run::Hour;
     use tidegate::{Name, Rate};
 
     use super::*;
@@ -52,7 +61,9 @@ mod tests {
         #[test]
         fn every_text_of_the_form_is_read(
             name in of(NAME), rate in of(RATE), lasting in of(LENGTH_OF_TIME), cursor in of(CURSOR),
+            hour in of(HOUR),
         ) {
+            prop_assert!(hour.parse::<Hour>().is_ok(), "{hour}");
             prop_assert!(Name::new(&name).is_ok(), "{name}");
             prop_assert!(rate.parse::<Rate>().is_ok(), "{rate}");
             prop_assert!(humantime::parse_duration(&lasting).is_ok(), "{lasting}");

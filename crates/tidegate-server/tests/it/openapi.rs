@@ -103,3 +103,30 @@ fn continued(before: &str, rest: &str) -> String {
     };
     format!("{prefix}{rest}")
 }
+
+/// Every hour of every day that there is, and none that there is not.
+#[tokio::test]
+async fn hours_are_described_with_all_days_of_their_months() {
+    let document = fixture().await.get("/openapi.json").await.json();
+    let hour = &document["paths"]["/v1/runs/{space}/failures/{hour}"]["get"]["parameters"];
+    let hour = hour.as_array().unwrap().iter().find(|it| it["name"] == "hour").unwrap();
+    let check = r#"
+import datetime, re, sys
+pattern = re.compile(sys.argv[1])
+for year in [*range(1970, 2110), 2200, 2400, 2800, 3000, 3200, 9996, 9999]:
+    for month in range(0, 14):
+        for day in range(0, 33):
+            try:
+                datetime.date(year, month, day)
+                is_one = True
+            except ValueError:
+                is_one = False
+            text = f"{year:04}-{month:02}-{day:02}_23"
+            assert bool(pattern.search(text)) == is_one, text
+for text in ["2024-09-17_24", "2024-09-17_1", "1969-12-31_23", "x2024-09-17_14", "2024-09-17_14x", "2024-9-17_14"]:
+    assert not pattern.search(text), text
+"#;
+    let pattern = hour["schema"]["pattern"].as_str().unwrap();
+    let python = std::process::Command::new("python3").args(["-c", check, pattern]).output().unwrap();
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+}

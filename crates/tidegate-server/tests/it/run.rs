@@ -89,7 +89,7 @@ async fn a_run_from_its_start_to_its_next_attempt() {
     assert_eq!(f.get("/v1/runs/main/failures/2027-01-15_09").await.json()["failures"], json!([]));
     let progress = f.get(&format!("{RUN}/progress")).await.json();
     let expected = json!({"space": "main", "run": id, "processed": 2, "failed": 1, "to_retry": 1, "total": 4,
-        "rate_per_second": 0.8, "estimated_end_ms": START.as_millis() + 5000});
+        "rate_per_second": 0.8, "estimated_end_ms": START.as_millis() + 5000, "lost_at_ms": null});
     assert_eq!(progress, expected);
 
     let finished = f.post(&format!("{RUN}/finish"), r#"{"state":"failed"}"#).await;

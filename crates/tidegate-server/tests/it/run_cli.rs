@@ -1,9 +1,14 @@
 //! `tidegate run`: what it prints and how it exits, on a server or a store, with items from standard input.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
+use tidegate::clock::monotonic;
 use tidegate::testkit::RedisServer;
 
-use crate::cli::{Server, run, run_with, tidegate};
+use crate::cli::{Server, run, run_with, tidegate, within};
+use crate::support::SOON;
 
 type Ran = (i32, String, String);
 
@@ -77,6 +82,8 @@ fn a_run_from_its_start_to_its_end() {
     assert_eq!(run(&["retry", ID]), ok("started: running, attempt 2"));
     assert_eq!(run(&["retry", ID, "--from-attempt", "1"]), ok("under way: running, attempt 2"));
     assert_eq!(run(&["retry", ID]).0, 1, "it is live");
+    let (code, _, err) = run(&["retry", ID, "--from-attempt", "0"]);
+    assert!(code == 2 && err.contains("0 is not in 1.."), "{err}");
     assert_eq!(run(&["processed", ID, "9", "--attempt", "1"]).0, 1, "a late worker");
     assert_eq!(run(&["retry", "none"]).0, 1);
 
@@ -122,6 +129,51 @@ fn items_go_through_standard_input_and_come_back_as_they_went_in() {
     assert_eq!(on(&server, &["processed", "none"], ""), refused);
     let command = tidegate(&["run", "processed", ID, "--server", &format!("http://{}", server.address())]);
     assert_eq!(run_with(command, b"1\n\xff\n"), (2, "".into(), "tidegate: item 2 is not UTF-8\n".into()));
+    // What came before it is noted.
+    assert_eq!(on(&server, &["skip-done", ID], "1\n2\n"), (0, "2\n".into(), "".into()));
+}
+
+/// A pipe that trickles: what has come is noted, looked up and told while more is awaited, and who is killed then has lost
+/// nothing of it.
+#[test]
+fn items_that_trickle_in_are_noted_as_they_come() {
+    let server = Server::start(&[]);
+    assert_eq!(on(&server, &["start", "r"], "").0, 0);
+    for (number, verb) in ["processed", "failed"].into_iter().enumerate() {
+        let (item, noted) = (format!("item {number}"), ["retry-list", "r"]);
+        let mut command = tidegate(&["run", verb, "r", "--server", &format!("http://{}", server.address())]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        writeln!(pipe, "{item}").unwrap();
+        // The pipe stays open until it is known.
+        let deadline = monotonic() + SOON;
+        loop {
+            let is_noted = match verb {
+                "processed" => on(&server, &["skip-done", "r"], &item).1.is_empty(),
+                _ => on(&server, &noted, "").1 == format!("{item}\n"),
+            };
+            if is_noted {
+                break;
+            }
+            assert!(monotonic() < deadline, "{verb} waits for the end of its input");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // What is not done comes out while more is awaited.
+    let mut command =
+        tidegate(&["run", "skip-done", "r", "--server", &format!("http://{}", server.address())]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut pipe, mut out) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    write!(pipe, "item 0\nnew\n").unwrap();
+    let line = within(move || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        line
+    });
+    assert_eq!(line, "new\n");
+    drop(pipe);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which rule a limit counts by, and what all of them have in common.
 
-use super::calendar::Calendar;
+use super::calendar::{Calendar, Period};
 use super::sliding::Sliding;
 use super::suppressed::Suppressed;
 use super::token::Token;
@@ -84,6 +84,11 @@ impl Algorithm {
             Self::Calendar(calendar) => Ok(calendar.period().as_millis()),
             Self::Suppressed(_) | Self::Token(_) => Err(no_reservations(self)),
         }
+    }
+
+    /// Whether what counts without a subject is noted hour by hour; scripts go by the same.
+    pub(super) fn is_by_the_hour(&self) -> bool {
+        self.holding_ms().is_ok_and(|ms| ms == Period::Hour.as_millis())
     }
 
     /// What a key is judged by unless something else is asked for.

@@ -19,7 +19,9 @@ local function calendar(at, now_us, slack_ms)
   local PAIR, MAX_LOANS, NONE = '<dd', 128, {}
   local window = math.floor(now_ms / window_ms)
   local rest_ms = (window + 1) * window_ms - now_ms
-  local rule = { keys = 6, own = 4, window_ms = window_ms, absurd_ms = window_ms, window = window, rest_ms = rest_ms }
+  -- Of a key without a subject so much is behind the root: the name of its hour.
+  local rule = { keys = 6, own = 4, everyone = 13, window_ms = window_ms, absurd_ms = window_ms, window = window,
+    rest_ms = rest_ms }
 
   -- The counter and what stands beside it, of the store's window and so many after.
   local function pick(k, first, later)
@@ -143,6 +145,9 @@ local function calendar(at, now_us, slack_ms)
   function rule.charge(k, state, cost, capacity, _, remember, first)
     local counter, beside = pick(k, first)
     add(counter, cost)
+    if #counter == rule.noted_bytes then
+      note_use(rule.hours, now_ms, slack_ms, state.count + state.lent + cost)
+    end
     if remember then
       note(beside, 't', int(capacity))
     elseif state.has_terms then
@@ -219,13 +224,19 @@ local function calendar(at, now_us, slack_ms)
     end
     if not until_ms then
       add(counter, cost, later)
-      return true
+    else
+      local loans = lent(redis.call('HGET', beside, 'p'))
+      if #loans >= MAX_LOANS then return false end
+      loans[#loans + 1] = { until_ms, cost }
+      note(beside, 'p', pack(loans))
     end
-    local loans = lent(redis.call('HGET', beside, 'p'))
-    if #loans >= MAX_LOANS then return false end
-    loans[#loans + 1] = { until_ms, cost }
-    note(beside, 'p', pack(loans))
+    if later ~= 1 then rule.note_standing(k, first) end
     return true
+  end
+
+  -- Notes what counts, after something was held or spent.
+  function rule.note_standing(k, first)
+    if #pick(k, first) == rule.noted_bytes then note_use(rule.hours, now_ms, slack_ms, rule.used(k, first)) end
   end
 
   -- Takes out again what was added to a window, if it can still be reached.
@@ -261,11 +272,6 @@ local function calendar(at, now_us, slack_ms)
   -- Takes a charge out of its window again, be it that of this moment or one beside it.
   function rule.give_back(k, number, cost, first)
     if math.abs(number - window) <= 1 then rule.remove(k, number, cost, first) end
-  end
-
-  -- What counts after a charge.
-  function rule.used_after(state, cost)
-    return state.count + state.lent + cost
   end
 
   -- Charges what a lease still holds again, if it is of this window.

@@ -1,12 +1,13 @@
 -- charge_all: charges a subject under several limits, or under none, by an id of the caller's: sent twice it charges
 -- once. A charge is remembered in the records of each limit.
 --
--- ARGV  behind the limits: how long the id is remembered (ms), 1 if hours are noted, which limits are charged together;
+-- ARGV  behind the limits: how long the id is remembered (ms), 1 if it is a quota, which limits are charged together;
 --       per limit: extra, how many ids are remembered
--- KEYS  of an item for each limit, after the limit's: records and their index. If hours are noted, all items are of
---       one subject and share these, and the hours behind them
+-- KEYS  of an item for each limit, after the limit's: records and their index. If it is a quota, all items are without a
+--       subject and share these, and the hours of the first limit behind them
 -- Own   id (empty: it is not remembered); per limit: cost
--- Answers ALL_CHARGED and each limit's answer, and of noted hours what `note_hour` says
+-- Answers ALL_CHARGED and each limit's answer; of a quota then, if it is the first charge of an hour, of each limit the hour
+--         before and what was noted of that
 --         ALL_KNOWN and where each limit stands: it was charged by this id before
 --         ALL_RELEASED: it was, and has been given back; or it was released before it came
 --         ALL_REFUSED and each limit's answer
@@ -14,7 +15,7 @@
 --         ALL_NO_ROOM, number of the limit: no room for another id
 --         or the number of one that holds, or TRY_AGAIN, and its answer alone
 local rules, described = several({ sliding = sliding, calendar = calendar })
-local remembered_ms, notes_hours = tonumber(ARGV[described + 1]), ARGV[described + 2] == '1'
+local remembered_ms, is_quota = tonumber(ARGV[described + 1]), ARGV[described + 2] == '1'
 local together = tonumber(ARGV[described + 3])
 local shared_args, arguments, keys = described + 3 + 2 * #rules, 1 + #rules, 0
 for _, rule in ipairs(rules) do keys = keys + rule.stride + 2 end
@@ -67,6 +68,29 @@ local function find_room(parts)
   end
 end
 
+local hour_now, is_said = math.floor(now_ms / HOUR_MS), false
+
+-- Whether no quota was charged yet in this hour, as far as the first limit knows. Asked before anything is charged: hours may
+-- be of another type.
+local function begins_hour()
+  if is_said then return false end
+  local stored = redis.call('HGET', rules[1].hours, int(hour_now))
+  is_said = stored and not string.find(stored, 'unsaid', 1, true)
+  return not is_said
+end
+
+-- Notes that it is told; of each limit the hour before, and what was noted of that.
+local function say_hour()
+  local told = {}
+  for _, rule in ipairs(rules) do
+    local stored = redis.call('HGET', rule.hours, int(hour_now))
+    if stored then redis.call('HSET', rule.hours, int(hour_now), (string.gsub(stored, ' unsaid', ''))) end
+    told[#told + 1], told[#told + 2] = forget_hours(rule.hours, hour_now)
+  end
+  is_said = true
+  return told
+end
+
 local replies = each(function(k, at)
   local id, parts, k_of, at_of = ARGV[at + 1], {}, k, described + 3
   for i, rule in ipairs(rules) do
@@ -100,23 +124,20 @@ local replies = each(function(k, at)
 
   -- Before anything is charged: it may be of another type.
   check_all(rules, parts)
-  local hour = notes_hours and hour_of(KEYS[k_of])
-  local used = {}
+  local is_first = is_quota and begins_hour()
   for i, rule in ipairs(rules) do
     local part = parts[i]
     answers[i + 1] = rule.charge(part.k, part.state, part.cost, part.a, part.b, false, part.extra)
-    used[i] = rule.used_after(part.state, part.cost)
     if id ~= '' then
       remember(part, id, { cost = part.cost, state = CHARGED, deadline = together, forget = now_ms + remembered_ms,
         at = rule.place(answers[i + 1][5]), spans = 0, gives_back = 0 })
     end
   end
-  if notes_hours then answers[#answers + 1] = note_hour(hour, used) end
+  if is_first then answers[#answers + 1] = say_hour() end
   return answers
-end, notes_hours and 0 or keys, arguments, 0, (#ARGV - shared_args) / arguments)
+end, is_quota and 0 or keys, arguments, 0, (#ARGV - shared_args) / arguments)
 
 for index, book in pairs(books) do
   if book.is_changed then renew(book.ids, index, now_ms + remembered_ms) end
 end
-save_hours()
 return replies

@@ -4,7 +4,7 @@ use super::all::{AllDecision, check, elsewhere};
 use super::charge::{Charge, Identity, Outcome, Release};
 use super::decision::{Quota, Source};
 use super::handle::{Backend, Limit};
-use super::hours::{Hour, HourChange, Hours};
+use super::hours::{Hour, HourChange};
 use super::{memory, redis};
 use crate::bounds::Cost;
 use crate::clock::Timestamp;
@@ -27,10 +27,9 @@ pub enum AllCharge {
     Refused(AllDecision),
 }
 
-/// What limits keep between charges by the hour, which are always to the same key.
+/// What limits keep between charges by the hour, which are always without a subject.
 #[derive(Debug, Default)]
 pub(crate) struct Hourly {
-    hours: Hours,
     prepared: redis::Prepared,
 }
 
@@ -72,12 +71,12 @@ impl<'a> Together<'a> {
         of_redis.collect::<Result<_>>().map(Parts::Redis)
     }
 
-    /// Charges them; with `hourly`, notes what is used.
+    /// Charges them; with `hourly`, says of the first charge of an hour what came before it.
     async fn charge(&self, key: Key<'_>, hourly: Option<&Hourly>) -> Result<(Outcome, Option<HourChange>)> {
         let parts = match self.parts()? {
             // They count for themselves, under their own locks.
             Parts::Memory(parts) => {
-                return memory::charge_all(&parts, key, &self.identity, hourly.map(|hourly| &hourly.hours));
+                return memory::charge_all(&parts, key, &self.identity, hourly.is_some());
             }
             Parts::Redis(parts) => parts,
         };
@@ -133,7 +132,7 @@ pub(crate) async fn charge_all(
     Ok(together.name(outcome))
 }
 
-/// The same, and notes hour by hour what is used; of the first charge of an hour, what came before it.
+/// The same of what is charged by the hour; of the first charge of an hour, what came before it.
 pub(crate) async fn charge_by_the_hour(
     key: Key<'_>,
     limits: &[(&Limit, Cost)],
@@ -153,14 +152,10 @@ pub(crate) async fn release_all(key: Key<'_>, limits: &[&Limit], id: &str) -> Re
 
 /// Where `key` stands under limits that are charged together, and the hours of a day, the last first; and when that
 /// was.
-pub(crate) async fn hours_of(
-    key: Key<'_>,
-    limits: &[&Limit],
-    hourly: &Hourly,
-) -> Result<(Timestamp, Vec<Quota>, Vec<Hour>)> {
+pub(crate) async fn hours_of(key: Key<'_>, limits: &[&Limit]) -> Result<(Timestamp, Vec<Quota>, Vec<Hour>)> {
     let limits: Vec<_> = limits.iter().map(|limit| (*limit, Cost::ONE)).collect();
     match Together::new(&limits, None)?.parts()? {
-        Parts::Memory(parts) => Ok(memory::hours_of(&parts, key, &hourly.hours)),
+        Parts::Memory(parts) => Ok(memory::hours_of(&parts, key)),
         Parts::Redis(parts) => redis::hours_of(&parts, key).await,
     }
 }

@@ -73,6 +73,33 @@ impl<R: Rule> At<'_, R> {
     }
 }
 
+/// The same, and it is noted what counts then.
+pub(super) struct Noted<'a> {
+    pub(super) holder: &'a dyn Holder,
+    pub(super) limit: &'a InProcess,
+    pub(super) key: Key<'a>,
+}
+
+impl Holder for Noted<'_> {
+    fn hold(&self, cost: u64, lasting_ms: u64, on_lapse: OnLapse) -> Result<Place, NotHeld> {
+        let held = self.holder.hold(cost, lasting_ms, on_lapse)?;
+        self.limit.note_standing(self.key);
+        Ok(held)
+    }
+
+    fn spend(&self, held: &Held) -> bool {
+        let is_spent = self.holder.spend(held);
+        if is_spent {
+            self.limit.note_standing(self.key);
+        }
+        is_spent
+    }
+
+    fn give_back(&self, held: &Held) {
+        self.holder.give_back(held);
+    }
+}
+
 impl Holder for At<'_, Sliding> {
     fn hold(&self, cost: u64, lasting_ms: u64, on_lapse: OnLapse) -> Result<Place, NotHeld> {
         let (grid, now_ms) = (self.counted.rule.grid(), self.now_ms());

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::algorithm::{Algorithm, Request, Terms};
 use super::calendar::Calendar;
 use super::decision::{Cause, Decision, Quota, Rejected, Source, Wait};
+use super::hours::Hours;
 use super::listing::Index;
 use super::options::LimitOptions;
 use super::overrides::{Overridden, Override};
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     overrides_by_end: Index,
     reservations: Table<Book>,
     pending_by_deadline: Index,
+    /// Of a limit by the hour: what counted at most without a subject.
+    hours: Option<Hours>,
     /// Decisions about keys beyond the cap.
     overflow: SharedTally,
     /// What receipts in text are checked by.
@@ -178,6 +181,7 @@ impl InProcess {
         let window_size_seconds = algorithm.window_size_seconds();
         let (overrides, reservations) = (Table::new(max_keys, slack_ms), Table::new(max_keys, slack_ms));
         let overflow = SharedTally::default();
+        let hours = algorithm.is_by_the_hour().then(Hours::default);
         Self {
             shared: Arc::new(Shared {
                 algorithm,
@@ -192,6 +196,7 @@ impl InProcess {
                 overrides_by_end: Index::default(),
                 reservations,
                 pending_by_deadline: Index::default(),
+                hours,
                 overflow,
                 secret: Secret::random(),
             }),
@@ -202,6 +207,7 @@ impl InProcess {
     #[inline]
     pub fn take(&self, key: Key<'_>, cost: Cost) -> Result<Decision> {
         match &self.shared.engine {
+            Engine::Sliding(_) if key == Key::EVERYONE => self.take_other(key, cost),
             Engine::Sliding(counted) => self.take_plain(counted, key, cost.get()),
             Engine::Token(counted) => self.take_plain(counted, key, cost.get()),
             Engine::Suppressed(_) | Engine::Calendar(_) => self.take_other(key, cost),
@@ -250,7 +256,26 @@ impl InProcess {
     pub(super) fn decide(&self, key: Key<'_>, request: Request) -> Decision {
         let now = self.shared.clock.now();
         let request = self.by_override(key, now, request);
-        with!(&self.shared.engine, counted => self.take_on(counted, key, now, request))
+        let decision = with!(&self.shared.engine, counted => self.take_on(counted, key, now, request));
+        self.note(key, now, &decision);
+        decision
+    }
+
+    /// Notes what counts after a charge without a subject.
+    fn note(&self, key: Key<'_>, now: Timestamp, decision: &Decision) {
+        if let Some(hours) = self.shared.hours.as_ref().filter(|_| key == Key::EVERYONE)
+            && decision.is_admitted()
+        {
+            let quota = decision.quota();
+            hours.note(now.as_millis(), quota.capacity.saturating_sub(quota.remaining));
+        }
+    }
+
+    /// The same of what was held or spent.
+    pub(super) fn note_standing(&self, key: Key<'_>) {
+        if self.shared.hours.is_some() && key == Key::EVERYONE {
+            self.note(key, self.shared.clock.now(), &self.peek_by(key, self.plain(0)));
+        }
     }
 
     /// The same request, by the key's override if there is one.

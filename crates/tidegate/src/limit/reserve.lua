@@ -135,6 +135,7 @@ return each(function(k, at)
   if operation == 'commit' then
     if state == PENDING then
       state = spend(k, extra, r) and COMMITTED or LAPSED
+      if state == COMMITTED then rule.note_standing(k, extra) end
     elseif state == LAPSED and r.state == PENDING and r.gives_back == 0 then
       -- It has been spent already.
       state = COMMITTED

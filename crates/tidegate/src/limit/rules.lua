@@ -14,6 +14,8 @@
 --   seconds_of(a, b)        the window, where it depends on the terms
 --   remembered(k, extra)    the terms of the last take_with
 --   refund(k, bucket, offset, cost, max_refunds, extra), reset(k, extra)
+-- One by the hour has `hours`, the key of its hours, and how many bytes a key has that is without a subject: what is charged
+-- to that is noted there (`noted_bytes`, hours.lua). The key is made of the marker's prefix: it is in the same slot.
 -- `extra` is what only some need: a random number, or which window comes first.
 --
 -- Answers  ADMITTED, capacity, remaining, reset_after_ms (and of a charge: bucket, offset)
@@ -32,6 +34,10 @@ local function rule_at(algorithm, at)
   local a, b = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local rule = algorithm(at + 4, now_us, slack_ms, a, b)
   rule.a, rule.b, rule.id = a, b, ARGV[at + 2]
+  if rule.window_ms == HOUR_MS and rule.everyone then
+    local root = string.sub(KEYS[1], 1, -#'tidegate:marker' - 1) .. rule.id
+    rule.hours, rule.noted_bytes = root .. 'hours', #root + rule.everyone
+  end
   rule.stride = has_override_keys and rule.keys + 1 or rule.keys
   local stored = redis.call('HMGET', KEYS[1], 'lost_ms', 'o:' .. rule.id)
   rule.is_overridden = (tonumber(stored[2]) or 0) > now_ms

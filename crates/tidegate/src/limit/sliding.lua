@@ -29,7 +29,8 @@ local function sliding(at, now_us, slack_ms, own_capacity)
   local bucket_now = math.floor(now_ms / coalesce_ms)
   -- Buckets from this number on still count.
   local first_live = math.floor((now_ms - window_ms) / coalesce_ms)
-  local rule = { keys = 1, own = 2, window_ms = window_ms, absurd_ms = absurd_ms }
+  -- Of a key without a subject so much is behind the root: `absolute:h:`.
+  local rule = { keys = 1, own = 2, everyone = 11, window_ms = window_ms, absurd_ms = absurd_ms }
 
   local function end_of_life(bucket)
     return (bucket + 1) * coalesce_ms + window_ms
@@ -260,6 +261,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     w.live, w.kept = w.live + cost, w.kept + cost
     w.capacity = remember and capacity or 0
     if finished then save(key, w, finished, count) else save(key, w) end
+    if #key == rule.noted_bytes then note_use(rule.hours, now_ms, slack_ms, w.live) end
     return { ADMITTED, capacity, remaining(w, capacity), end_of_life(w.last) - now_ms, w.newest * LIVES + w.life, offset }
   end
 
@@ -274,6 +276,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
         total = total + cost
         redis.call(HSET, key, 'h', struct.pack(HEADER, grid, life, below, above, newest, charged + cost, ever + cost,
           total, remember and capacity or 0))
+        if #key == rule.noted_bytes then note_use(rule.hours, now_ms, slack_ms, total) end
         return { ADMITTED, capacity, capacity - total, end_of_life(newest + above) - now_ms, newest * LIVES + life, ever }
       end
     end
@@ -354,11 +357,6 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     if is_held then lower(key, w, bucket, cost, count) end
   end
 
-  -- What counts after a charge.
-  function rule.used_after(w)
-    return w.live
-  end
-
   -- What stays until the key's end is that all of the newest bucket was given
   -- back, so that receipts from before are void.
   function rule.reset(k)
@@ -391,6 +389,7 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     end
     w.born = true
     save(key, w)
+    if #key == rule.noted_bytes then note_use(rule.hours, now_ms, slack_ms, w.live + cost) end
     return bucket
   end
 
@@ -432,6 +431,14 @@ local function sliding(at, now_us, slack_ms, own_capacity)
     w.born = true
     save(key, w)
     return taken
+  end
+
+  -- Notes what counts, after something was spent.
+  function rule.note_standing(k)
+    local key = KEYS[k]
+    if #key == rule.noted_bytes then
+      note_use(rule.hours, now_ms, slack_ms, look(key, redis.call(HGET, key, 'h')).live)
+    end
   end
 
   -- Charges what a lease still holds to its bucket again.

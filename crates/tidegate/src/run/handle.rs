@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::redis::OnRedis;
 use super::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Run, RunFailure, RunState, Started,
-    Task, TaskStarted, Update, Updated, check_terminal,
+    Task, TaskStarted, Update, Updated, check_retry, check_terminal,
 };
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -211,8 +211,9 @@ impl Runs {
     /// it changes nothing.
     pub async fn retry(&self, run: Key<'_>, from: Attempt) -> Result<Answer<Started>> {
         match &self.core.backend {
-            Backend::Memory(space) => Ok(space.retry(run, from)),
+            Backend::Memory(space) => space.retry(run, from),
             Backend::Redis(partitions) => {
+                check_retry(from)?;
                 let retried = partitions[self.number(run)].retry(run, from).await?;
                 self.core.metrics.retry(&retried);
                 Ok(retried.into())
@@ -435,7 +436,7 @@ impl Runs {
         };
         let (steps, failed) = partitions::reached(partitions.iter().map(|it| it.cleanup(limit))).await?;
         let removed = steps.iter().map(|step| step.removed).sum();
-        let is_more = steps.iter().any(|step| step.looked_at == limit);
+        let is_more = steps.iter().any(|step| step.is_more);
         self.core.metrics.removed(removed);
         failed?;
         let mut counts = [0; RunState::ALL.len()];

@@ -11,7 +11,7 @@ use super::options::{RunOptions, check_items};
 use super::progress::Progress;
 use super::types::{
     Answer, Attempt, Failure, FailureNoted, Finished, Listed, Processed, Run, RunFailure, RunState, Started,
-    Task, TaskStarted, Update, Updated, check_terminal,
+    Task, TaskStarted, Update, Updated, check_retry, check_terminal,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::error::Result;
@@ -139,10 +139,11 @@ impl InProcess {
 
     /// Leads a run on that ended in the attempt `from`, in the next; what was done stays. Repeated
     /// it changes nothing.
-    pub fn retry(&self, run: Key<'_>, from: Attempt) -> Answer<Started> {
+    pub fn retry(&self, run: Key<'_>, from: Attempt) -> Result<Answer<Started>> {
+        check_retry(from)?;
         let retried = self.on(run, |it, now_ms| it.retry(now_ms, run, from));
         self.shared.metrics.retry(&retried);
-        retried.into()
+        Ok(retried.into())
     }
 
     /// Lets a run end after so long at the latest, whatever is done to it meanwhile; when it does.

@@ -19,6 +19,9 @@ pub struct Progress {
     pub rate_per_second: f64,
     /// When all will be processed at that rate; of a live run whose total is known.
     pub estimated_end: Option<Timestamp>,
+    /// When the store was last found to have lost writes since the run was started, if it was (a restart, a failover, a
+    /// flush): what was noted of the run before may be missing. Whoever knows of it notes it again.
+    pub lost_at: Option<Timestamp>,
 }
 
 /// What it is made of.
@@ -35,6 +38,8 @@ pub(super) struct Measured {
     pub(super) since_ms: u64,
     /// When it ended, or now.
     pub(super) until_ms: u64,
+    /// When writes of it may have been lost.
+    pub(super) lost_ms: Option<u64>,
 }
 
 impl From<Measured> for Progress {
@@ -61,6 +66,7 @@ impl From<Measured> for Progress {
             total: it.total,
             rate_per_second: thousandths / 1000.0,
             estimated_end: estimated_ms.map(Timestamp::from_millis),
+            lost_at: it.lost_ms.map(Timestamp::from_millis),
         }
     }
 }
@@ -79,6 +85,7 @@ mod tests {
             total,
             since_ms: 1000,
             until_ms: 1000 + elapsed_ms,
+            lost_ms: None,
         }
     }
 

@@ -104,21 +104,23 @@ impl Quota {
     /// What is left, when there is more, and what was used at most in the hours of the last day.
     pub async fn status(&self) -> Result<QuotaStatus> {
         let limits: Vec<_> = self.limits().collect();
-        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits, &self.hourly).await?;
+        let (at, standing, hours) = hours_of(Key::EVERYONE, &limits).await?;
         let QuotaOptions { kind, limit, safety_buffer, .. } = *self.options;
         let remaining = standing.iter().map(|quota| quota.remaining).min().unwrap_or(0);
         let mut standing = standing.iter();
         let aligned = self.aligned.as_ref().and_then(|_| standing.next());
         let sliding = self.sliding.as_ref().and_then(|_| standing.next());
+        let aligned = aligned.map(|quota| QuotaUse::aligned(quota, at));
+        let hours = hours.iter().map(|hour| QuotaHour::new(hour, kind)).collect();
         Ok(QuotaStatus {
             at,
             kind,
             limit,
             safety_buffer,
             remaining,
-            aligned: aligned.map(|quota| QuotaUse::aligned(quota, at)),
+            aligned,
             sliding: sliding.map(QuotaUse::sliding),
-            hours: hours.iter().map(|hour| QuotaHour::new(hour, kind)).collect(),
+            hours: QuotaHour::with_use(hours, at, aligned.map_or(0, |it| it.used)),
         })
     }
 

@@ -49,8 +49,9 @@ pub(super) struct OnRedis {
 /// What a cleanup did in one step.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Step {
-    pub(super) looked_at: usize,
     pub(super) removed: usize,
+    /// Whether it has not looked at all that were due.
+    pub(super) is_more: bool,
     /// Runs by state.
     pub(super) counts: [u64; RunState::ALL.len()],
 }
@@ -228,9 +229,19 @@ impl OnRedis {
             let state = state(fields)?;
             let [processed, processed_before, failed, to_retry] = fields.numbers()?;
             let (total, since_ms, until_ms) = (number_if_any(fields)?, fields.number()?, fields.number()?);
-            let measured =
-                Measured { state, processed, processed_before, failed, to_retry, total, since_ms, until_ms };
-            Ok(measured.into())
+            let lost_ms = number_if_any(fields)?;
+            Ok(Measured {
+                state,
+                processed,
+                processed_before,
+                failed,
+                to_retry,
+                total,
+                since_ms,
+                until_ms,
+                lost_ms,
+            }
+            .into())
         })
         .await
     }
@@ -307,8 +318,8 @@ impl OnRedis {
     pub(super) async fn cleanup(&self, limit: usize) -> Result<Step> {
         let value = self.send(self.on_all(&CLEANUP).arg(limit)).await?;
         let mut fields = REPLIES.list(&value)?;
-        let [looked_at, removed] = fields.numbers()?.map(|it: u64| it as usize);
-        Ok(Step { looked_at, removed, counts: fields.numbers()? })
+        let removed = fields.number()? as usize;
+        Ok(Step { removed, is_more: fields.flag()?, counts: fields.numbers()? })
     }
 }
 

@@ -174,10 +174,11 @@ end
 
 -- Takes runs away that were over at a moment: looks at up to `limit`, and erases no more than some thousand keys. Those that
 -- were updated since are put back, after the others: a server whose memory is full takes only what is erased first.
--- Answers how many it looked at and how many it took away.
+-- Answers how many it took away, and whether to go on: there may be more, and something was done.
 local function collect(at_ms, limit)
-  local looked_at, removed, keys, updated = 0, 0, 0, {}
-  for _, id in ipairs(index_due(DUE, at_ms, limit)) do
+  local looked_at, removed, keys, updated, put_back = 0, 0, 0, {}, 0
+  local due = index_due(DUE, at_ms, limit)
+  for _, id in ipairs(due) do
     if keys > 5000 then break end
     looked_at = looked_at + 1
     local h = redis.pcall('HMGET', part('pipeline', id), 'ends_ms')
@@ -191,8 +192,10 @@ local function collect(at_ms, limit)
       removed = removed + 1
     end
   end
-  for _, it in ipairs(updated) do redis.pcall('ZADD', DUE, int(it[1]), it[2]) end
-  return looked_at, removed
+  for _, it in ipairs(updated) do
+    if type(redis.pcall('ZADD', DUE, int(it[1]), it[2])) == 'number' then put_back = put_back + 1 end
+  end
+  return removed, (#due == limit or looked_at < #due) and removed + put_back > 0
 end
 
 -- The server does not say which key it was that is of another type; all runs share these.

@@ -17,14 +17,18 @@ return named(each(function(k, at)
   if is_full() then
     -- Some are listed as due that have been updated since: those are put back first.
     for _ = 1, 16 do
-      if collect(clock_ms, 64) == 0 then break end
+      local _, is_more = collect(clock_ms, 64)
+      if not is_more then break end
     end
     if is_full() then return { TOO_MANY_RUNS } end
   end
-  if run then erase(id) end
   local new = { id = id, key = KEYS[k], status = 'running', started = now_ms, ends = now_ms + ttl_ms }
-  -- What all runs share first: if that cannot be written, nothing is.
+  -- What all runs share first: if that cannot be written, nothing is. An addition comes before what is erased: a server
+  -- whose memory is full refuses the first that is written, and nothing after.
+  for _, state in ipairs(STATES) do call('ZCARD', STARTED[state]) end
   index_put(DUE, new.ends, id, life(new))
+  -- Also if nothing is known of it: what is left of a run may outlive its hash.
+  erase(id)
   index_put(STARTED.running, now_ms, id, life(new))
   call('HSET', new.key, 'dag_run_id', id, 'status', 'running', 'attempt', int(attempt), 'start_time', iso(now_ms),
     'started_ms', int(now_ms), 'attempt_started_ms', int(now_ms), 'updated_ms', int(now_ms), 'ends_ms', int(new.ends),

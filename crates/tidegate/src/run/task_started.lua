@@ -18,7 +18,8 @@ return named(each(function(_, at)
     return { TOO_MANY_TASKS }
   end
   call('HSET', tasks, task, int(run.attempt) .. ' ' .. int(run.now) .. ' 0')
-  if not known and call('HLEN', tasks) == 1 then expire(run, tasks) end
+  -- It lives as long as the latest of what it names: who erases a run goes by it.
+  expire(run, tasks)
   call('SET', task_start(id, task), iso(run.now), 'PX', int(life(run)))
   touch(run)
   return { DONE, run.now, 1 }

@@ -108,6 +108,14 @@ impl fmt::Display for Attempt {
     }
 }
 
+/// Whether a run can have ended in this attempt.
+pub(super) fn check_retry(from: Attempt) -> Result<()> {
+    match from.0 {
+        0 => Err(Error::invalid("a retry from attempt 0 is not allowed: attempts count from 1 on")),
+        _ => Ok(()),
+    }
+}
+
 /// Why a call on a run did not do what was asked. Except for [`Full`](Self::Full), nothing was
 /// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

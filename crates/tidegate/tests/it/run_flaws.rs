@@ -79,6 +79,93 @@ async fn r4_everything_of_a_run_ends_with_it() {
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
 
+/// TTLs are renewed now and then, so what is left of a run may outlive its hash by minutes: the next run of the name
+/// begins with nothing all the same, and a doctor finds nothing wrong with either.
+#[tokio::test]
+async fn r4_what_outlives_its_run_is_not_inherited_by_the_next() {
+    let families = ["fields", "processed", "failures", "failed_at", "to_retry", "tasks"];
+    for on in
+        [Space::on("redis", &REDIS.url(), |_| {}).await, Space::on("cluster", &CLUSTER.url(), |_| {}).await]
+    {
+        let connections = || match on.on {
+            "redis" => vec![REDIS.connection()],
+            _ => CLUSTER.nodes().iter().map(RedisServer::connection).collect(),
+        };
+        let names = |pattern: &str| -> BTreeSet<String> {
+            let pattern = format!("{}:*{pattern}", on.namespace);
+            connections().iter_mut().flat_map(|it| it.keys::<_, Vec<String>>(&pattern).unwrap()).collect()
+        };
+        let (runs, r) = (&on.runs, key("r"));
+        on.start("r").await;
+        runs.processed(r, None, &[key("1"), key("2")]).await.unwrap().into_result().unwrap();
+        let update = Update::new().state(RunState::Paused).field("who", "me").total(9);
+        runs.update(r, None, &update).await.unwrap().into_result().unwrap();
+        for item in ["2", "3"] {
+            runs.failed(r, None, key(item), "why", key("1")).await.unwrap().into_result().unwrap();
+        }
+        for task in ["t", "u:v"] {
+            runs.task_started(r, None, key(task)).await.unwrap().into_result().unwrap();
+        }
+        // It ends before all else of the run does.
+        for mut connection in connections() {
+            for name in connection.keys::<_, Vec<String>>(format!("{}:*pipeline:r", on.namespace)).unwrap() {
+                let _: i64 = connection.del(&name).unwrap();
+            }
+        }
+        assert_eq!(runs.get(r).await.unwrap(), None, "{}", on.on);
+        for family in families {
+            assert_eq!(names(&format!(":{family}:r")).len(), 1, "{}: {family} is still there", on.on);
+        }
+        assert_eq!(names(":task_start:r:*").len(), 2, "{}", on.on);
+        assert_eq!(runs.delete(r, None).await.unwrap(), Answer::Refused(Refusal::Unknown));
+
+        assert_eq!(on.start("r").await.get(), 1, "{}", on.on);
+        let run = runs.get(r).await.unwrap().unwrap();
+        assert_eq!((run.state, run.fields.len(), run.total), (RunState::Running, 0, None), "{}", on.on);
+        let flags = runs.is_processed(r, &[key("1"), key("2")]).await.unwrap();
+        assert_eq!(flags, Answer::Done(vec![false; 2]), "{}", on.on);
+        let progress = runs.progress(r).await.unwrap().into_result().unwrap();
+        assert_eq!((progress.processed, progress.failed, progress.to_retry), (0, 0, 0), "{}", on.on);
+        assert_eq!(runs.tasks(r).await.unwrap(), Answer::Done(Vec::new()), "{}", on.on);
+        assert_eq!(runs.failures(r, None, 9).await.unwrap().into_result().unwrap().items, [], "{}", on.on);
+        assert_eq!(runs.failures_in_hour(Hour::of(on.clock.now()), None, 9).await.unwrap().items, []);
+        let listed = runs.list(None, None, 9).await.unwrap().items;
+        assert_eq!(
+            listed.iter().map(|it| it.state).collect::<Vec<_>>(),
+            [RunState::Running],
+            "once: {}",
+            on.on
+        );
+        for family in families {
+            assert_eq!(names(&format!(":{family}:r")).len(), 0, "{}: {family} is gone", on.on);
+        }
+        assert_eq!(names(":task_start:r:*").len(), 0, "{}", on.on);
+        let first = runs.failed(r, None, key("3"), "anew", key("1")).await.unwrap().into_result().unwrap();
+        assert_eq!((first.count, first.is_new), (1, true), "{}", on.on);
+        assert_eq!(runs.failures_in_hour(Hour::of(on.clock.now()), None, 9).await.unwrap().items.len(), 1);
+    }
+}
+
+/// Who erases a run finds the start times of its tasks by what names them: that ends no earlier than they do.
+#[tokio::test]
+async fn r4_what_names_the_tasks_of_a_run_lives_as_long_as_each_of_them() {
+    let server = RedisServer::start();
+    let mut connection = server.connection();
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let gate = open(&server.url(), "", Some(&clock)).await;
+    let runs = gate.runs("main", options(|_| {})).unwrap();
+    let _ = runs.start(key("r")).await.unwrap();
+    // Before anything is renewed.
+    for (minutes, task) in [(10, "a"), (1, "b"), (2, "c")] {
+        clock.advance_ms(minutes * HOUR_MS / 60);
+        let _ = runs.task_started(key("r"), None, key(task)).await.unwrap();
+        let names_ms: u64 = connection.pttl("courtlistener:tasks:r").unwrap();
+        let task_ms: u64 = connection.pttl(format!("courtlistener:task_start:r:{task}")).unwrap();
+        // Asked one after the other.
+        assert!(names_ms + 1000 >= task_ms, "{task}: {names_ms} and {task_ms}");
+    }
+}
+
 /// And for as long as it lives all of it does, whatever is written of it.
 #[tokio::test]
 async fn r4_what_keeps_a_run_alive_keeps_all_of_it() {

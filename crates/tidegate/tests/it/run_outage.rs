@@ -156,6 +156,53 @@ async fn a_frozen_and_a_restarted_server_lose_nothing_silently() {
     assert!(runs.start(r).await.unwrap().into_result().unwrap().is_new);
 }
 
+/// A restart from an older snapshot, in the middle of a run: what is answered is what is there, and that something may be
+/// missing is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_comes_back_from_an_older_snapshot_pretends_nothing() {
+    let mut server = RedisServer::start();
+    let (gate, runs) = runs_on(&server.url()).await;
+    let (r, retried, late) = (key("r"), key("retried"), key("late"));
+    let first = runs.start(r).await.unwrap().into_result().unwrap().attempt;
+    let _ = runs.start(retried).await.unwrap();
+    let _ = runs.processed(r, None, &[key("a"), key("b")]).await.unwrap();
+    let _ = runs.finish(retried, None, RunState::Failed).await.unwrap();
+    let () = redis::cmd("SAVE").query(&mut server.connection()).unwrap();
+
+    // Acknowledged, and forgotten.
+    let _ = runs.processed(r, None, &[key("c")]).await.unwrap().into_result().unwrap();
+    let second = runs.retry(retried, first).await.unwrap().into_result().unwrap().attempt;
+    let _ = runs.start(late).await.unwrap().into_result().unwrap();
+    let progress = runs.progress(r).await.unwrap().into_result().unwrap();
+    assert_eq!((progress.processed, progress.lost_at), (3, None));
+    server.kill();
+    assert!(runs.processed(r, None, &[key("d")]).await.unwrap_err().is_transient());
+    server.restart();
+
+    let answer = until("it is back", async || runs.processed(r, Some(first), &[key("d")]).await.ok()).await;
+    // It says how many there are, which is fewer than the worker knows of.
+    let processed = answer.into_result().unwrap();
+    assert!(processed.processed == 3 && processed.new <= 1, "{processed:?}");
+    let flags = runs.is_processed(r, &[key("a"), key("b"), key("c"), key("d")]).await.unwrap();
+    assert_eq!(flags, Answer::Done(vec![true, true, false, true]));
+    let progress = runs.progress(r).await.unwrap().into_result().unwrap();
+    let lost_at = progress.lost_at.expect("it is told");
+    assert!(lost_at > runs.get(r).await.unwrap().unwrap().started_at);
+    let stale = Answer::Refused(Refusal::Stale { current: first });
+    assert_eq!(runs.update(retried, Some(second), &Update::new()).await.unwrap(), stale);
+    assert_eq!(runs.processed(late, None, &[key("x")]).await.unwrap(), Answer::Refused(Refusal::Unknown));
+    until("the loss is counted", async || {
+        gate.metrics().lines().any(|line| line == "tidegate_store_losses_total 1").then_some(())
+    })
+    .await;
+    // One that is started now has lost nothing.
+    let _ = runs.start(late).await.unwrap().into_result().unwrap();
+    assert_eq!(runs.progress(late).await.unwrap().into_result().unwrap().lost_at, None);
+    // It is brought again, and counts once.
+    let again = runs.processed(r, Some(first), &[key("a"), key("b"), key("c"), key("d")]).await.unwrap();
+    assert_eq!(again.into_result().unwrap().new, 1);
+}
+
 /// Who only looks writes nothing.
 #[tokio::test]
 async fn a_store_that_is_only_read_can_be_asked() {

@@ -154,7 +154,7 @@ pub(in crate::cli) enum RunCommand {
         #[command(flatten)]
         run: OfRun,
         /// The attempt that has ended [default: the one it is in]
-        #[arg(long, value_name = "NUMBER")]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         from_attempt: Option<u64>,
     },
     /// See a run: its progress, tasks and failures

@@ -2,9 +2,12 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use tidegate::clock::monotonic;
 use tidegate::random::Random;
 use tidegate::run::MAX_ITEMS;
+use tokio::sync::mpsc;
 
 use super::args::{InAttempt, ItemArgs, OfRun};
 use super::{change, open, path_of};
@@ -14,10 +17,15 @@ use crate::cli::{REFUSED, Request, Target, plural, print, problem, read};
 /// So many bytes of items fit into a body, whatever has to be escaped.
 const MAX_BATCH_BYTES: usize = 600 << 10;
 
+/// Items of standard input that are sent together, and how long the first of them waits for others: who brings them one
+/// by one and is killed loses no more than that.
+const BATCH: usize = 512;
+const LATEST: Duration = Duration::from_millis(50);
+
 /// Items, a batch at a time.
 enum Source<'a> {
     Given(Option<&'a [String]>),
-    Stdin { separator: u8, number: u64 },
+    Stdin { items: mpsc::Receiver<Result<String, String>>, failure: Option<String> },
 }
 
 impl<'a> Source<'a> {
@@ -28,12 +36,23 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Read by a thread of its own, which does not hold the process when it ends.
     fn stdin(null: bool) -> Self {
-        Self::Stdin { separator: if null { 0 } else { b'\n' }, number: 0 }
+        let separator = if null { 0 } else { b'\n' };
+        let (sender, items) = mpsc::channel(BATCH);
+        std::thread::spawn(move || {
+            for item in (StdinItems { separator, number: 0 }) {
+                let is_last = item.is_err();
+                if sender.blocking_send(item).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self::Stdin { items, failure: None }
     }
 
-    /// The next batch; an empty one is the end.
-    fn next(&mut self) -> Result<Vec<String>, String> {
+    /// The next batch; an empty one is the end. What came before something that cannot be read is a batch of its own.
+    async fn next(&mut self) -> Result<Vec<String>, String> {
         match self {
             Self::Given(items) => {
                 let Some(all) = items else { return Ok(Vec::new()) };
@@ -41,26 +60,56 @@ impl<'a> Source<'a> {
                 *items = Some(rest).filter(|rest| !rest.is_empty());
                 Ok(batch.to_vec())
             }
-            Self::Stdin { separator, number } => {
-                let (mut batch, mut bytes) = (Vec::new(), 0);
-                let mut input = std::io::stdin().lock();
-                while batch.len() < MAX_ITEMS && bytes < MAX_BATCH_BYTES {
-                    let mut item = Vec::new();
-                    let count = input.read_until(*separator, &mut item);
-                    if count.map_err(|error| format!("cannot read items: {error}"))? == 0 {
-                        break;
+            Self::Stdin { items, failure } => {
+                if let Some(failure) = failure.take() {
+                    return Err(failure);
+                }
+                let Some(first) = items.recv().await else { return Ok(Vec::new()) };
+                let first = first?;
+                let (until, mut bytes, mut batch) = (monotonic() + LATEST, first.len(), vec![first]);
+                while batch.len() < BATCH && bytes < MAX_BATCH_BYTES {
+                    match tokio::time::timeout_at(until.into(), items.recv()).await {
+                        Ok(Some(Ok(item))) => {
+                            bytes += item.len();
+                            batch.push(item);
+                        }
+                        Ok(Some(Err(why))) => {
+                            *failure = Some(why);
+                            break;
+                        }
+                        Ok(None) | Err(_) => break,
                     }
-                    *number += 1;
-                    if item.last() == Some(separator) {
-                        item.pop();
-                    }
-                    if item.is_empty() {
-                        continue;
-                    }
-                    bytes += item.len();
-                    batch.push(String::from_utf8(item).map_err(|_| format!("item {number} is not UTF-8"))?);
                 }
                 Ok(batch)
+            }
+        }
+    }
+}
+
+/// Items of standard input, one by one; empty ones are none.
+struct StdinItems {
+    separator: u8,
+    number: u64,
+}
+
+impl Iterator for StdinItems {
+    type Item = Result<String, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let mut item = Vec::new();
+            match std::io::stdin().lock().read_until(self.separator, &mut item) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => return Some(Err(format!("cannot read items: {error}"))),
+            }
+            self.number += 1;
+            if item.last() == Some(&self.separator) {
+                item.pop();
+            }
+            if !item.is_empty() {
+                let number = self.number;
+                return Some(String::from_utf8(item).map_err(|_| format!("item {number} is not UTF-8")));
             }
         }
     }
@@ -94,7 +143,7 @@ pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCo
     let (mut sum, mut last) = (0, None::<Processed>);
     let mut is_refused = false;
     loop {
-        let batch = source.next()?;
+        let batch = source.next().await?;
         // Without any it is still told how many there are.
         if batch.is_empty() && last.is_some() {
             break;
@@ -138,7 +187,7 @@ pub(super) async fn skip_done(run: &OfRun, null: bool) -> Result<ExitCode, Strin
     let separator = if null { "\0" } else { "\n" };
     let mut is_first = true;
     let ended = loop {
-        let batch = source.next()?;
+        let batch = source.next().await?;
         // A run that is not there is refused, whether there are items or not.
         if batch.is_empty() && !is_first {
             break ExitCode::SUCCESS;
@@ -198,7 +247,7 @@ pub(super) async fn failed(
     let (mut noted, mut is_refused) = (0, false);
     let calls = format!("{:016x}", Random::System.bits());
     'all: loop {
-        let batch = source.next()?;
+        let batch = source.next().await?;
         if batch.is_empty() {
             break;
         }
@@ -216,7 +265,7 @@ pub(super) async fn failed(
                 continue;
             }
             let FailureNoted { item, count, dropped, .. } = read(&answer)?;
-            if batch.len() == 1 {
+            if args.items.len() == 1 {
                 print(&format!("failed {}", plural(count, "time")))?;
             }
             if let Some(dropped) = dropped {

@@ -100,7 +100,7 @@ enum TerminalState {
 pub(crate) struct Retry {
     /// The attempt that has ended; sent again it is retried once.
     #[serde(deserialize_with = "whole::required")]
-    #[schemars(range(min = 0, max = MAX_COUNT))]
+    #[schemars(range(min = 1, max = MAX_COUNT))]
     pub(crate) from_attempt: u64,
 }
 

@@ -88,6 +88,9 @@ response! {
         rate_per_second: f64 = it.rate_per_second,
         /// When all will be processed at that rate; of a live run whose total is known.
         estimated_end_ms: Option<u64> = it.estimated_end.map(Timestamp::as_millis),
+        /// When the store was last found to have lost writes since the run was started: what was noted before may be
+        /// missing.
+        lost_at_ms: Option<u64> = it.lost_at.map(Timestamp::as_millis),
     }
 
     /// A task that was started.
@@ -97,7 +100,7 @@ response! {
         run: String = run,
         task: String = task,
         started_at_ms: u64 = it.started_at.as_millis(),
-        /// Whether this request did it; if not it was under way in this attempt.
+        /// Whether this request did it; if not it was started before in this attempt, and may be finished.
         is_new: bool = it.is_new,
     }
 

@@ -51,7 +51,7 @@ impl OfTask {
 pub(crate) struct OfHour {
     #[schemars(extend("pattern" = pattern::NAME))]
     pub(super) space: String,
-    #[schemars(extend("pattern" = "^2[0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])_([01][0-9]|2[0-3])$"))]
+    #[schemars(extend("pattern" = pattern::HOUR))]
     hour: String,
 }
 

@@ -362,6 +362,7 @@ impl Face for Client {
                 total: body.optional("total"),
                 rate_per_second: body.take("rate_per_second").as_f64().unwrap(),
                 estimated_end: optional_moment(&mut body, "estimated_end_ms"),
+                lost_at: optional_moment(&mut body, "lost_at_ms"),
             };
             body.end();
             progress
@@ -459,10 +460,10 @@ impl Face for Client {
         Ok(self.failures_at(&format!("/failures/{hour}"), after, limit).await?.unwrap())
     }
 
-    async fn cleanup(&self) -> Result<()> {
+    async fn cleanup(&self) -> Result<usize> {
         let (_, mut body) = self.granted("POST", "/cleanup", Value::Null).await?.unwrap();
-        body.number("removed");
+        let removed = body.number("removed");
         body.end();
-        Ok(())
+        Ok(removed as usize)
     }
 }

@@ -52,7 +52,11 @@ pub(super) fn take_all_or(
     order.sort_by_key(|index| Arc::as_ptr(&parts[*index].limit.shared) as usize);
     let mut decisions = vec![None; parts.len()];
     descend(&Asked { parts, key, now, overflow }, &order, true, &mut decisions);
-    decisions.into_iter().flatten().collect()
+    let decisions: Vec<_> = decisions.into_iter().flatten().collect();
+    if decisions.iter().all(Decision::is_admitted) {
+        parts.iter().zip(&decisions).for_each(|(part, decision)| part.limit.note(key, now, decision));
+    }
+    decisions
 }
 
 /// Judges the first limit of `order`, then the rest with its state still locked;

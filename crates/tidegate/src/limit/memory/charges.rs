@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::charge::{Charge, Identity, Outcome, Release, is_something_else};
 use super::super::decision::{Decision, Quota};
-use super::super::hours::{Hour, HourChange, Hours};
+use super::super::hours::{Hour, HourChange};
 use super::super::reservation::{self, Book, ReservationState, VOID, too_many};
 use super::super::rule::Rule as _;
 use super::super::usage::LIVES;
@@ -16,34 +16,28 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::memory::Lookup;
 
-/// Charges `key` under all of `parts`, or under none, and remembers it by its id.
+/// Charges `key` under all of `parts`, or under none, and remembers it by its id. Of a quota the first charge of an hour is
+/// told.
 pub(in crate::limit) fn charge_all(
     parts: &[Part<'_>],
     key: Key<'_>,
     identity: &Identity<'_>,
-    hours: Option<&Hours>,
+    is_quota: bool,
 ) -> Result<(Outcome, Option<HourChange>)> {
     let now = now_of(parts);
-    let charge = || match identity.id {
-        None => Ok(charge_now(parts, key, now).0),
+    let outcome = match identity.id {
+        None => charge_now(parts, key, now).0,
         Some(id) => {
-            with_books(parts, key, now, &mut |books| charge_once(books, parts, key, now, id, identity))?
+            with_books(parts, key, now, &mut |books| charge_once(books, parts, key, now, id, identity))??
         }
     };
-    let Some(hours) = hours else { return charge().map(|outcome| (outcome, None)) };
-    let (outcome, change) = hours.note(now.as_millis(), || {
-        let outcome = charge();
-        let used = match &outcome {
-            Ok(Outcome::Charged { is_new: true, quotas }) => {
-                Some(quotas.iter().map(|quota| quota.capacity - quota.remaining).collect())
-            }
-            _ => None,
-        };
-        (outcome, used)
-    });
-    Ok((outcome?, change))
+    let is_new = matches!(outcome, Outcome::Charged { is_new: true, .. });
+    let hours = || parts.iter().filter_map(|part| part.limit.shared.hours.as_ref());
+    // As scripts, which ask the first limit.
+    let is_first = is_quota && is_new && hours().next().is_some_and(|it| it.say(now.as_millis()));
+    let previous = || hours().map(|it| it.previous(now.as_millis())).collect::<Vec<_>>();
+    Ok((outcome, is_first.then(|| HourChange::after(&previous()))))
 }
-
 /// Gives back what was charged by an id, where it still counts.
 pub(in crate::limit) fn release_all(
     parts: &[Part<'_>],
@@ -79,13 +73,11 @@ pub(in crate::limit) fn release_all(
 }
 
 /// Where `key` stands, and the hours of a day.
-pub(in crate::limit) fn hours_of(
-    parts: &[Part<'_>],
-    key: Key<'_>,
-    hours: &Hours,
-) -> (Timestamp, Vec<Quota>, Vec<Hour>) {
+pub(in crate::limit) fn hours_of(parts: &[Part<'_>], key: Key<'_>) -> (Timestamp, Vec<Quota>, Vec<Hour>) {
     let now = now_of(parts);
-    (now, standing(parts, key, now), hours.list(now.as_millis()))
+    let list = |part: &Part<'_>| part.limit.shared.hours.as_ref().map(|it| it.list(now.as_millis()));
+    let hours: Vec<_> = parts.iter().map(|part| list(part).unwrap_or_default()).collect();
+    (now, standing(parts, key, now), Hour::of_all(&hours))
 }
 
 fn now_of(parts: &[Part<'_>]) -> Timestamp {
@@ -206,7 +198,7 @@ impl InProcess {
     /// sliding or a calendar limit.
     pub fn charge(&self, key: Key<'_>, id: &str, cost: Cost) -> Result<Charge> {
         let part = Part { limit: self, request: self.plain(cost.get()) };
-        charge_all(&[part], key, &self.identity(id)?, None)?.0.into_charge()
+        charge_all(&[part], key, &self.identity(id)?, false)?.0.into_charge()
     }
 
     /// Gives back what [`charge`](Self::charge) has charged by `id`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::algorithm::no_reservations;
-use super::super::hold::At;
+use super::super::hold::{At, Noted};
 use super::super::listing::member;
 use super::super::reservation::{self, Book, Holder, Reservation, Reserve, Settle};
 use super::super::rule::Rule as _;
@@ -36,10 +36,12 @@ impl InProcess {
             let before_ms = book.pending_until_ms(id);
             let done = match engine {
                 Engine::Sliding(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: request.terms }, &terms)
+                    let at = At { limit: self, counted, key, now, terms: request.terms };
+                    act(book, &Noted { holder: &at, limit: self, key }, &terms)
                 }
                 Engine::Calendar(counted) => {
-                    act(book, &At { limit: self, counted, key, now, terms: request.terms }, &terms)
+                    let at = At { limit: self, counted, key, now, terms: request.terms };
+                    act(book, &Noted { holder: &at, limit: self, key }, &terms)
                 }
                 // It has been asked above how long they hold.
                 Engine::Suppressed(_) | Engine::Token(_) => return (None, false),

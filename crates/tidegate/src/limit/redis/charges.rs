@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::super::algorithm::Request;
 use super::super::charge::{Identity, Outcome, Release, is_something_else};
 use super::super::decision::Quota;
-use super::super::hours::{Hour, HourChange};
+use super::super::hours::{Hour, HourChange, LimitHour};
 use super::super::reservation;
 use super::all::{decide_all, decide_one, describe_all, run_all};
 use super::codes::{ALL_CHARGED, ALL_KNOWN, ALL_NO_ROOM, ALL_OTHER, ALL_REFUSED, ALL_RELEASED, ALL_UNKNOWN};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::redis::{Call, Fields};
 
-/// The hours of limits that are charged together: a key of the first of them.
+/// The hours of a limit.
 const HOURS: &str = "hours";
 
 /// One limit of those that are charged together.
@@ -61,12 +61,12 @@ impl Sent {
         parts: &[ChargePart<'_>],
         key: Key<'_>,
         identity: &Identity<'_>,
-        is_noted: bool,
+        is_quota: bool,
         prefix: &str,
         with_override: bool,
     ) -> Self {
         let (mut of, mut keys) = (SmallVec::new(), Vec::new());
-        let mut behind = vec![identity.remembered_ms, u64::from(is_noted), identity.together];
+        let mut behind = vec![identity.remembered_ms, u64::from(is_quota), identity.together];
         for ChargePart { limit, max, .. } in parts {
             let (of_limit, first) = limit.keys(prefix, key, with_override);
             keys.extend(of_limit);
@@ -74,7 +74,7 @@ impl Sent {
             behind.extend([first, *max as u64]);
             of.push((limit.described(with_override), first));
         }
-        if let Some(first) = parts.first().filter(|_| is_noted) {
+        if let Some(first) = parts.first().filter(|_| is_quota) {
             keys.push(first.limit.index(prefix, HOURS));
         }
         Self { of, args: describe_all(&limits_of(parts), with_override, behind), keys: keys.into() }
@@ -99,18 +99,18 @@ impl Prepared {
     }
 }
 
-/// Charges `key` under all of `parts`, or under none. A quota has what its charges send along `prepared`: it is all of
-/// one key, and hours are noted of it.
+/// Charges `key` under all of `parts`, or under none. A quota has what its charges send along `prepared`: it is all without
+/// a subject, and the first charge of an hour is told.
 pub(in crate::limit) async fn charge_all(
     parts: &[ChargePart<'_>],
     key: Key<'_>,
     identity: &Identity<'_>,
     prepared: Option<&Prepared>,
 ) -> Result<(Outcome, Option<HourChange>)> {
-    let (id, is_noted) = (identity.id.unwrap_or(""), prepared.is_some());
+    let (id, is_quota) = (identity.id.unwrap_or(""), prepared.is_some());
     let limits = limits_of(parts);
     let value = run_all(&limits, key, |prefix, with_override| {
-        let make = || Sent::new(parts, key, identity, is_noted, prefix, with_override);
+        let make = || Sent::new(parts, key, identity, is_quota, prefix, with_override);
         let call = Call::new(&CHARGE_ALL);
         let call = match prepared {
             Some(prepared) => {
@@ -150,8 +150,8 @@ pub(in crate::limit) async fn charge_all(
     };
     let change = match outcome {
         // The fast path is not there for the first of an hour.
-        Outcome::Charged { is_new: true, .. } if is_noted && !fields.is_empty() => {
-            read_change(&mut fields.list()?)?
+        Outcome::Charged { is_new: true, .. } if is_quota && !fields.is_empty() => {
+            Some(read_change(&mut fields.list()?)?)
         }
         _ => None,
     };
@@ -202,10 +202,7 @@ pub(in crate::limit) async fn hours_of(
             let (keys, first) = limit.keys(prefix, key, with_override);
             call = call.keys(keys).arg(first);
         }
-        match parts.first() {
-            Some(first) => call.key(first.limit.index(prefix, HOURS)),
-            None => call,
-        }
+        call
     });
     let value = value.await?;
     let mut fields = REPLIES.list(&value)?;
@@ -214,26 +211,26 @@ pub(in crate::limit) async fn hours_of(
     }
     let decisions = decide_all(&requests_of(parts), key, &mut fields)?;
     let quotas = decisions.iter().map(|(_, decision)| *decision.quota()).collect();
-    let mut hours = fields.list()?;
-    let now = hours.time()?;
-    let mut hours = hours.each(|fields| Ok(read_hour(fields.number()?, &fields.text()?)))?;
-    hours.sort_by_key(|hour| std::cmp::Reverse(hour.number));
-    Ok((now, quotas, hours))
+    let now = fields.time()?;
+    let of_limit = |fields: &mut Fields<'_>| {
+        fields.list()?.each(|fields| Ok(read_hour(fields.number()?, &fields.text()?)))
+    };
+    let hours: Vec<_> = parts.iter().map(|_| of_limit(&mut fields)).collect::<Result<_>>()?;
+    Ok((now, quotas, Hour::of_all(&hours)))
 }
 
-/// What is said of the first charge of an hour; nothing of others.
-fn read_change(fields: &mut Fields<'_>) -> Result<Option<HourChange>> {
-    if fields.is_empty() {
-        return Ok(None);
-    }
-    let (number, noted) = (fields.integer()?, fields.text()?);
-    let previous = u64::try_from(number).ok().map(|number| read_hour(number, &noted));
-    Ok(Some(HourChange { previous }))
+/// What is said of the first charge of an hour.
+fn read_change(fields: &mut Fields<'_>) -> Result<HourChange> {
+    let previous = fields.each(|fields| {
+        let (number, noted) = (fields.integer()?, fields.text()?);
+        Ok(u64::try_from(number).ok().map(|number| read_hour(number, &noted)))
+    })?;
+    Ok(HourChange::after(&previous))
 }
 
 /// An hour, as it was noted. What others wrote there counts as nothing.
-fn read_hour(number: u64, noted: &str) -> Hour {
+fn read_hour(number: u64, noted: &str) -> LimitHour {
     let mut numbers = noted.split_whitespace().map(|number| number.parse().unwrap_or(0));
     let first_charge = Timestamp::from_millis(numbers.next().unwrap_or(0));
-    Hour { number, first_charge, most: numbers.collect() }
+    LimitHour { number, first_charge, most: numbers.next().unwrap_or(0) }
 }

@@ -39,7 +39,7 @@ impl Scripts {
     fn new(name: &str, algorithm: &str) -> Self {
         let alias = format!("local algorithm = {name}");
         let with = |shared, operation| {
-            Script::of(PartKind::Limit, &[CODES, RATE, algorithm, RULES, shared, &alias, operation])
+            Script::of(PartKind::Limit, &[CODES, RATE, HOURS, algorithm, RULES, shared, &alias, operation])
         };
         let script = |operation| with("", operation);
         Self {
@@ -71,18 +71,19 @@ pub(super) static TAKE_ALL: LazyLock<Script> = LazyLock::new(|| {
     let algorithms = [SLIDING_LUA, SUPPRESSED_LUA, TOKEN_LUA, CALENDAR_LUA];
     Script::of(
         PartKind::Limit,
-        &[&[CODES, RATE], &algorithms[..], &[RULES, SEVERAL, include_str!("../take_all.lua")]].concat(),
+        &[&[CODES, RATE, HOURS], &algorithms[..], &[RULES, SEVERAL, include_str!("../take_all.lua")]]
+            .concat(),
     )
 });
 
 /// One of several limits that hold; `fast_path` stands in front of it.
 fn several(fast_path: &str, pieces: &[&str]) -> Script {
-    let all = [&[CODES, fast_path, RATE, SLIDING_LUA, CALENDAR_LUA, RULES, SEVERAL], pieces].concat();
+    let all = [&[CODES, fast_path, RATE, HOURS, SLIDING_LUA, CALENDAR_LUA, RULES, SEVERAL], pieces].concat();
     Script::of(PartKind::Limit, &all)
 }
 
 fn charge_all(fast_path: &str) -> Script {
-    several(fast_path, &[RECORDS, STANDING, HOURS, include_str!("../charge_all.lua")])
+    several(fast_path, &[RECORDS, STANDING, include_str!("../charge_all.lua")])
 }
 
 pub(super) static CHARGE_ALL: LazyLock<Script> =
@@ -93,7 +94,7 @@ pub(super) static CHARGE_ONE_BY_ONE: LazyLock<Script> = LazyLock::new(|| charge_
 pub(super) static RELEASE_ALL: LazyLock<Script> =
     LazyLock::new(|| several("", &[RECORDS, include_str!("../release_all.lua")]));
 pub(super) static HOURS_OF: LazyLock<Script> =
-    LazyLock::new(|| several("", &[STANDING, HOURS, include_str!("../hours_of.lua")]));
+    LazyLock::new(|| several("", &[STANDING, include_str!("../hours_of.lua")]));
 pub(super) static OVERRIDE: LazyLock<Script> =
     LazyLock::new(|| Script::of(PartKind::Limit, &[RATE, include_str!("../override.lua")]));
 pub(super) static OVERRIDES: LazyLock<Script> =

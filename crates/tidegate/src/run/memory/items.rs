@@ -59,6 +59,8 @@ impl Partition {
             total: entry.total,
             since_ms: entry.attempt_started_ms,
             until_ms: entry.finished_ms.unwrap_or(at.now_ms),
+            // With this process all of it is gone.
+            lost_ms: None,
         };
         Ok(measured.into())
     }

@@ -149,6 +149,20 @@ impl QuotaHour {
         }
     }
 
+    /// Hours, the last first, where so much is used of that of the moment: a program that writes the counter itself
+    /// notes nothing.
+    pub(super) fn with_use(mut hours: Vec<Self>, at: Timestamp, used: u64) -> Vec<Self> {
+        let hour = Hour::of(at);
+        if used > 0 && hours.first().is_none_or(|first| first.hour != hour) {
+            let begun = Self { hour, first_charge_at: at, most_aligned: None, most_sliding: None };
+            hours.insert(0, begun);
+        }
+        if let Some(first) = hours.first_mut().filter(|_| used > 0) {
+            first.most_aligned = first.most_aligned.max(Some(used));
+        }
+        hours
+    }
+
     /// The most that was used by either measure.
     pub fn most(&self) -> u64 {
         self.most_aligned.max(self.most_sliding).unwrap_or(0)

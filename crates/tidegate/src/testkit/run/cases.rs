@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Face, Granted, Kit, ODD_TEXTS, START_MS, all_failures, all_runs, options};
+use super::{
+    Face, Granted, Kit, ODD_TEXTS, START_MS, all_failures, all_in_hour, all_runs, all_to_retry, options,
+};
 use crate::bounds::MAX_COUNT;
 use crate::clock::Timestamp;
 use crate::run::{
-    Attempt, Finished, Processed, Refusal, RunOptions, RunState, Started, TaskStarted, Update, Updated,
+    Attempt, Finished, Hour, Processed, Refusal, RunOptions, RunState, Started, TaskStarted, Update, Updated,
 };
 
 /// The default life.
@@ -100,6 +102,10 @@ pub async fn a_retry_is_idempotent_and_clears_nothing(kit: &impl Kit) {
     started(&face, "r").await;
     let live = Refusal::Live { state: RunState::Running, attempt: Attempt::new(1) };
     assert_eq!(face.retry("r", Attempt::new(1)).await.unwrap(), Err(live));
+    // There is no attempt before the first that this could be a repetition of.
+    let error = face.retry("r", Attempt::new(0)).await.unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("from 1 on"), "{error}");
     face.update("r", None, &Update::new().field("who", "me").total(9)).await.unwrap().unwrap();
     face.processed("r", None, &["a", "b"]).await.unwrap().unwrap();
     face.failed("r", None, "c", "broken", "1").await.unwrap().unwrap();
@@ -112,7 +118,7 @@ pub async fn a_retry_is_idempotent_and_clears_nothing(kit: &impl Kit) {
     // Whoever has not heard of it asks again.
     let again = Started { is_new: false, ..second };
     assert_eq!(face.retry("r", Attempt::new(1)).await.unwrap(), Ok(again));
-    for other in [0, 3, MAX_COUNT] {
+    for other in [3, MAX_COUNT] {
         let stale = Refusal::Stale { current: Attempt::new(2) };
         assert_eq!(face.retry("r", Attempt::new(other)).await.unwrap(), Err(stale));
     }
@@ -202,6 +208,72 @@ pub async fn a_run_ends_its_ttl_after_its_last_update_and_all_of_it(kit: &impl K
     assert_eq!(face.is_processed("r", &["a"]).await.unwrap(), Ok(vec![false]));
     assert_eq!(all_failures(&face, "r", 10).await, Ok(Vec::new()));
     assert_eq!(face.tasks("r").await.unwrap(), Ok(Vec::new()));
+}
+
+/// Whatever became of the run before it, nothing of that is left for the next.
+pub async fn a_new_run_begins_with_nothing(kit: &impl Kit) {
+    let face = fresh(kit).await;
+    for (number, case) in
+        ["over", "expired", "deleted", "ended and over", "over and cleaned up"].into_iter().enumerate()
+    {
+        let mut now_ms = 100 * TTL_MS * number as u64;
+        face.clock().set(at(now_ms));
+        let is_deleted = case == "deleted";
+        for round in 0..3 {
+            let attempt = if is_deleted { round + 1 } else { 1 };
+            let is_new = Started { attempt: Attempt::new(attempt), state: RunState::Running, is_new: true };
+            assert_eq!(face.start("r").await.unwrap(), Ok(is_new), "{case}");
+            let run = face.get("r").await.unwrap().unwrap();
+            assert_eq!((run.fields.len(), run.total, run.finished_at), (0, None, None), "{case}");
+            assert_eq!((run.started_at, run.ends_at), (at(now_ms), at(now_ms + TTL_MS)), "{case}");
+            let progress = face.progress("r").await.unwrap().unwrap();
+            assert_eq!((progress.processed, progress.failed, progress.to_retry), (0, 0, 0), "{case}");
+            assert_eq!(face.is_processed("r", &["a", "b"]).await.unwrap(), Ok(vec![false; 2]), "{case}");
+            assert_eq!(all_failures(&face, "r", 9).await, Ok(Vec::new()), "{case}");
+            assert_eq!(all_to_retry(&face, "r", 9).await, Ok(Vec::new()), "{case}");
+            assert_eq!(all_in_hour(&face, Hour::of(at(now_ms)), 9).await, [], "{case}");
+            assert_eq!(face.tasks("r").await.unwrap(), Ok(Vec::new()), "{case}");
+            assert_eq!(all_runs(&face, None, 9).await.len(), 1, "{case}");
+            let update = Update::new().state(RunState::Paused).field("who", "me").total(9);
+            face.update("r", None, &update).await.unwrap().unwrap();
+            let processed = Processed { new: 2, processed: 2 };
+            assert_eq!(face.processed("r", None, &["a", "b"]).await.unwrap(), Ok(processed), "{case}");
+            for item in ["b", "c"] {
+                let noted = face.failed("r", None, item, "why", "1").await.unwrap().unwrap();
+                assert_eq!((noted.count, noted.is_new), (1, true), "{case}");
+            }
+            assert!(face.task_started("r", None, "t").await.unwrap().unwrap().is_new, "{case}");
+            match case {
+                "expired" => drop(face.expire("r", None, Duration::ZERO).await.unwrap().unwrap()),
+                "deleted" => face.delete("r", None).await.unwrap().unwrap(),
+                "ended and over" => drop(face.finish("r", None, RunState::Failed).await.unwrap().unwrap()),
+                _ => {}
+            }
+            if !is_deleted && case != "expired" {
+                now_ms += TTL_MS;
+                face.clock().set(at(now_ms));
+            }
+            if case == "over and cleaned up" {
+                now_ms += TTL_MS;
+                face.clock().set(at(now_ms));
+                face.cleanup().await.unwrap();
+            }
+        }
+    }
+}
+
+/// More than are taken away in one step, by number and by how much there is of each.
+pub async fn a_cleanup_goes_on_until_nothing_is_over(kit: &impl Kit) {
+    const RUNS: usize = 900;
+    let face = kit.fresh(options(|it| it.batch = 1000)).await;
+    for number in 0..RUNS {
+        started(&face, &format!("run {number}")).await;
+    }
+    face.clock().set(at(3 * TTL_MS));
+    started(&face, "live").await;
+    assert_eq!(face.cleanup().await.unwrap(), RUNS);
+    assert_eq!(face.cleanup().await.unwrap(), 0);
+    assert_eq!(all_runs(&face, None, 10).await.len(), 1);
 }
 
 /// And what is done later does not lengthen it.

@@ -116,7 +116,7 @@ pub trait Face {
         limit: usize,
     ) -> impl Future<Output = Result<Page<RunFailure>>>;
     /// Takes away what is over.
-    fn cleanup(&self) -> impl Future<Output = Result<()>>;
+    fn cleanup(&self) -> impl Future<Output = Result<usize>>;
 }
 
 /// All of a list, read page by page; no page is larger than it may be.
@@ -307,8 +307,8 @@ impl Face for Library {
         self.runs.failures_in_hour(hour, after, limit).await
     }
 
-    async fn cleanup(&self) -> Result<()> {
-        self.runs.cleanup().await.map(drop)
+    async fn cleanup(&self) -> Result<usize> {
+        self.runs.cleanup().await
     }
 }
 

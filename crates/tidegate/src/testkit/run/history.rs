@@ -109,7 +109,8 @@ impl<F: Face> Pair<'_, F> {
             }
             Op::Retry { run, of } => {
                 let run = odd(*run);
-                let from = self.attempt(&run, *of).unwrap_or(Attempt::new(1));
+                // None is before the first.
+                let from = Attempt::new(self.attempt(&run, *of).map_or(1, |it| it.get().max(1)));
                 let retried = face.retry(&run, from).await.unwrap();
                 prop_assert_eq!(retried, self.model.retry(now, &run, from));
             }

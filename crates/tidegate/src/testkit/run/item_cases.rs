@@ -287,6 +287,7 @@ pub async fn progress_tells_rate_and_end(kit: &impl Kit) {
         total: None,
         rate_per_second: 0.0,
         estimated_end: None,
+        lost_at: None,
     };
     assert_eq!(face.progress("r").await.unwrap(), Ok(nothing));
     face.processed("r", None, &["a", "b", "c"]).await.unwrap().unwrap();

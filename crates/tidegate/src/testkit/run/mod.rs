@@ -49,6 +49,8 @@ macro_rules! run_conformance {
             a_retry_is_idempotent_and_clears_nothing
             who_means_another_attempt_changes_nothing
             a_run_ends_its_ttl_after_its_last_update_and_all_of_it
+            a_new_run_begins_with_nothing
+            a_cleanup_goes_on_until_nothing_is_over
             expire_only_shortens_a_life
             a_deleted_run_is_remembered_for_the_rest_of_its_life
             fields_come_back_as_they_went_in_and_are_bounded

@@ -350,6 +350,7 @@ impl RunModel {
             total: run.total,
             rate_per_second: rate.round() / 1000.0,
             estimated_end,
+            lost_at: None,
         })
     }
 
