@@ -121,12 +121,9 @@ async fn load<O: Origin>(
     let loading = core.read(|state| Loading::begin(state, fields));
     let (loaded, position) = read_all(core, loading, fields, from).await?;
     let mark = Mark::from(&position);
-    let is_new_epoch = core.applied().is_some_and(|applied| applied.epoch != mark.epoch);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
     core.write(|state| state.replace(loaded, &position));
-    if is_new_epoch {
-        core.blocks.forget_all();
-    }
+    core.blocks.in_epoch(&mark.epoch);
     follower.loaded(mark);
     core.moved.send_modify(|it| *it += 1);
     tracing::info!(

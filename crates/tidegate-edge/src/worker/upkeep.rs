@@ -31,7 +31,7 @@ pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
     let mut told = None;
     for tick in 0_u64.. {
         ticks.tick().await;
-        core.give_back().await;
+        core.give_back(None).await;
         if tick % TELL == 0 {
             core.tell_clicks().await;
             core.tell_applied(&mut told).await;
@@ -46,19 +46,20 @@ pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
 }
 
 impl<O: Origin> Core<O> {
-    /// Gives back blocks that have ended or that nobody spends. Whether all of them are.
-    pub(super) async fn give_back(&self) -> bool {
-        let mut returns = self.blocks.take_returns(self.pace.elapsed_ms(), TOGETHER);
-        while let Some(it) = returns.pop() {
-            let returned =
-                tokio::time::timeout(self.options.deadline, self.origin.give_back(it.clone())).await;
+    /// Gives back blocks, of a rule or of all, that have ended or that nobody spends. How many; none if the truth did
+    /// not hear of all of them.
+    pub(super) async fn give_back(&self, of: Option<&str>) -> Option<usize> {
+        let due = self.blocks.due_returns(of, self.pace.elapsed_ms(), TOGETHER);
+        let count = due.len();
+        for it in due {
+            let number = it.number;
+            let returned = tokio::time::timeout(self.options.deadline, self.origin.give_back(it)).await;
             if !matches!(returned, Ok(Ok(_))) {
-                returns.push(it);
-                self.blocks.not_returned(returns);
-                return false;
+                return None;
             }
+            self.blocks.returned(number);
         }
-        true
+        Some(count)
     }
 
     /// Tells the truth of clicks. Whether of all.
