@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::core::Core;
 use super::hosts::Folder;
@@ -25,6 +25,8 @@ const TOGETHER: usize = 64;
 const SWEPT: usize = 1000;
 
 pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
+    // Those that begin together do not tell of themselves together.
+    sleep((TICK * TELL as u32).mul_f64(core.options.random.draw())).await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let checks = core.options.check_interval.as_millis().div_ceil(TICK.as_millis()).max(1) as u64;
@@ -96,8 +98,11 @@ impl<O: Origin> Core<O> {
         }
     }
 
-    /// Lets go of rules that have ended: they would answer 410, which the database can say too.
+    /// Lets go of rules that have ended: they would answer 410, which the database can say too, if it is there.
     fn sweep(&self) {
+        if !self.following.lock().is_connected {
+            return;
+        }
         let now_ms = self.now_ms();
         while self.write(|state| state.sweep(now_ms, SWEPT)) == SWEPT {}
     }
