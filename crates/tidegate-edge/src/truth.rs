@@ -183,7 +183,10 @@ impl Truth {
 
     /// The same with all that a cache has to know for it: which rules were passed over.
     pub async fn fetch(&self, host: &str, path: &str) -> Result<Resolution> {
-        of!(self, database => database.resolve(host.to_owned(), path.to_owned()).await)
+        of!(self, database => {
+            database.metrics().resolves();
+            database.resolve(host.to_owned(), path.to_owned()).await
+        })
     }
 
     /// Rules, page by page: in the order of what they are looked for by, and of their ids. At most [`MAX_PAGE`] at once.
@@ -193,7 +196,10 @@ impl Truth {
 
     /// All rules at one place of the log, as lines of JSON in a file without a name: the place, then a rule each.
     pub async fn snapshot(&self, fields: Fields) -> Result<(Position, File)> {
-        of!(self, database => database.snapshot(fields).await)
+        of!(self, database => {
+            database.metrics().reads_all();
+            database.snapshot(fields).await
+        })
     }
 
     /// Gives a worker permits of a rule that has only so many. They are debited when this answers, whether the answer

@@ -120,7 +120,7 @@ impl<O: Origin> Worker<O> {
         self.tasks.end();
         let mut is_all = self.core.tell_clicks().await;
         while self.core.blocks.has_returns() && is_all {
-            is_all = self.core.give_back().await;
+            is_all = self.core.give_back(None).await.is_some();
         }
         is_all
     }

@@ -42,6 +42,8 @@ pub(super) struct TruthMetrics {
     imports: Family<[(&'static str, &'static str); 1], Counter>,
     imported: Family<[(&'static str, &'static str); 1], Counter>,
     import_seconds: Histogram,
+    resolutions: Counter,
+    snapshots: Counter,
     rules: Gauge,
     seq: Gauge,
 }
@@ -64,6 +66,8 @@ impl Default for TruthMetrics {
             imported: by_outcome(&IMPORTED),
             // From 10 ms to 11 min.
             import_seconds: Histogram::new(exponential_buckets(0.01, 4.0, 9)),
+            resolutions: Counter::default(),
+            snapshots: Counter::default(),
             rules: Gauge::default(),
             seq: Gauge::default(),
         }
@@ -120,6 +124,16 @@ impl TruthMetrics {
         }
     }
 
+    /// Somebody asks which rule answers.
+    pub(super) fn resolves(&self) {
+        self.resolutions.inc();
+    }
+
+    /// All rules are read.
+    pub(super) fn reads_all(&self) {
+        self.snapshots.inc();
+    }
+
     /// Somebody has asked.
     pub(super) fn stands_at(&self, position: &Position) {
         self.rules.set(position.count as i64);
@@ -139,6 +153,10 @@ impl TruthMetrics {
         registry.register("tidegate_rules_imported", imported, self.imported.clone());
         let import_seconds = "Time that an import took, with what it waited for: its turn, and its file";
         registry.register("tidegate_rules_import_seconds", import_seconds, self.import_seconds.clone());
+        let resolutions = "Questions which rule answers a request";
+        registry.register("tidegate_rules_resolutions", resolutions, self.resolutions.clone());
+        let snapshots = "Times that all rules were read, for all who asked at about that time";
+        registry.register("tidegate_rules_snapshots", snapshots, self.snapshots.clone());
         registry.register("tidegate_rules", "Rules there are", self.rules.clone());
         registry.register("tidegate_rules_seq", "The number of the last change of rules", self.seq.clone());
     }

@@ -158,18 +158,31 @@ impl<O: Origin> Core<O> {
         permit
     }
 
-    /// Answers from memory, or asks the truth and waits for it within the deadline.
+    /// Answers from memory, or asks the truth and waits for it: one deadline is over all that one request needs.
     pub(super) async fn answer<R>(
         self: &Arc<Self>,
         request: &Request<'_>,
         mut write: impl FnMut(Outcome<'_>, Source) -> R,
     ) -> R {
+        if let Ok(answered) = timeout(self.options.deadline, self.answer_ever(request, &mut write)).await {
+            return answered;
+        }
+        self.metrics.unavailable.inc();
+        write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch)
+    }
+
+    /// The same, however long it takes.
+    async fn answer_ever<R>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        write: &mut impl FnMut(Outcome<'_>, Source) -> R,
+    ) -> R {
         let mut tries = 0..MOST_TRIES;
         let applied = loop {
-            let asked = match self.try_answer(request, &mut write) {
+            let asked = match self.try_answer(request, write) {
                 Ok(answered) => return answered,
                 Err(Needed::Fetch(applied)) => break applied,
-                Err(Needed::Permit(rule)) if tries.next().is_some() => self.ask_in_time(&rule).await,
+                Err(Needed::Permit(rule)) if tries.next().is_some() => self.ask(&rule).await,
                 Err(Needed::Permit(_)) => Asked::Nothing,
             };
             match asked {
@@ -190,7 +203,7 @@ impl<O: Origin> Core<O> {
         self: &Arc<Self>,
         request: &Request<'_>,
         applied: Option<Mark>,
-        mut write: impl FnMut(Outcome<'_>, Source) -> R,
+        write: &mut impl FnMut(Outcome<'_>, Source) -> R,
     ) -> R {
         self.metrics.misses.inc();
         let Some((host, path)) = normalised_host(request.host).zip(normalised(request.path)) else {
@@ -231,19 +244,15 @@ impl<O: Origin> Core<O> {
             .prepared(|parts| write(Outcome::Redirect(parts.redirect(&path, request.query)), Source::Fetch))
     }
 
-    /// A permit of a rule, asked for if there is none here. None if that came to nothing in time.
+    /// A permit of a rule, asked for if there is none here. None if that came to nothing.
     async fn obtain(self: &Arc<Self>, rule: &str) -> Permit {
         for _ in 0..MOST_TRIES {
             let permit = self.permit(rule, false, self.pace.elapsed_ms());
-            if permit != Permit::None || self.ask_in_time(rule).await != Asked::Something {
+            if permit != Permit::None || self.ask(rule).await != Asked::Something {
                 return permit;
             }
         }
         Permit::None
-    }
-
-    async fn ask_in_time(self: &Arc<Self>, rule: &str) -> Asked {
-        timeout(self.options.deadline, self.ask(rule)).await.unwrap_or(Asked::Nothing)
     }
 
     /// Asks the truth for permits of a rule, or waits for who does.
@@ -262,10 +271,12 @@ impl<O: Origin> Core<O> {
         let asked = tokio::spawn(async move {
             let asked_ms = core.pace.elapsed_ms();
             let ask = Ask { rule: rule.to_string(), worker: core.options.name.clone(), number, wanted };
-            let granted = timeout(core.options.deadline, core.origin.grant(ask)).await;
-            let granted = granted.ok().and_then(Result::ok);
+            let granted = timeout(core.options.deadline, core.grant(ask)).await.ok().flatten();
             core.metrics.blocks.inc();
-            core.blocks.asked(&rule, number, asked_ms, core.pace.elapsed_ms(), granted.as_ref());
+            let elapsed_ms = core.pace.elapsed_ms();
+            if !core.blocks.asked(&rule, number, asked_ms, elapsed_ms, granted.as_ref()) {
+                return Asked::Nothing;
+            }
             match granted {
                 None => Asked::Nothing,
                 Some(Grant::Block { .. } | Grant::Wait { .. } | Grant::Spent) => Asked::Something,
@@ -273,6 +284,15 @@ impl<O: Origin> Core<O> {
             }
         });
         asked.await.unwrap_or(Asked::Nothing)
+    }
+
+    /// What the truth grants. If it takes somebody to hold what is left, that may be this worker, which has spent it.
+    async fn grant(&self, ask: Ask) -> Option<Grant> {
+        let granted = self.origin.grant(ask.clone()).await.ok()?;
+        let is_ours = matches!(granted, Grant::Wait { .. })
+            && self.give_back(Some(&ask.rule)).await.is_some_and(|count| count > 0);
+        // Nothing was debited by its number yet.
+        if is_ours { self.origin.grant(ask).await.ok() } else { Some(granted) }
     }
 }
 

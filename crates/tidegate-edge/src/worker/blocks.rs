@@ -4,6 +4,9 @@
 //! Nothing is redirected without a permit of a block that has not ended. A block ends on this worker's clock, counted from
 //! before it was asked for and less a margin; what of it was not spent is given back, once it was idle for a second or has
 //! ended. A block that cannot be given back counts as spent, at the truth.
+//!
+//! Others hold what is left only if nothing of it is here: whoever is told to wait gives back first what is over here, and
+//! asks once more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -60,6 +63,10 @@ impl Block {
     fn is_over(&self, elapsed_ms: u64) -> bool {
         self.spent == self.permits || elapsed_ms >= self.ends_ms
     }
+
+    fn due(&self, rule: &str) -> Due {
+        Due { rule: rule.into(), number: self.number, spent: self.spent, is_rest: self.spent < self.permits }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,19 +74,45 @@ struct OfRule {
     blocks: VecDeque<Block>,
     /// How many to ask for next.
     wanted: u64,
-    /// Whether somebody asks, and changes when that is over.
-    asking: Option<watch::Sender<()>>,
+    /// By which number somebody asks, and what changes when that is over.
+    asking: Option<(u64, watch::Sender<()>)>,
     /// Until when nothing is to be had, and whether for good.
     nothing_until_ms: u64,
     is_spent: bool,
 }
 
+impl OfRule {
+    fn is_asking(&self, number: u64) -> bool {
+        self.asking.as_ref().is_some_and(|(own, _)| *own == number)
+    }
+}
+
+/// A block that is to be given back.
+#[derive(Debug)]
+struct Due {
+    rule: Box<str>,
+    number: u64,
+    spent: u64,
+    /// Whether some of it may not have been spent.
+    is_rest: bool,
+}
+
 #[derive(Debug, Default)]
 struct All {
+    /// Of which time of the database they are.
+    epoch: Option<String>,
     rules: HashMap<Box<str>, OfRule>,
-    returns: VecDeque<Return>,
+    returns: VecDeque<Due>,
     number: u64,
     is_closed: bool,
+}
+
+impl All {
+    fn give_back(&mut self, due: Due) {
+        if self.returns.len() < MAX_RETURNS {
+            self.returns.push_back(due);
+        }
+    }
 }
 
 /// All permits that are here.
@@ -117,6 +150,8 @@ impl Blocks {
             return match own.nothing_until_ms.saturating_sub(elapsed_ms) {
                 0 => Permit::None,
                 _ if own.is_spent => Permit::Spent,
+                // Told of first, they may be all that was left.
+                _ if !own.blocks.is_empty() => Permit::None,
                 left => Permit::Wait(Duration::from_millis(left)),
             };
         };
@@ -144,17 +179,18 @@ impl Blocks {
             return Asking::Full;
         }
         let own = all.rules.entry(rule.into()).or_default();
-        if let Some(asking) = &own.asking {
+        if let Some((_, asking)) = &own.asking {
             return Asking::Wait(asking.subscribe());
         }
-        own.asking = Some(watch::Sender::new(()));
-        own.wanted = (own.wanted * 2).clamp(FIRST, MOST);
         let number = all.number;
         all.number += 1;
+        own.asking = Some((number, watch::Sender::new(())));
+        own.wanted = (own.wanted * 2).clamp(FIRST, MOST);
         Asking::Ask { number, wanted: own.wanted }
     }
 
     /// What the truth has said to who asked at `asked_ms`. None if it has said nothing: it may have granted something.
+    /// Whether it is of the same time of the database as all that is here.
     pub(crate) fn asked(
         &self,
         rule: &str,
@@ -162,20 +198,28 @@ impl Blocks {
         asked_ms: u64,
         elapsed_ms: u64,
         grant: Option<&Grant>,
-    ) {
+    ) -> bool {
         let mut all = self.all.lock();
-        let is_closed = all.is_closed;
-        let Some(own) = all.rules.get_mut(rule) else {
-            // The rule was deleted meanwhile, and its blocks with it.
-            return;
+        let all = &mut *all;
+        let due = Due { rule: rule.into(), number, spent: 0, is_rest: true };
+        let Some(own) = all.rules.get_mut(rule).filter(|own| own.is_asking(number)) else {
+            // The rule was deleted meanwhile, and its blocks with it. It may be another one of that name by now.
+            if matches!(grant, None | Some(Grant::Block { .. })) {
+                all.give_back(due);
+            }
+            return true;
         };
         own.asking = None;
         let millis = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         (own.is_spent, own.nothing_until_ms) = (false, 0);
         match grant {
+            Some(Grant::Block { epoch, .. }) if all.epoch.get_or_insert_with(|| epoch.clone()) != epoch => {
+                all.give_back(due);
+                return false;
+            }
             Some(Grant::Block { permits, life, .. }) => {
                 let life_ms = millis(life);
-                let ends_ms = if is_closed { 0 } else { asked_ms + life_ms - life_ms.div_ceil(MARGIN) };
+                let ends_ms = if all.is_closed { 0 } else { asked_ms + life_ms - life_ms.div_ceil(MARGIN) };
                 own.blocks.push_back(Block {
                     number,
                     permits: *permits,
@@ -189,15 +233,10 @@ impl Blocks {
             }
             Some(Grant::Spent) => (own.is_spent, own.nothing_until_ms) = (true, elapsed_ms + SPENT_MS),
             // What was granted and not heard of is given back unspent: by its number the truth knows it.
-            None => self.give_up(&mut all, number),
+            None => all.give_back(due),
             Some(_) => drop(all.rules.remove(rule)),
         }
-    }
-
-    fn give_up(&self, all: &mut All, number: u64) {
-        if all.returns.len() < MAX_RETURNS {
-            all.returns.push_back(Return { worker: self.worker.clone(), number, spent: 0 });
-        }
+        true
     }
 
     /// A rule was changed: what was said of its permits may not be so any more. Blocks stay.
@@ -207,16 +246,23 @@ impl Blocks {
         }
     }
 
-    /// A rule is gone, and its permits with it.
+    /// A rule is gone, and its permits with it. Another one of that name may have granted them already: they go back.
     pub(crate) fn deleted(&self, rule: &str) {
-        self.all.lock().rules.remove(rule);
+        let mut all = self.all.lock();
+        let Some(own) = all.rules.remove(rule) else { return };
+        for block in own.blocks {
+            all.give_back(block.due(rule));
+        }
     }
 
-    /// The database may have gone back: no block counts any more.
-    pub(crate) fn forget_all(&self) {
+    /// All rules are of that time of the database from now on. If that may have gone back, no block counts any more.
+    pub(crate) fn in_epoch(&self, epoch: &str) {
         let mut all = self.all.lock();
-        all.rules.clear();
-        all.returns.clear();
+        if all.epoch.as_deref() != Some(epoch) {
+            all.epoch = Some(epoch.to_owned());
+            all.rules.clear();
+            all.returns.clear();
+        }
     }
 
     /// No more is spent from now on: all blocks are to be given back.
@@ -228,26 +274,42 @@ impl Blocks {
         }
     }
 
-    /// Blocks that are to be given back now, at most so many. Those that could not be are handed in again by
-    /// [`not_returned`](Self::not_returned).
-    pub(crate) fn take_returns(&self, elapsed_ms: u64, limit: usize) -> Vec<Return> {
+    /// Blocks that are to be given back now, of a rule or of all, at most so many. Those that
+    /// [were](Self::returned) are not told of again.
+    pub(crate) fn due_returns(&self, of: Option<&str>, elapsed_ms: u64, limit: usize) -> Vec<Return> {
         let mut all = self.all.lock();
-        let all = &mut *all;
-        let worker = &self.worker;
-        all.rules.retain(|_, own| {
+        let All { rules, returns, .. } = &mut *all;
+        let mut gather = |rule: &str, own: &mut OfRule| {
             own.blocks.retain(|block| {
                 let is_idle = elapsed_ms.saturating_sub(block.used_ms) >= IDLE_MS;
-                let is_kept = !block.is_over(elapsed_ms) && !is_idle || all.returns.len() >= MAX_RETURNS;
+                let is_kept = !block.is_over(elapsed_ms) && !is_idle || returns.len() >= MAX_RETURNS;
                 if !is_kept {
-                    let (number, spent) = (block.number, block.spent);
-                    all.returns.push_back(Return { worker: worker.clone(), number, spent });
+                    returns.push_back(block.due(rule));
                 }
                 is_kept
             });
             !own.blocks.is_empty() || own.asking.is_some() || elapsed_ms < own.nothing_until_ms
-        });
-        let count = all.returns.len().min(limit);
-        all.returns.drain(..count).collect()
+        };
+        match of {
+            Some(rule) => drop(rules.get_mut(rule).map(|own| gather(rule, own))),
+            None => rules.retain(|rule, own| gather(rule, own)),
+        }
+        let is_of = |due: &&Due| of.is_none_or(|rule| *due.rule == *rule);
+        let back =
+            |due: &Due| Return { worker: self.worker.clone(), number: due.number, spent: due.spent };
+        all.returns.iter().filter(is_of).take(limit).map(back).collect()
+    }
+
+    /// A block was given back. What was said of its rule may not be so any more.
+    pub(crate) fn returned(&self, number: u64) {
+        let mut all = self.all.lock();
+        let Some(at) = all.returns.iter().position(|due| due.number == number) else { return };
+        let Some(due) = all.returns.remove(at) else { return };
+        if let Some(own) = all.rules.get_mut(&due.rule)
+            && (due.is_rest || !own.is_spent)
+        {
+            (own.is_spent, own.nothing_until_ms) = (false, 0);
+        }
     }
 
     /// Whether some are to be given back yet, once all were [closed](Self::close).
@@ -256,17 +318,10 @@ impl Blocks {
         !all.returns.is_empty() || all.rules.values().any(|own| !own.blocks.is_empty())
     }
 
-    pub(crate) fn not_returned(&self, returns: Vec<Return>) {
-        let mut all = self.all.lock();
-        for it in returns.into_iter().rev() {
-            all.returns.push_front(it);
-        }
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         let all = self.all.lock();
         let of_rule = size_of::<(Box<str>, OfRule)>() + 64 + 2 * size_of::<Block>();
-        all.rules.len() * of_rule + all.returns.capacity() * size_of::<Return>()
+        all.rules.len() * of_rule + all.returns.capacity() * (size_of::<Due>() + 32)
     }
 }
 
@@ -297,9 +352,12 @@ mod tests {
             Permit::None,
             "counted from before it was asked for, less a tenth"
         );
-        let back = blocks.take_returns(1000, 10);
-        assert_eq!(back, [Return { worker: "w".to_owned(), number: 7, spent: 2 }]);
-        assert_eq!(blocks.take_returns(1000, 10), [], "once");
+        let back = [Return { worker: "w".to_owned(), number: 7, spent: 2 }];
+        assert_eq!(blocks.due_returns(None, 1000, 10), back);
+        assert_eq!(blocks.due_returns(Some("a"), 1000, 10), back, "until that was heard of");
+        assert_eq!(blocks.due_returns(Some("b"), 1000, 10), []);
+        blocks.returned(7);
+        assert_eq!(blocks.due_returns(None, 1000, 10), [], "once");
     }
 
     #[test]
@@ -307,10 +365,10 @@ mod tests {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
         blocks.asked("a", number, 0, 0, Some(&block(10, 60_000)));
-        assert_eq!(blocks.take_returns(999, 10), []);
+        assert_eq!(blocks.due_returns(None, 999, 10), []);
         assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
-        assert_eq!(blocks.take_returns(1998, 10), []);
-        assert_eq!(blocks.take_returns(1999, 10).len(), 1);
+        assert_eq!(blocks.due_returns(None, 1998, 10), []);
+        assert_eq!(blocks.due_returns(None, 1999, 10).len(), 1);
         assert_eq!(blocks.spend("a", 1999), Permit::None, "what went back is not spent");
     }
 
@@ -319,7 +377,7 @@ mod tests {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
         blocks.asked("a", number, 0, 5, None);
-        assert_eq!(blocks.take_returns(5, 10), [Return { worker: "w".to_owned(), number, spent: 0 }]);
+        assert_eq!(blocks.due_returns(None, 5, 10), [Return { worker: "w".to_owned(), number, spent: 0 }]);
     }
 
     #[test]
@@ -337,6 +395,47 @@ mod tests {
         assert_eq!(blocks.spend("a", 60), Permit::None);
     }
 
+    /// Only what others hold is waited for: what was spent here is told of first.
+    #[test]
+    fn who_has_spent_the_last_ones_asks_before_it_tells_others_to_wait() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        let wait = Grant::Wait { retry_after: Duration::from_millis(1000) };
+        let first = ask(&blocks, "a");
+        blocks.asked("a", first, 0, 0, Some(&block(1, 60_000)));
+        // Others hold the rest, as far as the truth knows: that is what is still here.
+        let second = ask(&blocks, "a");
+        blocks.asked("a", second, 0, 0, Some(&wait));
+        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
+        assert_eq!(blocks.spend("a", 2), Permit::None, "it is to be given back, and asked for again");
+        assert_eq!(blocks.due_returns(Some("a"), 2, 10).len(), 1);
+        assert_eq!(blocks.spend("a", 2), Permit::Wait(Duration::from_millis(998)), "nothing is here");
+        blocks.returned(first);
+        assert_eq!(blocks.spend("a", 2), Permit::None, "it may be spent for good now");
+    }
+
+    /// What was debited of a rule that is no more, or in a database that has gone back, is nobody's to spend.
+    #[test]
+    fn blocks_of_another_rule_or_another_time_are_not_spent() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        blocks.in_epoch("");
+        let old = ask(&blocks, "a");
+        blocks.deleted("a");
+        let new = ask(&blocks, "a");
+        assert!(blocks.asked("a", old, 0, 0, Some(&block(5, 60_000))));
+        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "the new one is asked for yet");
+        assert_eq!(blocks.due_returns(None, 1, 10)[0].number, old);
+        assert!(blocks.asked("a", new, 0, 0, Some(&block(1, 60_000))));
+        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
+        let late = ask(&blocks, "a");
+        blocks.in_epoch("restored");
+        assert_eq!(blocks.spend("a", 1), Permit::None);
+        let newest = ask(&blocks, "a");
+        assert!(blocks.asked("a", late, 0, 0, Some(&block(5, 60_000))));
+        assert!(!blocks.asked("a", newest, 0, 0, Some(&block(5, 60_000))), "it is of the time before");
+        assert_eq!(blocks.spend("a", 1), Permit::None);
+    }
+
     #[test]
     fn after_the_end_nothing_is_spent_and_a_late_block_goes_back() {
         let blocks = Blocks::new("w".to_owned(), 1);
@@ -346,7 +445,7 @@ mod tests {
         assert_eq!(blocks.spend("a", 1), Permit::None);
         blocks.asked("b", second, 0, 1, Some(&block(5, 60_000)));
         assert_eq!(blocks.spend("b", 1), Permit::None);
-        assert_eq!(blocks.take_returns(1, 10).len(), 2);
+        assert_eq!(blocks.due_returns(None, 1, 10).len(), 2);
         assert!(matches!(blocks.ask("a"), Asking::Full));
     }
 }

@@ -95,9 +95,16 @@ impl<O> Core<O> {
         let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes();
         let mut state = self.state.write();
         state.bounds.beside = beside;
+        let evicted_before = state.evicted();
         let result = change(&mut state);
         let left = std::mem::take(&mut state.left_clicks);
+        let (evicted, items, bytes, max_bytes) =
+            (state.evicted() - evicted_before, state.cache.len(), state.bytes(), state.bounds.all);
         drop(state);
+        if evicted > 0 && self.options.log_evictions {
+            let worker = &self.options.name;
+            tracing::info!(worker, evicted, items, bytes, max_bytes, "rules have left to make room for others");
+        }
         if !left.is_empty() {
             self.clicks.add(left.iter().map(|it| (&*it.id, it.clicks)));
         }

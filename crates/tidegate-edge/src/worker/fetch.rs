@@ -53,18 +53,8 @@ impl Fetches {
 }
 
 impl<O: Origin> Core<O> {
-    /// What the truth says of a request, as of a place that is not before `applied`, within the deadline.
+    /// What the truth says of a request, as of a place that is not before `applied`.
     pub(super) async fn fetch(
-        self: &Arc<Self>,
-        host: &str,
-        path: &str,
-        applied: Option<&Mark>,
-    ) -> Result<Arc<Resolution>> {
-        let late = |_| Error::unavailable("the rules' database did not answer in time");
-        timeout(self.options.deadline, self.fetch_behind(host, path, applied)).await.map_err(late)?
-    }
-
-    async fn fetch_behind(
         self: &Arc<Self>,
         host: &str,
         path: &str,

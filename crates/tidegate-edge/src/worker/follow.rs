@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::stream::{Event, Follower, Mark, Message, Next, Step};
 use crate::truth::{Fields, Position};
 
-/// Between two tries, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Between two tries, at first and at most: any part of it, so that those who were cut off together come back one by one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Heartbeats that may be missed before the connection is taken for dead.
@@ -48,11 +48,11 @@ async fn follow_all<O: Origin>(core: Arc<Core<O>>) {
         let Err(error) = session(&core, &mut follower).await;
         follower.cut();
         core.away(&error);
-        // Who was connected for a while comes back soon; who never is, ever more seldom. Nobody at the same moment.
+        // Who was connected for a while comes back soon; who never is, ever more seldom.
         if core.pace.elapsed_ms().saturating_sub(begun_ms) > LONGEST_PAUSE.as_millis() as u64 {
             pause = FIRST_PAUSE;
         }
-        sleep(pause.mul_f64(0.5 + core.options.random.draw() / 2.0)).await;
+        sleep(pause.mul_f64(core.options.random.draw())).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -121,12 +121,9 @@ async fn load<O: Origin>(
     let loading = core.read(|state| Loading::begin(state, fields));
     let (loaded, position) = read_all(core, loading, fields, from).await?;
     let mark = Mark::from(&position);
-    let is_new_epoch = core.applied().is_some_and(|applied| applied.epoch != mark.epoch);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
     core.write(|state| state.replace(loaded, &position));
-    if is_new_epoch {
-        core.blocks.forget_all();
-    }
+    core.blocks.in_epoch(&mark.epoch);
     follower.loaded(mark);
     core.moved.send_modify(|it| *it += 1);
     tracing::info!(

@@ -260,6 +260,12 @@ impl State {
         self.left(clicks);
     }
 
+    /// Rules that had to leave so far.
+    pub(super) fn evicted(&self) -> u64 {
+        let foreign = self.foreign.as_ref().map_or(0, |(_, cache)| cache.stats().evicted);
+        self.cache.stats().evicted + foreign
+    }
+
     /// Lets go of rules that have ended, at most so many; how many.
     pub(super) fn sweep(&mut self, now_ms: u64, limit: usize) -> usize {
         let mut swept = self.cache.sweep(now_ms, limit);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::core::Core;
 use super::hosts::Folder;
@@ -25,13 +25,15 @@ const TOGETHER: usize = 64;
 const SWEPT: usize = 1000;
 
 pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
+    // Those that begin together do not tell of themselves together.
+    sleep((TICK * TELL as u32).mul_f64(core.options.random.draw())).await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let checks = core.options.check_interval.as_millis().div_ceil(TICK.as_millis()).max(1) as u64;
     let mut told = None;
     for tick in 0_u64.. {
         ticks.tick().await;
-        core.give_back().await;
+        core.give_back(None).await;
         if tick % TELL == 0 {
             core.tell_clicks().await;
             core.tell_applied(&mut told).await;
@@ -46,19 +48,20 @@ pub(super) async fn upkeep<O: Origin>(core: Arc<Core<O>>) {
 }
 
 impl<O: Origin> Core<O> {
-    /// Gives back blocks that have ended or that nobody spends. Whether all of them are.
-    pub(super) async fn give_back(&self) -> bool {
-        let mut returns = self.blocks.take_returns(self.pace.elapsed_ms(), TOGETHER);
-        while let Some(it) = returns.pop() {
-            let returned =
-                tokio::time::timeout(self.options.deadline, self.origin.give_back(it.clone())).await;
+    /// Gives back blocks, of a rule or of all, that have ended or that nobody spends. How many; none if the truth did
+    /// not hear of all of them.
+    pub(super) async fn give_back(&self, of: Option<&str>) -> Option<usize> {
+        let due = self.blocks.due_returns(of, self.pace.elapsed_ms(), TOGETHER);
+        let count = due.len();
+        for it in due {
+            let number = it.number;
+            let returned = tokio::time::timeout(self.options.deadline, self.origin.give_back(it)).await;
             if !matches!(returned, Ok(Ok(_))) {
-                returns.push(it);
-                self.blocks.not_returned(returns);
-                return false;
+                return None;
             }
+            self.blocks.returned(number);
         }
-        true
+        Some(count)
     }
 
     /// Tells the truth of clicks. Whether of all.
@@ -95,8 +98,11 @@ impl<O: Origin> Core<O> {
         }
     }
 
-    /// Lets go of rules that have ended: they would answer 410, which the database can say too.
+    /// Lets go of rules that have ended: they would answer 410, which the database can say too, if it is there.
     fn sweep(&self) {
+        if !self.following.lock().is_connected {
+            return;
+        }
         let now_ms = self.now_ms();
         while self.write(|state| state.sweep(now_ms, SWEPT)) == SWEPT {}
     }

@@ -335,7 +335,7 @@ impl History {
     }
 }
 
-fn seen(outcome: &Outcome<'_>) -> Seen {
+pub(super) fn seen(outcome: &Outcome<'_>) -> Seen {
     match outcome {
         Outcome::Redirect(redirect) => Seen::Redirect(redirect.location.to_string()),
         Outcome::Gone => Seen::Gone,

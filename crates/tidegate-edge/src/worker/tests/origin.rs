@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tidegate::clock::ManualClock;
 use tidegate::random::Random;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::list::{Epoch, Moment};
 use crate::error::{Error, Result};
@@ -20,6 +21,8 @@ use crate::worker::{Origin, OriginChanges, OriginSnapshot};
 pub(super) struct Faults {
     /// Nothing can be had.
     pub(super) is_away: bool,
+    /// Answers to fetches and to who asks for permits come so late.
+    pub(super) delay: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
     /// One event in so many is sent twice, left out, or sent after the next.
@@ -40,9 +43,17 @@ pub(super) struct World {
     pub(super) streams: u64,
     /// Permits that went out, by rule.
     pub(super) granted: HashMap<String, u64>,
-    pub(super) blocks: HashMap<u64, (String, u64)>,
+    /// By worker and number.
+    pub(super) blocks: HashMap<(String, u64), (String, u64)>,
     pub(super) clicks: HashMap<String, u64>,
     pub(super) fetches: u64,
+    /// When somebody wanted to follow, by tokio's time.
+    pub(super) connects: Vec<Instant>,
+}
+
+/// Tokio's time, which a test passes at once.
+pub(super) fn now() -> Instant {
+    tokio::time::sleep(Duration::ZERO).deadline()
 }
 
 /// Clones are one.
@@ -76,6 +87,7 @@ impl SimOrigin {
             blocks: HashMap::new(),
             clicks: HashMap::new(),
             fetches: 0,
+            connects: Vec::new(),
         };
         Self { world: Arc::new(Mutex::new(world)), changed: Arc::default(), clock, random }
     }
@@ -92,6 +104,13 @@ impl SimOrigin {
         match self.world.lock().faults.is_away {
             true => Err(Error::unavailable("away")),
             false => Ok(()),
+        }
+    }
+
+    async fn delay(&self) {
+        let delay = self.world.lock().faults.delay;
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
         }
     }
 
@@ -194,6 +213,7 @@ impl Origin for SimOrigin {
     type Snapshot = SimSnapshot;
 
     async fn changes(&self, _: &str, after: Option<&Mark>) -> Result<SimChanges> {
+        self.world.lock().connects.push(now());
         self.there()?;
         let world = self.world.lock();
         let epoch = world.epoch();
@@ -261,6 +281,7 @@ impl Origin for SimOrigin {
             epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
         };
         // It is read, and then it takes its time.
+        self.delay().await;
         while self.world.lock().faults.is_slow {
             self.wait().await;
         }
@@ -270,6 +291,7 @@ impl Origin for SimOrigin {
 
     async fn grant(&self, ask: Ask) -> Result<Grant> {
         self.there()?;
+        self.delay().await;
         let mut world = self.world.lock();
         let world = &mut *world;
         let epoch = world.epochs.last().unwrap();
@@ -287,7 +309,7 @@ impl Origin for SimOrigin {
             });
         }
         *granted += permits;
-        world.blocks.insert(ask.number, (ask.rule, permits));
+        world.blocks.insert((ask.worker, ask.number), (ask.rule, permits));
         let epoch = epoch.name.clone();
         // Debited all the same, whether the answer arrives or not.
         if self.random.bits().is_multiple_of(8) {
@@ -300,7 +322,7 @@ impl Origin for SimOrigin {
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
-        let Some((rule, permits)) = world.blocks.remove(&it.number) else { return Ok(Returned::Unknown) };
+        let Some((rule, permits)) = world.blocks.remove(&(it.worker, it.number)) else { return Ok(Returned::Unknown) };
         assert!(it.spent <= permits, "{} of {permits} were spent", it.spent);
         let granted = world.granted.entry(rule.clone()).or_default();
         *granted -= permits - it.spent;

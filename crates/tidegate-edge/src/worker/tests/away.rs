@@ -1,0 +1,104 @@
+//! The truth is away for ten minutes.
+
+use std::time::Duration;
+
+use super::list::Seen;
+use super::origin::now;
+use super::pair::{Pair, START_MS, to};
+
+const MINUTE_MS: u64 = 60_000;
+
+/// What is in memory answers, by the truth's time as it goes on by itself; what is not is a clear no within the deadline;
+/// and when the truth is back the worker goes on where it was.
+#[tokio::test(start_paused = true)]
+async fn ten_minutes_without_the_truth() {
+    let deadline = Duration::from_millis(500);
+    let pair = Pair::start(|options| options.deadline = deadline);
+    for id in ["resident", "deleted", "unasked", "renamed"] {
+        pair.put(id, |_| ());
+    }
+    pair.put("docs", |terms| terms.path = "/docs/*".to_owned());
+    pair.put("expires", |terms| terms.expires_at = Some(START_MS + 5 * MINUTE_MS));
+    pair.put("starts", |terms| terms.starts_at = Some(START_MS + 7 * MINUTE_MS));
+    pair.put("few", |terms| terms.max_clicks = Some(20));
+    pair.caught_up().await;
+    for path in ["/resident", "/deleted", "/renamed", "/unasked", "/expires", "/starts"] {
+        assert_eq!(pair.truth(path), [pair.get(path).await], "{path}");
+    }
+    pair.pass(50).await;
+    // One of them has to leave.
+    pair.worker.core.write(|state| state.cache.retain(|rule| rule.id() != "unasked"));
+    let mut few = 0;
+    while few == 0 {
+        few += u64::from(pair.get("/few").await == to("few", 1));
+        pair.pass(10).await;
+    }
+    let metrics = pair.worker.core.metrics.clone();
+    {
+        let mut world = pair.origin.world.lock();
+        world.faults.is_away = true;
+        world.fetches = 0;
+    }
+    // The truth goes on, elsewhere.
+    pair.delete("deleted");
+    pair.put("renamed", |terms| terms.path = "/moved".to_owned());
+    pair.put("created", |_| ());
+    pair.put("docs", |_| ());
+
+    let (mut resident, mut few_away) = (1, 0);
+    while pair.clock.now().as_millis() < START_MS + 10 * MINUTE_MS {
+        let now_ms = pair.clock.now().as_millis();
+        for (path, expected) in [
+            ("/resident", to("resident", 1)),
+            ("/deleted", to("deleted", 1)),
+            ("/renamed", to("renamed", 1)),
+            ("/docs/x", to("docs", 1)),
+            ("/none", Seen::NotFound),
+            ("/created", Seen::NotFound),
+            ("/unasked", Seen::Unavailable),
+            ("/expires", if now_ms > START_MS + 5 * MINUTE_MS { Seen::Gone } else { to("expires", 1) }),
+            ("/starts", if now_ms < START_MS + 7 * MINUTE_MS { Seen::NotFound } else { to("starts", 1) }),
+        ] {
+            let asked = now();
+            assert_eq!(pair.get(path).await, expected, "{path} after {} s", (now_ms - START_MS) / 1000);
+            assert!(now() - asked <= deadline, "{path}: {:?}", now() - asked);
+            resident += u64::from(path == "/resident");
+        }
+        // Permits are spent until their block ends, and not one behind it.
+        match pair.get("/few").await {
+            Seen::Unavailable => {}
+            seen => {
+                assert_eq!(seen, to("few", 1));
+                assert!(now_ms < START_MS + 15_000, "the block has ended: {now_ms}");
+                few_away += 1;
+            }
+        }
+        pair.pass(2500).await;
+    }
+    assert!(few_away <= 3, "{few_away} of a block of three");
+    let progress = pair.worker.progress();
+    assert!(!progress.is_connected && progress.age_ms >= Some(9 * MINUTE_MS), "{progress:?}");
+    assert_eq!(pair.origin.world.lock().fetches, 0);
+
+    pair.origin.world.lock().faults.is_away = false;
+    pair.caught_up().await;
+    assert_eq!((metrics.resyncs.get(), metrics.repairs.get()), (0, 0), "it went on where it was");
+    for path in
+        ["/resident", "/deleted", "/renamed", "/moved", "/created", "/docs/x", "/unasked", "/expires", "/starts"]
+    {
+        assert_eq!(pair.truth(path), [pair.get(path).await], "{path}");
+        resident += u64::from(path == "/resident");
+    }
+    let mut few = few + few_away;
+    loop {
+        match pair.get("/few").await {
+            Seen::Gone => break,
+            Seen::Unavailable => pair.pass(1000).await,
+            _ => few += 1,
+        }
+    }
+    assert!(pair.worker.stop().await);
+    assert_eq!(few, 20, "to the last one");
+    let world = pair.origin.world.lock();
+    assert_eq!((world.clicks["resident"], world.clicks["few"]), (resident, few), "and all are told of");
+}
