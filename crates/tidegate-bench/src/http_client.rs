@@ -27,7 +27,7 @@ pub(crate) struct Connection {
 }
 
 /// The longest answer, its head included.
-const MAX_ANSWER_BYTES: usize = 16 * 1024;
+const MAX_ANSWER_BYTES: usize = 128 * 1024;
 
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
@@ -53,6 +53,13 @@ impl Connection {
         let is_ok = head.get(9..12) == Some(b"200");
         ensure!(is_ok, "the answer was {:?}", String::from_utf8_lossy(&[head, body].concat()));
         Ok(body)
+    }
+
+    /// Sends a request; status and head of its answer, whatever they are.
+    pub(crate) async fn status(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
+        let (head, _) = self.answer(request).await?;
+        let status = head.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        Ok((status.context("an answer has no status")?, head))
     }
 
     /// Sends a request; head and body of its answer.

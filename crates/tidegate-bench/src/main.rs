@@ -74,7 +74,7 @@ enum Area {
     Session,
     /// Runs, on Redis.
     Run,
-    /// Redirects: rules in a file and on PostgreSQL.
+    /// Redirects: rules in a file and on PostgreSQL, and a worker with a million of them.
     Edge,
 }
 

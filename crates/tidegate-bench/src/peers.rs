@@ -27,6 +27,17 @@ pub(crate) fn tidegate() -> Result<PathBuf> {
     found(target.join("release/tidegate"))
 }
 
+/// A bare hyper server, of this package.
+pub(crate) fn fixed_redirect() -> Result<PathBuf> {
+    let target = target()?;
+    progress("building a bare hyper server");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let mut build = cargo();
+    build.args(["build", "--release", "--bin", "fixed-redirect", "--manifest-path"]);
+    run(build.arg(manifest).arg("--target-dir").arg(&target))?;
+    found(target.join("release/fixed-redirect"))
+}
+
 /// throttlecrab's, built once and kept.
 pub(crate) fn throttlecrab() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("BENCH_THROTTLECRAB") {

@@ -16,27 +16,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    /// Where it redirects, if that is elsewhere.
+    redirects: SocketAddr,
 }
 
 impl Server {
     /// `tidegate serve` with these settings, which says where it listens.
     pub(crate) fn tidegate(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
-        let mut command = Command::new(binary);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--set", "log.level=warn"]);
-        for (setting, value) in settings {
-            command.args(["--set", &format!("{setting}={value}")]);
-        }
+        Self::announced(&mut serve(binary, settings), 1)
+    }
+
+    /// The same with redirects on a listener of their own.
+    pub(crate) fn redirecting(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+        Self::announced(serve(binary, settings).args(["--edge-listen", "127.0.0.1:0"]), 2)
+    }
+
+    /// One that says on so many lines where it listens.
+    pub(crate) fn announced(command: &mut Command, lines: usize) -> Result<Self> {
         let mut child = spawn(command.stdout(Stdio::piped()))?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line)?;
-        }
-        let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
-        match address {
-            Some(address) => Ok(Self { child, address }),
-            None => {
+        let said: Vec<_> = match child.stdout.take() {
+            Some(stdout) => BufReader::new(stdout).lines().take(lines).map_while(Result::ok).collect(),
+            None => Vec::new(),
+        };
+        let addresses = said.iter().map(|line| line.strip_prefix("http://")?.parse().ok());
+        match addresses.collect::<Option<Vec<SocketAddr>>>().as_deref() {
+            Some([address, .., redirects]) => Ok(Self { child, address: *address, redirects: *redirects }),
+            Some([address]) if lines == 1 => Ok(Self { child, address: *address, redirects: *address }),
+            _ => {
                 stop(&mut child);
-                bail!("tidegate does not say where it listens, but {line:?}")
+                bail!("a server does not say where it listens, but {said:?}")
             }
         }
     }
@@ -49,7 +57,7 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(["--http", "--http-host", "127.0.0.1", "--http-port", &address.port().to_string()]);
         command.args(["--log-level", "warn"]);
-        let mut server = Self { child: spawn(command.stdout(Stdio::null()))?, address };
+        let mut server = Self { child: spawn(command.stdout(Stdio::null()))?, address, redirects: address };
         server.wait_until_it_accepts()?;
         Ok(server)
     }
@@ -73,10 +81,24 @@ impl Server {
         self.address
     }
 
+    /// Where it redirects.
+    pub(crate) fn redirects(&self) -> SocketAddr {
+        self.redirects
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
+}
+
+fn serve(binary: &Path, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--set", "log.level=warn"]);
+    for (setting, value) in settings {
+        command.args(["--set", &format!("{setting}={value}")]);
+    }
+    command
 }
 
 /// Nothing of our own environment shall be a setting of theirs.

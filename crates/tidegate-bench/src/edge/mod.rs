@@ -1,5 +1,5 @@
 //! The area `edge`: rules in a file and on PostgreSQL, beside what one would write by hand on the same database, and
-//! from one server to those who follow another.
+//! from one server to those who follow another; and the worker that redirects by them.
 
 mod by_hand;
 mod by_hand_postgres;
@@ -9,6 +9,7 @@ mod propagation;
 mod rules;
 mod snapshot;
 mod stream;
+mod worker;
 mod writes;
 
 use anyhow::Result;
@@ -42,5 +43,6 @@ async fn in_turn(effort: Effort, only: &str) -> Result<Vec<Figure>> {
     if wants("edge.snapshot_rules_per_s") {
         figures.extend(snapshot::figures(effort, wants).await?);
     }
+    figures.extend(worker::figures(effort, wants).await?);
     Ok(figures)
 }

@@ -1,0 +1,151 @@
+//! How long valid links take beside other work: 500 changes a second, and a flood of links that there are not.
+//!
+//! All rates are fixed, and together at most half of the processor. What is compared is the same server in the same run,
+//! with and without the other work, in turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tidegate::clock::monotonic;
+
+use super::clicks::{Links as Clicked, Rate, at_rate, mixed, percentile};
+use super::links::{Links, id, terms};
+use super::ours;
+use crate::http_client::{Connection, request_by};
+use crate::report::{Figure, Goal};
+use crate::rounds::{Effort, Samples};
+use crate::server::Server;
+use crate::{cpu, progress};
+
+/// Valid links.
+const VALID: Rate = Rate { links: Clicked::Known, per_s: 4000, connections: 64 };
+
+/// The flood.
+const FLOOD: Rate = Rate { links: Clicked::Unknown, per_s: 8000, connections: 64 };
+
+const CHANGES_PER_S: u32 = 500;
+
+/// Connections that changes are sent by, in turn.
+const WRITERS: usize = 8;
+
+/// Milliseconds at most, of 99 in 100.
+const SHARE: f64 = 0.99;
+
+pub(super) async fn under_change(effort: Effort, links: &Links) -> Result<Vec<Figure>> {
+    progress("edge.p99_under_change");
+    let server = ours::start(links, &[]).await?;
+    let mut samples = Samples::new();
+    for round in 0..=rounds(effort) {
+        let alone = valid(&server, links, effort, round).await?;
+        let changing = Changing::begin(&server, links.count).await?;
+        let beside = valid(&server, links, effort, round).await?;
+        changing.end().await?;
+        if round > 0 {
+            samples.push([beside, alone]);
+        }
+    }
+    let [beside, alone] = samples.medians();
+    Ok(vec![
+        Figure::ours("edge.p99_under_change", "ms", beside)
+            .beside("without changes", alone)
+            .goal(Goal::AtMost(1.2)),
+    ])
+}
+
+pub(super) async fn under_flood(effort: Effort, links: &Links) -> Result<Vec<Figure>> {
+    progress("edge.flood");
+    let server = ours::start(links, &[]).await?;
+    let clicks = seconds(effort) * FLOOD.per_s as usize;
+    let fetched = ours::counted(&server, FETCHES).await?;
+    let (mut samples, mut sent) = (Samples::new(), 0);
+    for round in 0..=rounds(effort) {
+        let alone = valid(&server, links, effort, round).await?;
+        let (used, begun) = (cpu_used(&server)?, monotonic());
+        let flood = tokio::spawn(at_rate(server.redirects(), FLOOD, mixed(clicks, 100_000_000, round)));
+        let beside = valid(&server, links, effort, round).await?;
+        flood.await.context("the flood has failed")??;
+        let used = cpu_used(&server)?.saturating_sub(used).as_secs_f64();
+        let processors = std::thread::available_parallelism()?.get() as f64;
+        let share = used / begun.elapsed().as_secs_f64() / processors;
+        sent += clicks;
+        if round > 0 {
+            samples.push([beside, alone, share]);
+        }
+    }
+    let fetched = ours::counted(&server, FETCHES).await? - fetched;
+    let [beside, alone, share] = samples.medians();
+    Ok(vec![
+        Figure::ours("edge.flood_to_database", "%", fetched * 100.0 / sent as f64).goal(Goal::AtMost(1.0)),
+        Figure::ours("edge.flood_p99", "ms", beside)
+            .beside("without the flood", alone)
+            .goal(Goal::AtMost(1.2)),
+        Figure::ours("edge.flood_processor", "%", share * 100.0).goal(Goal::AtMost(50.0)),
+    ])
+}
+
+/// Questions to the database, as the server counts them.
+const FETCHES: &str = "tidegate_edge_fetches_total";
+
+/// Of the server and of those who click.
+fn cpu_used(server: &Server) -> Result<Duration> {
+    Ok(cpu::used_by(server.pid())? + cpu::used_by(std::process::id())?)
+}
+
+fn rounds(effort: Effort) -> usize {
+    effort.pick(5, 15)
+}
+
+/// Seconds of a turn.
+fn seconds(effort: Effort) -> usize {
+    effort.pick(1, 3)
+}
+
+/// The slow end of valid links.
+async fn valid(server: &Server, links: &Links, effort: Effort, round: usize) -> Result<f64> {
+    let order = mixed(seconds(effort) * VALID.per_s as usize, links.count, round);
+    Ok(percentile(at_rate(server.redirects(), VALID, order).await?, SHARE))
+}
+
+/// Somebody who changes links, at a rate, until told otherwise.
+struct Changing {
+    is_over: Arc<AtomicBool>,
+    writers: Vec<tokio::task::JoinHandle<Result<()>>>,
+}
+
+impl Changing {
+    async fn begin(server: &Server, count: usize) -> Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut writers = Vec::new();
+        let (address, begun) = (server.address(), monotonic());
+        for writer in 0..WRITERS {
+            let (mut connection, is_over) = (Connection::open(address).await?, Arc::clone(&is_over));
+            writers.push(tokio::spawn(async move {
+                for turn in (writer..).step_by(WRITERS) {
+                    let due = begun + Duration::from_secs(1) * turn as u32 / CHANGES_PER_S;
+                    tokio::time::sleep_until(due.into()).await;
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // They lead where they did: what is clicked is checked. The note makes it a change.
+                    let number = turn * 7919 % count;
+                    let terms = terms(number, &super::links::destination(number));
+                    let terms = terms.replacen('{', &format!("{{\"note\":\"{turn}\","), 1);
+                    let path = format!("/v1/rules/{}", id(number));
+                    connection.ok(&request_by("PUT", address, &path, &terms)).await?;
+                }
+                Ok(())
+            }));
+        }
+        Ok(Self { is_over, writers })
+    }
+
+    async fn end(self) -> Result<()> {
+        self.is_over.store(true, Ordering::Relaxed);
+        for writer in self.writers {
+            writer.await.context("a writer has failed")??;
+        }
+        Ok(())
+    }
+}
