@@ -331,7 +331,9 @@ class PageStats:
     edits_last_hour: int
     edits_last_5_minutes: int
     covered_ms: int
+    grain_ms: int
     unique_editors: int
+    members: int
     last_byte_change: int
     total_edits: int
     first_seen_ms: Optional[int]
@@ -386,6 +388,7 @@ class HotSpace:
     promotion_threshold: int
     window_ms: int
     max_members_per_page: int
+    count_slots: int
     hot_threshold: int
     cleanup_interval_ms: int
     when_full: str

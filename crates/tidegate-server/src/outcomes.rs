@@ -21,6 +21,8 @@ pub(crate) struct Outcomes {
     unknown: u64,
     #[serde(default)]
     corrupt: u64,
+    #[serde(default)]
+    counted: u64,
 }
 
 impl Outcomes {
@@ -34,6 +36,7 @@ impl Outcomes {
             Recorded::TooLate => &mut self.too_late,
             Recorded::Dropped => &mut self.dropped,
             Recorded::Corrupt => &mut self.corrupt,
+            Recorded::Counted => &mut self.counted,
             // Whatever else there will be.
             _ => &mut self.unknown,
         };
@@ -57,7 +60,7 @@ impl Outcomes {
     }
 
     /// All of them, by name.
-    fn each(&mut self) -> [(&mut u64, &'static str); 9] {
+    fn each(&mut self) -> [(&mut u64, &'static str); 10] {
         [
             (&mut self.remembered, "remembered"),
             (&mut self.promoted, "promoted"),
@@ -68,6 +71,7 @@ impl Outcomes {
             (&mut self.dropped, "dropped"),
             (&mut self.unknown, "unknown"),
             (&mut self.corrupt, "corrupt"),
+            (&mut self.counted, "counted"),
         ]
     }
 }

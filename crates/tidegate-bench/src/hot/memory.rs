@@ -70,7 +70,7 @@ impl Bench {
             let start = tidegate::clock::monotonic();
             for edit in &edits {
                 match hot.record(edit).await {
-                    Ok(Recorded::Remembered | Recorded::Promoted { .. } | Recorded::Added) => {}
+                    Ok(Recorded::Remembered | Recorded::Promoted { .. } | Recorded::Added | Recorded::Counted) => {}
                     // At this pace more become hot than there is room for.
                     Ok(Recorded::Rejected) => {}
                     _ => lost += 1,

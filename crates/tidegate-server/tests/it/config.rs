@@ -93,6 +93,7 @@ const SAMPLES: &[Sample] = &[
     ("hot.main.promotion_threshold", "7", &[]),
     ("hot.main.window_duration", "15m", &[]),
     ("hot.main.max_members_per_page", "50", &[]),
+    ("hot.main.count_slots", "30", &[]),
     ("hot.main.hot_threshold", "3", &[]),
     ("hot.main.cleanup_interval", "10m", &[]),
     ("hot.main.when_full", "replace_coldest", &[]),

@@ -55,7 +55,7 @@ async fn a_page_tells_what_is_known_of_it() {
         cold.json(),
         json!({"space": "main", "page": "en:Tide/gate", "is_hot": false, "is_trending": false,
             "is_spiking": false, "edits_last_hour": 0, "edits_last_5_minutes": 0, "covered_ms": 0,
-            "unique_editors": 0, "last_byte_change": 0, "total_edits": 0, "first_seen_ms": null,
+            "grain_ms": 0, "members": 0, "unique_editors": 0, "last_byte_change": 0, "total_edits": 0, "first_seen_ms": null,
             "last_seen_ms": null})
     );
     for (id, editor) in [("1", "alice"), ("2", "bob"), ("3", "alice")] {
@@ -68,7 +68,7 @@ async fn a_page_tells_what_is_known_of_it() {
         hot.json(),
         json!({"space": "main", "page": "en:Tide/gate", "is_hot": true, "is_trending": true,
             "is_spiking": false, "edits_last_hour": 3, "edits_last_5_minutes": 1, "covered_ms": 600_000,
-            "unique_editors": 2, "last_byte_change": 7, "total_edits": 3, "first_seen_ms": NOW,
+            "grain_ms": 0, "members": 3, "unique_editors": 2, "last_byte_change": 7, "total_edits": 3, "first_seen_ms": NOW,
             "last_seen_ms": NOW + 400_000})
     );
 }
@@ -146,7 +146,7 @@ async fn the_spaces_are_listed_and_are_apart() {
     assert_eq!(
         listed["spaces"][1],
         json!({"space": "main", "max_tracked": 5, "promotion_threshold": 5, "window_ms": 3_600_000,
-            "max_members_per_page": 100, "hot_threshold": 2, "cleanup_interval_ms": 300_000,
+            "max_members_per_page": 100, "count_slots": 60, "hot_threshold": 2, "cleanup_interval_ms": 300_000,
             "when_full": "reject", "spike_ratio": 3.0, "spike_minimum": 5, "max_activity": 100_000,
             "max_bytes": 268_435_456, "partitions": 1})
     );

@@ -1,9 +1,9 @@
 -- What scripts of hot pages answer: redis/codes.rs has the same names.
 -- What became of an edit:
-local REMEMBERED, PROMOTED, ADDED, REJECTED, DUPLICATE, TOO_LATE = 0, 1, 2, 3, 4, 5
+local REMEMBERED, PROMOTED, ADDED, REJECTED, DUPLICATE, TOO_LATE, COUNTED = 0, 1, 2, 3, 4, 5, 6
 -- More by so much if it counted as activity, and for each page that is not hot any more: most
 -- edits are answered with one number, which takes a server the least.
-local COUNTED, EXPIRED = 8, 16
+local ACTIVITY, EXPIRED = 8, 16
 -- What a page was that is removed:
 local NOT_KNOWN, WAS_REMEMBERED, WAS_HOT = 0, 1, 2
 -- What a position is among the events: some since may be gone, or it is ahead of the clock.

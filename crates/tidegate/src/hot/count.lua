@@ -15,10 +15,18 @@ return finish(each(function(_, at)
       pages[#pages + 1] = page
     end
   end
+  -- When the last edit was; a rank of many edits has not all of it.
+  local function last_of(page, rank)
+    if not rank then return 0 end
+    if tonumber(rank) < MAX_WHOLE then return rank % RANKED end
+    local is_read, p = pcall(load, META_FAMILY .. page)
+    return is_read and p and p.last or rank % RANKED
+  end
   local over = 0
   for first = 1, #pages, 1000 do
-    for _, rank in ipairs(read_index('ZMSCORE', RANK, unpack(pages, first, math.min(first + 999, #pages)))) do
-      local last_ms = rank and rank % RANKED or 0
+    local ranked = read_index('ZMSCORE', RANK, unpack(pages, first, math.min(first + 999, #pages)))
+    for i, rank in ipairs(ranked) do
+      local last_ms = last_of(pages[first + i - 1], rank)
       if last_ms + window_ms <= now_ms or last_ms > ahead_ms then over = over + 1 end
     end
   end

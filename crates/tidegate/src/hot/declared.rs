@@ -26,7 +26,12 @@ impl HotOptions {
             ("max_activity", self.max_activity.to_string()),
             ("partitions", self.partitions.to_string()),
         ];
-        Part::new(PartKind::Hot, name, settings)
+        let mut part = Part::new(PartKind::Hot, name, settings);
+        // Servers that do not know it agree with those who have not set it.
+        if self.count_slots != Self::default().count_slots {
+            part.settings.insert("count_slots".to_owned(), self.count_slots.to_string());
+        }
+        part
     }
 }
 

@@ -70,6 +70,9 @@ pub enum Recorded {
     },
     /// It counts in the window of a hot page.
     Added,
+    /// It counts, and nothing else of it is kept: it is older than all edits of its page that are, and some have left
+    /// for want of room. Sent again it counts again, since nobody knows its id.
+    Counted,
     /// It would have made the page hot, and there is no room.
     Rejected,
     /// It has been recorded before.
@@ -93,6 +96,7 @@ impl Recorded {
             Self::Remembered => "remembered",
             Self::Promoted { .. } => "promoted",
             Self::Added => "added",
+            Self::Counted => "counted",
             Self::Rejected => "rejected",
             Self::Duplicate => "duplicate",
             Self::TooLate => "too_late",
@@ -118,8 +122,13 @@ pub struct Stats {
     pub edits_last_5_minutes: u64,
     /// How much of the last hour the window covers.
     pub covered_ms: u64,
-    /// Editors in the window; edits without one have none.
+    /// By how much edits may count longer than they should: 0 while all of them are kept, then less than this. Those of
+    /// the last five minutes count for less than half a minute longer.
+    pub grain_ms: u64,
+    /// Editors of the members; edits without one have none.
     pub unique_editors: u64,
+    /// Edits in the window that are kept, with id and editor: the newest.
+    pub members: u64,
     /// By how much the latest edit changed the page.
     pub last_byte_change: i64,
     /// Edits since it became hot, those that made it so included.
@@ -162,28 +171,37 @@ impl HotPage {
 
     /// The `limit` hottest of `pages`, hottest first.
     pub(super) fn hottest(mut pages: Vec<Self>, limit: usize) -> Vec<Self> {
-        pages.sort_by(|a, b| (b.edits, b.last_seen, &b.page).cmp(&(a.edits, a.last_seen, &a.page)));
+        pages.sort_by(|a, b| (b.rank(), &b.page).cmp(&(a.rank(), &a.page)));
         pages.truncate(limit);
         pages
     }
 
-    /// By what pages are ranked, as one number; then by name.
-    pub(super) fn rank(&self) -> u64 {
-        self.edits.min(MAX_RANKED) << TIME_BITS | self.last_seen.as_millis().min(MAX_TIME)
-    }
-
-    /// The page of such a rank.
-    pub(super) fn ranked(page: String, rank: u64) -> Self {
-        Self { page, edits: rank >> TIME_BITS, last_seen: Timestamp::from_millis(rank & MAX_TIME) }
+    /// By what pages are ranked; then by name.
+    pub(super) fn rank(&self) -> Rank {
+        Rank::new(self.edits, self.last_seen.as_millis())
     }
 }
 
-/// A rank is made of edits above, and of the time of the last one below; scripts have it as RANKED.
-const TIME_BITS: u32 = 41;
-const MAX_TIME: u64 = (1 << TIME_BITS) - 1;
+/// Where a page stands: edits first, then the latest of them. As a store has it that keeps one double for both: edits
+/// exactly, and of the moment as much as there is room for, which is all of it below 4,096 edits and four seconds at
+/// ten million.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Rank(u64);
 
-/// More edits than a window counts: a rank stays a number that a double has exactly.
-const MAX_RANKED: u64 = (1 << 12) - 1;
+impl Rank {
+    #[inline]
+    pub(super) fn new(edits: u64, last_ms: u64) -> Self {
+        let rank = edits.min(MAX_RANKED) as f64 * RANKED + last_ms.min(RANKED as u64 - 1) as f64;
+        // Doubles that are not negative have the order of their bits.
+        Self(rank.to_bits())
+    }
+}
+
+/// Times edits; scripts have the same.
+const RANKED: f64 = (1_u64 << 41) as f64;
+
+/// More edits than are ever counted, which a double has exactly.
+pub(super) const MAX_RANKED: u64 = 1 << 53;
 
 /// What happened to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

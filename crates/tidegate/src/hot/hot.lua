@@ -13,7 +13,8 @@
 --   activities  a sorted set: pages that are not hot, in the order of their first edit
 --   due         a sorted set: hot pages by their oldest edit + `due_base`, ms: the window of
 --               whoever came first, so that it is found by windows of any length
---   rank        a sorted set: hot pages by edits in the window × 2^41 + latest edit, ms
+--   rank        a sorted set: hot pages by edits in the window × 2^41 + latest edit, ms: as one double, that is edits
+--               exactly, and of the latest as much as there is room for (below 4,096 edits all of it)
 --   events      a stream: what happened, once
 -- and of each page:
 --   activity    a string of texts that end with a NUL each: when the first edit came, then of
@@ -25,7 +26,8 @@
 --               it takes to go on: edits in the window, the oldest (ms), up to when edits
 --               have left for want of room, flags (1 trending, 2 spiking), when the keys
 --               were last renewed, edits since it became hot, the first and the last of
---               them (ms), the byte change of the last and its id
+--               them (ms), the byte change of the last and its id; and `ring` while edits that left
+--               for want of room are in the window: see ring.lua
 --   editors     a list: byte change and editor of each edit, in the window's order
 -- Keys of a page are in the same slot, and made of its name: that is all that is known here
 -- of a page that is dropped to make room, or because its window is empty.
@@ -38,7 +40,7 @@
 --
 -- In front of it stand READS and REPAIRS, whether the operation only reads, and whether it has
 -- repair.lua; and the numbers of the space, which never change while a process has
--- it, as one `local` each: buffer_ms (that keys live longer than their data),
+-- it, as one `local` each: buffer_ms (that keys live longer than their data), exponent (of a ring's grain),
 -- hot_threshold, promotion_threshold, window_ms, kept_ms (the longest window that anybody
 -- has for this space: what is in it is not deleted; what is read is within our own), max_tracked, max_members, replaces,
 -- spike_ratio, spike_minimum, max_activity, absurd_ms, activity_ttl_ms, and FAMILIES, what
@@ -49,7 +51,7 @@
 local SHARED_KEYS, KEYS_OF_ITEM = 5, 1
 local STATE, ACTIVITIES, DUE, RANK, EVENTS = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ACTIVITY_FAMILY, WINDOW_FAMILY, META_FAMILY, EDITORS_FAMILY = unpack(FAMILIES)
-local ACTIVITY_MS, SPIKE_MS, HOUR_MS, MAX_EVENTS, RENEWED_MS = 600000, 300000, 3600000, 1000, 60000
+local ACTIVITY_MS, HOUR_MS, MAX_EVENTS, RENEWED_MS = 600000, 3600000, 1000, 60000
 local PACKED, PACKED_BYTES, RANKED = '<ddddddddd', 72, 2199023255552
 -- Numbers that go to it are written with 17 digits: whole ones and scores are exact.
 local call = redis.call
@@ -253,6 +255,27 @@ local function keys_of(page)
   return { window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page, editors = EDITORS_FAMILY .. page }
 end
 
+-- When the first of what is counted of a page leaves a window, less that window.
+local function due_of(p)
+  local ring = p.ring
+  return ring and math.min(p.oldest, slot_end(string.byte(ring.slots), ring.grain, ring.last)) or p.oldest
+end
+
+-- The ring of a page that was cut. A program that knows no rings may have counted since: the edits are known by their
+-- number, and were made by the last of them. Without a ring, the page counts its members.
+local function load_ring(meta, p)
+  local text = call('HGET', meta, 'ring')
+  local ring = text and read_ring(text)
+  if not ring or ring.total > p.total or ring.last > p.last or ring.last + kept_ms <= now_ms and ring.total < p.total then
+    p.cut = 0
+    return
+  end
+  if ring.exponent < exponent then ring = coarsened(ring, exponent) end
+  if ring.total < p.total then count_in(ring, p.last, p.total - ring.total) end
+  ring.total, p.ring = p.total, ring
+  p.due = due_of(p)
+end
+
 -- A hot page, or nothing.
 local function load(meta, w)
   w = w or call('HGET', meta, 'w')
@@ -264,8 +287,15 @@ local function load(meta, w)
       and byte_change >= -MAX_WHOLE and byte_change <= MAX_WHOLE) then
     error('a page cannot be read', 0)
   end
-  return { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total,
+  local p = { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total, due = oldest,
     first = first, last = last, byte_change = byte_change, last_id = string.sub(w, PACKED_BYTES + 1) }
+  if cut > 0 then load_ring(meta, p) end
+  return p
+end
+
+-- Edits that count of a page that is settled: all of them, also those that are no members.
+local function edits_of(p)
+  return p.ring and p.ring.sum or p.count
 end
 
 -- Where a page stands: edits first, then the latest one. That is exact until 2039.
@@ -278,6 +308,10 @@ local function save(page, keys, p, is_edited)
   local is_renewed = clock_ms - p.renewed >= RENEWED_MS or p.renewed > clock_ms
   if is_renewed then p.renewed = clock_ms end
   local w = struct.pack(PACKED, p.count, p.oldest, p.cut, p.flags, p.renewed, p.total, p.first, p.last, p.byte_change)
+  if p.ring then
+    p.ring.total = p.total
+    call('HSET', keys.meta, 'ring', packed_ring(p.ring))
+  end
   if is_edited then
     call('HSET', keys.meta, 'w', w .. p.last_id, 'edit_count', p.total, 'last_edit', p.last,
       'last_byte_change', p.byte_change)
@@ -290,7 +324,7 @@ local function save(page, keys, p, is_edited)
     call('PEXPIRE', keys.window, ttl)
     call('PEXPIRE', keys.editors, ttl)
   end
-  ranks[page] = rank_of(p.count, p.last)
+  ranks[page] = rank_of(edits_of(p), p.last)
 end
 
 local function drop(page, keys)
@@ -300,12 +334,9 @@ local function drop(page, keys)
   on_index('ZREM', DUE, page)
 end
 
--- How far back the window of a page reaches: to its first edit, unless edits have
--- left for want of room.
+-- How far back the window of a page reaches: to its first edit.
 local function covered(p)
-  local reach = math.min(now_ms - p.first, window_ms)
-  if p.cut > 0 and p.cut + window_ms > now_ms then reach = math.min(now_ms - p.oldest, reach) end
-  return math.max(reach, 0)
+  return math.max(math.min(now_ms - p.first, window_ms), 0)
 end
 
 -- Byte change and editor of an edit, as `editors` has them.
@@ -313,15 +344,37 @@ local function made_of(byte_change, editor)
   return byte_change .. ' ' .. editor
 end
 
-local function lately(keys, for_ms)
-  return call('ZCOUNT', keys.window, now_ms + 1 - for_ms, '+inf')
+-- The end of the slot of the latest edit that is no member.
+local function cut_end(p)
+  return (floor(p.cut / p.ring.grain) + 1) * p.ring.grain - 1
+end
+
+-- The ring of a page if it counts in our window: until what was cut has left it, and its slot.
+local function ring_of(p)
+  local ring = p.ring
+  return ring and cut_end(p) + window_ms > now_ms and ring
+end
+
+-- Edits of a page in the last `for_ms`, of our window at most.
+local function edits_in(keys, p, for_ms)
+  local from_ms, ring = now_ms + 1 - for_ms, ring_of(p)
+  if ring then return (since(ring.slots, ring.grain, ring.last, from_ms)) end
+  return p.oldest >= from_ms and p.count or call('ZCOUNT', keys.window, from_ms, '+inf')
+end
+
+-- Edits of the last five minutes of a page with so many in our window.
+local function lately(keys, p, count)
+  local ring = window_ms > SPIKE_MS and ring_of(p)
+  if not ring then return edits_in(keys, p, math.min(SPIKE_MS, window_ms)) end
+  local from_ms = math.max(now_ms, ring.last) + 1 - SPIKE_MS
+  return math.min(since(ring.lately, LATELY_GRAIN, ring.last, from_ms), count)
 end
 
 -- Whether a page with so many edits in our window is trending and spiking.
 local function judged(keys, p, count)
   local is_spiking, reach = false, covered(p)
   if reach > SPIKE_MS and count >= spike_minimum then
-    local recent = lately(keys, SPIKE_MS)
+    local recent = lately(keys, p, count)
     local ratio = p.flags >= 2 and spike_ratio / 2 or spike_ratio
     is_spiking = recent >= spike_minimum
       and recent / SPIKE_MS >= ratio * ((count - recent) / (reach - SPIKE_MS))
@@ -332,7 +385,7 @@ end
 -- Notes, as an event, whether a page has become, or is no longer, trending or spiking.
 local function judge(page, keys, p)
   local was_trending, was_spiking = p.flags % 2 == 1, p.flags >= 2
-  local count = kept_ms > window_ms and lately(keys, window_ms) or p.count
+  local count = kept_ms > window_ms and edits_in(keys, p, window_ms) or edits_of(p)
   local is_trending, is_spiking = judged(keys, p, count)
   p.flags = (is_trending and 1 or 0) + (is_spiking and 2 or 0)
   if is_trending ~= was_trending then emit(is_trending and 'trending' or 'trending_ended', page, count) end
@@ -350,29 +403,41 @@ end
 -- Drops what has left everybody's window of a page: the page as it is then, or nothing and
 -- whether it was the last of it.
 local function settle(page, keys, p)
-  if p.oldest + kept_ms > now_ms and p.last <= ahead_ms then return p, 0 end
+  if p.due + kept_ms > now_ms and p.last <= ahead_ms then return p, 0 end
   if p.last + kept_ms <= now_ms or p.last > ahead_ms then
     drop_and_emit(page, keys, p, 'cooled', 0)
     return nil, 1
   end
-  local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
-  local trimmed = redis.pcall('LTRIM', keys.editors, left, '-1')
-  if trimmed.err then
-    if not is_corrupt(trimmed) then error(trimmed, 0) end
-    -- No list: as if they were lost. The next one needs an end.
-    call('UNLINK', keys.editors)
-    note_repaired(keys.editors)
-    p.renewed = -RENEWED_MS
+  if p.oldest + kept_ms <= now_ms then
+    local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
+    local trimmed = redis.pcall('LTRIM', keys.editors, left, '-1')
+    if trimmed.err then
+      if not is_corrupt(trimmed) then error(trimmed, 0) end
+      -- No list: as if they were lost. The next one needs an end.
+      call('UNLINK', keys.editors)
+      note_repaired(keys.editors)
+      p.renewed = -RENEWED_MS
+    end
+    local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
+    local oldest = number_of(first[2], 0, p.last)
+    if not oldest then
+      -- Its window is lost: nothing of it counts.
+      drop_and_emit(page, keys, p, 'cooled', 0)
+      return nil, 1
+    end
+    p.count, p.oldest = math.max(p.count - left, 1), oldest
   end
-  local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
-  local oldest = number_of(first[2], 0, p.last)
-  if not oldest then
-    -- Its window is lost: nothing of it counts.
-    drop_and_emit(page, keys, p, 'cooled', 0)
-    return nil, 1
+  local ring = p.ring
+  if ring and cut_end(p) + kept_ms <= now_ms then
+    -- All that was cut has left everybody's window: the members are all there is.
+    call('HDEL', keys.meta, 'ring')
+    p.ring, p.cut = nil, 0
+  elseif ring then
+    local sum, before = since(ring.slots, ring.grain, ring.last, now_ms + 1 - kept_ms)
+    ring.slots, ring.sum = string.sub(ring.slots, before + 1), sum
   end
-  p.count, p.oldest = math.max(p.count - left, 1), oldest
-  dues[page] = p.oldest + base_ms
+  p.due = due_of(p)
+  dues[page] = p.due + base_ms
   judge(page, keys, p)
   save(page, keys, p)
   return p, 0
@@ -399,9 +464,9 @@ local function settle_or_drop(page, keys)
     drop(page, keys)
     return nil, 1
   end
-  if p.oldest + kept_ms <= now_ms or p.last > ahead_ms then return settle(page, keys, p) end
+  if p.due + kept_ms <= now_ms or p.last > ahead_ms then return settle(page, keys, p) end
   -- It was put down by another window.
-  dues[page] = p.oldest + base_ms
+  dues[page] = p.due + base_ms
   return p, 0
 end
 

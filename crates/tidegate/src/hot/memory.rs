@@ -12,6 +12,7 @@ mod page;
 mod pages;
 mod place;
 mod questions;
+mod ring;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -27,8 +28,8 @@ use self::member::Made;
 use self::page::{Added, Page};
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
-use super::edit::{Edit, EventCounts, EventKind, Recorded, Removed};
-use super::options::{ACTIVITY_MS, Bounds};
+use super::edit::{Edit, EventCounts, EventKind, Rank, Recorded, Removed};
+use super::options::{ACTIVITY_MS, Bounds, ring_exponent};
 use crate::clock::{Timestamp, absurd_ms, deciding};
 
 /// Pages whose window is looked after at most by an edit that finds no room.
@@ -168,17 +169,17 @@ impl Partition {
         let (bounds, tag) = (self.bounds, self.hash(made.id) as u16);
         let Some(page) = self.pages.get_mut(at) else { return Recorded::TooLate };
         let before = page.bytes();
-        let added = page.add(made, tag, bounds.max_members);
+        let grain_ms = 1 << ring_exponent(&bounds, bounds.window_ms);
+        let added = page.add(made, tag, bounds.max_members, grain_ms);
         self.bytes = self.bytes - before + page.bytes();
         match added {
             Added::Last => self.pages.changed(at, bounds.window_ms),
             // It may be the oldest now.
-            Added::Between => self.pages.index(at, bounds.window_ms),
+            Added::Between | Added::Counted => self.pages.index(at, bounds.window_ms),
             Added::Duplicate => return Recorded::Duplicate,
-            Added::TooLate => return Recorded::TooLate,
         }
         self.judge(now_ms, at);
-        Recorded::Added
+        if let Added::Counted = added { Recorded::Counted } else { Recorded::Added }
     }
 
     /// Whether a page has become, or is no longer, trending or spiking.
@@ -310,7 +311,7 @@ impl Partition {
         }
         let mut replaced = None;
         if self.pages.len() as u64 >= bounds.max_tracked {
-            if !bounds.replaces || self.coldest_rank().is_none_or(|it| it >= page::rank(edits, last_ms)) {
+            if !bounds.replaces || self.coldest_rank().is_none_or(|it| it >= Rank::new(edits, last_ms)) {
                 effects.rejected += 1;
                 return Recorded::Rejected;
             }
@@ -368,7 +369,7 @@ impl Partition {
         Some(page)
     }
 
-    fn coldest_rank(&mut self) -> Option<u64> {
+    fn coldest_rank(&mut self) -> Option<Rank> {
         self.pages.refresh(self.bounds.window_ms);
         self.pages.coldest().map(|(rank, ..)| rank)
     }
@@ -387,7 +388,7 @@ impl Partition {
     #[inline]
     fn is_due(&self, now_ms: u64, page: &Page) -> bool {
         // It is indexed by then at the latest, so most need no look at their oldest edit.
-        page.indexed_due_ms <= now_ms && page.oldest_ms() + self.bounds.window_ms <= now_ms
+        page.indexed_due_ms <= now_ms && page.due_ms() + self.bounds.window_ms <= now_ms
             || page.last_ms() > self.ahead_ms(now_ms)
     }
 

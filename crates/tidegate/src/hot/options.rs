@@ -19,8 +19,11 @@ pub struct HotOptions {
     pub window_duration: Duration,
     /// The most hot pages at a time.
     pub max_tracked: usize,
-    /// The most edits remembered of a hot page: the newest.
+    /// The most edits kept of a hot page: the newest. All are counted.
     pub max_members_per_page: usize,
+    /// Over how many slots of the window edits are counted of a page that has had more than are kept: the more there
+    /// are, the shorter is what they count too long.
+    pub count_slots: u32,
     /// How often pages whose window is empty are looked for.
     pub cleanup_interval: Duration,
     /// What happens to a page that becomes hot when as many are tracked as may be:
@@ -49,6 +52,7 @@ impl Default for HotOptions {
             window_duration: Duration::from_secs(3600),
             max_tracked: 1000,
             max_members_per_page: 100,
+            count_slots: 60,
             cleanup_interval: Duration::from_secs(300),
             when_full: WhenFull::default(),
             spike_ratio: 3.0,
@@ -66,6 +70,7 @@ setters!(HotOptions {
     window_duration: Duration,
     max_tracked: usize,
     max_members_per_page: usize,
+    count_slots: u32,
     cleanup_interval: Duration,
     when_full: WhenFull,
     spike_ratio: f64,
@@ -75,8 +80,14 @@ setters!(HotOptions {
     partitions: u32,
 });
 
-/// The most edits of a page: with them its rank is one exact number.
+/// The most edits that are kept of a page.
 const MAX_MEMBERS: usize = 4000;
+
+/// The most edits that anything can be set to happen at.
+const MAX_EDITS: u64 = 1_000_000_000;
+
+/// The most slots of a window.
+const MAX_SLOTS: u64 = 128;
 
 /// The most hot pages there can be.
 pub(super) const MAX_TRACKED: usize = 1_000_000;
@@ -87,7 +98,7 @@ const MIN_BYTES: usize = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How many there may be of each, beside the others.
-const COUNTS: [Ranged<HotOptions, u64>; 8] = [
+const COUNTS: [Ranged<HotOptions, u64>; 9] = [
     Ranged {
         name: "a hot_threshold",
         get: |it| it.hot_threshold.into(),
@@ -95,20 +106,26 @@ const COUNTS: [Ranged<HotOptions, u64>; 8] = [
         range: |it| [1, 100.min(it.max_members_per_page as u64)],
         widest: [1, 100],
     },
-    // One that is above could never be reached.
     Ranged {
         name: "a promotion_threshold",
         get: |it| it.promotion_threshold.into(),
         set: |it, count| it.promotion_threshold = count as u32,
-        range: |it| [1, MAX_MEMBERS.min(it.max_members_per_page) as u64],
-        widest: [1, MAX_MEMBERS as u64],
+        range: |_| [1, MAX_EDITS],
+        widest: [1, MAX_EDITS],
     },
     Ranged {
         name: "a max_members_per_page",
         get: |it| it.max_members_per_page as u64,
         set: |it, count| it.max_members_per_page = count as usize,
-        range: |it| [1.max(it.hot_threshold.max(it.promotion_threshold).into()), MAX_MEMBERS as u64],
+        range: |it| [1.max(it.hot_threshold.into()), MAX_MEMBERS as u64],
         widest: [1, MAX_MEMBERS as u64],
+    },
+    Ranged {
+        name: "a number of count_slots",
+        get: |it| it.count_slots.into(),
+        set: |it, count| it.count_slots = count as u32,
+        range: |_| [1, MAX_SLOTS],
+        widest: [1, MAX_SLOTS],
     },
     // Each partition needs at least one page of both.
     Ranged {
@@ -143,8 +160,8 @@ const COUNTS: [Ranged<HotOptions, u64>; 8] = [
         name: "a spike_minimum",
         get: |it| it.spike_minimum.into(),
         set: |it, count| it.spike_minimum = count as u32,
-        range: |_| [1, MAX_MEMBERS as u64],
-        widest: [1, MAX_MEMBERS as u64],
+        range: |_| [1, MAX_EDITS],
+        widest: [1, MAX_EDITS],
     },
 ];
 
@@ -183,6 +200,7 @@ impl HotOptions {
             window_ms: self.window_duration.as_millis() as u64,
             max_tracked: share(self.max_tracked),
             max_members: self.max_members_per_page as u64,
+            count_slots: self.count_slots.into(),
             replaces: self.when_full == WhenFull::ReplaceColdest,
             spike_ratio: self.spike_ratio,
             spike_minimum: self.spike_minimum.into(),
@@ -209,9 +227,20 @@ pub(super) struct Bounds {
     pub(super) window_ms: u64,
     pub(super) max_tracked: u64,
     pub(super) max_members: u64,
+    pub(super) count_slots: u64,
     pub(super) replaces: bool,
     pub(super) spike_ratio: f64,
     pub(super) spike_minimum: u64,
     pub(super) max_activity: u64,
     pub(super) max_bytes: usize,
 }
+
+/// What edits are counted in as powers of two, in ms: a slot of the window at least, and so long that no more than
+/// [`MAX_SLOTS`] are in the longest window that anybody has. Those of other windows are nested in it.
+pub(super) fn ring_exponent(bounds: &Bounds, kept_ms: u64) -> u64 {
+    let grain_ms = bounds.window_ms.div_ceil(bounds.count_slots).max(kept_ms.div_ceil(MAX_SLOTS));
+    grain_ms.next_power_of_two().trailing_zeros().into()
+}
+
+/// What edits of the last five minutes are counted in; `ring.lua` has the same.
+pub(super) const LATELY_GRAIN_MS: u64 = 30_000;

@@ -17,12 +17,13 @@ end
 -- answered if there is no edit in it.
 local function filtered(keys, p)
   if p.last + window_ms <= now_ms or p.last > ahead_ms then return end
-  if p.oldest + window_ms > now_ms then return p end
-  local from = '(' .. int(now_ms - window_ms)
-  local first = call('ZRANGEBYSCORE', keys.window, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  -- Without one its window is lost.
-  if not first[2] then return end
-  p.count, p.oldest = call('ZCOUNT', keys.window, from, '+inf'), tonumber(first[2])
+  if p.oldest + window_ms <= now_ms then
+    local from = '(' .. int(now_ms - window_ms)
+    local first = call('ZRANGEBYSCORE', keys.window, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    -- Without one its window is lost.
+    if not first[2] then return end
+    p.count, p.oldest = call('ZCOUNT', keys.window, from, '+inf'), tonumber(first[2])
+  end
   return p
 end
 

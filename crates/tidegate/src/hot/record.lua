@@ -1,7 +1,7 @@
 -- record: one edit of a page.
 --
 -- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor
--- Answers  a number: what became of it, COUNTED more if it counted as activity, EXPIRED more for
+-- Answers  a number: what became of it, ACTIVITY more if it counted as activity, EXPIRED more for
 --          each page that is not hot any more; in a list with the page that was replaced (empty
 --          if none was) and how many events of each kind there were, if there were any
 local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
@@ -21,14 +21,51 @@ local function make_room(keys, p)
   p.count = max_members - 1
 end
 
+-- The ring of a page of which nothing was cut before: its members.
+local function ring_of_members(keys)
+  local ring, members = new_ring(exponent), call('ZRANGE', keys.window, '0', '-1', 'WITHSCORES')
+  -- Most are in the slot of the one before.
+  local at_ms, alike = 0, 0
+  for i = 2, #members, 2 do
+    local next_ms = number_of(members[i], 0, MAX_WHOLE) or error('a window cannot be read', 0)
+    if floor(next_ms / ring.grain) > floor(at_ms / ring.grain)
+      or floor(next_ms / LATELY_GRAIN) > floor(at_ms / LATELY_GRAIN) then
+      if alike > 0 then count_in(ring, at_ms, alike) end
+      at_ms, alike = next_ms, 0
+    end
+    alike = alike + 1
+  end
+  if alike > 0 then count_in(ring, at_ms, alike) end
+  return ring
+end
+
+-- Notes that an edit of a hot page counts.
+local function counted(page, keys, p, at_ms)
+  p.total, p.first = p.total + 1, math.min(p.first, at_ms)
+  local due_ms = due_of(p)
+  if due_ms ~= p.due then
+    p.due = due_ms
+    dues[page] = due_ms + base_ms
+  end
+  judge(page, keys, p)
+  save(page, keys, p, true)
+end
+
 -- Adds to the window of a hot page.
 local function add(page, keys, p, edit, at_ms)
   local at_text, byte_change, id, editor = struct.unpack('ssss', edit)
   local is_full = p.count >= max_members
-  if is_full and at_ms <= p.oldest then
+  if (is_full or p.ring) and at_ms <= p.oldest then
     if call('ZSCORE', keys.window, id) then return DUPLICATE end
     local first = call('ZRANGE', keys.window, 0, 0)[1]
-    if at_ms < p.oldest or is_before(id, first) then return TOO_LATE end
+    if at_ms < p.oldest or is_before(id, first) then
+      -- Older than all that is kept: nobody knows whether it was there before.
+      p.ring = p.ring or ring_of_members(keys)
+      count_in(p.ring, at_ms, 1)
+      p.cut = math.max(p.cut, at_ms)
+      counted(page, keys, p, at_ms)
+      return COUNTED
+    end
   end
   if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return DUPLICATE end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
@@ -53,6 +90,11 @@ local function add(page, keys, p, edit, at_ms)
     for i = #later, 1, -1 do back[#back + 1] = later[i] end
     call('RPUSH', keys.editors, unpack(back))
   end
+  if p.ring then
+    count_in(p.ring, at_ms, 1)
+  elseif is_full then
+    p.ring = ring_of_members(keys)
+  end
   if is_full then
     make_room(keys, p)
     oldest = number_of(call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')[2], 0, p.last)
@@ -64,13 +106,8 @@ local function add(page, keys, p, edit, at_ms)
       p.count, p.renewed, oldest = 0, -RENEWED_MS, at_ms
     end
   end
-  if oldest ~= p.oldest then
-    p.oldest = oldest
-    dues[page] = oldest + base_ms
-  end
-  p.count, p.total, p.first = p.count + 1, p.total + 1, math.min(p.first, at_ms)
-  judge(page, keys, p)
-  save(page, keys, p, true)
+  p.count, p.oldest = p.count + 1, oldest
+  counted(page, keys, p, at_ms)
   return ADDED
 end
 
@@ -101,13 +138,13 @@ local function promote(page, key, edits)
     local keys = keys_of(replaced)
     local is_read, cold = pcall(load, keys.meta)
     drop_and_emit(replaced, keys, is_read and cold, 'replaced',
-      math.min(math.max(math.floor(rank / RANKED), 0), MAX_MEMBERS))
+      math.min(math.max(math.floor(rank / RANKED), 0), MAX_WHOLE))
   end
   forget(page, key)
   local keys = keys_of(page)
   -- What may be left of its last time, or is not ours.
   call('UNLINK', keys.window, keys.meta, keys.editors)
-  local p = { count = #live, oldest = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
+  local p = { count = #live, oldest = live[1].at, due = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
     first = live[1].at, last = last.at, byte_change = last.byte_change, last_id = last.id }
   local scores, made = {}, {}
   for i, edit in ipairs(live) do
@@ -116,7 +153,7 @@ local function promote(page, key, edits)
   end
   call('ZADD', keys.window, unpack(scores))
   call('RPUSH', keys.editors, unpack(made))
-  dues[page] = p.oldest + base_ms
+  dues[page] = p.due + base_ms
   emit('promoted', page, p.count)
   judge(page, keys, p)
   save(page, keys, p, true)
@@ -173,10 +210,10 @@ local function remember(page, key, edit, at_ms)
     call('SET', key, first_ms .. '\0' .. string.sub(stored, from[surplus + 1] or at) .. edit, 'KEEPTTL')
   end
   edits[#edits + 1] = { at = at_ms, byte_change = byte_change, id = id, editor = editor }
-  if #edits < hot_threshold then return REMEMBERED, 0, COUNTED, '' end
+  if #edits < hot_threshold then return REMEMBERED, 0, ACTIVITY, '' end
   remembered = nil
   local code, expired, replaced = promote(page, key, edits)
-  return code, expired, COUNTED, replaced
+  return code, expired, ACTIVITY, replaced
 end
 
 local function reply(answer, replaced)
@@ -202,7 +239,7 @@ return finish(each(function(k, at)
   elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
     begin(page)
-    return REMEMBERED + COUNTED
+    return REMEMBERED + ACTIVITY
   end
   local code, more, counted, replaced = remember(page, key, edit, at_ms)
   local answer = code + counted + EXPIRED * (expired + more)

@@ -16,7 +16,7 @@ use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, WAS_HOT, WAS_RE
 use self::reply::{REPLIES, digits, event_counts, happened, recorded, unreadable, utf8};
 pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
-use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
+use super::edit::{Edit, EditRef, HotPage, MAX_RANKED, Recorded, Removed, Stats};
 use super::memory::{Cleaned, Effects};
 use super::options::Bounds;
 use super::position::{News, Position, PositionStatus};
@@ -180,7 +180,9 @@ impl OnRedis {
             edits_last_hour: fields.number()?,
             edits_last_5_minutes: fields.number()?,
             covered_ms: fields.number()?,
+            grain_ms: fields.number()?,
             unique_editors: fields.number()?,
+            members: fields.number()?,
             last_byte_change: fields.integer()?,
             total_edits: fields.number()?,
             first_seen: fields.time()?,
@@ -274,31 +276,32 @@ impl OnRedis {
         limit: usize,
         most: usize,
     ) -> Result<Vec<HotPage>> {
-        let (rank, name) = after.map_or_else(Default::default, |after| {
-            (after.rank().to_compact_string(), after.page.to_compact_string())
+        let place = after.map_or_else(Default::default, |after| {
+            let edits = after.edits.min(MAX_RANKED).to_compact_string();
+            [edits, after.last_seen.as_millis().to_compact_string(), after.page.to_compact_string()]
         });
-        let mut pages: BTreeMap<String, u64> = BTreeMap::new();
+        let mut pages: BTreeMap<String, HotPage> = BTreeMap::new();
         let mut from = -1;
         loop {
-            let mut ranks: Vec<_> = pages.values().copied().collect();
-            ranks.sort_unstable_by(|a, b| b.cmp(a));
-            let floor = ranks.get(limit - 1).copied().unwrap_or_default();
+            let mut ranked: Vec<_> = pages.values().map(|it| (it.rank(), it.edits, it.last_seen)).collect();
+            ranked.sort_unstable_by(|a, b| b.cmp(a));
+            let (_, edits, last_seen) = ranked.get(limit - 1).copied().unwrap_or_default();
             let call = self.call(&self.scripts().list, "").arg(limit).arg(most);
-            let call = call.args([rank.clone(), name.clone()]).arg(from).arg(floor);
+            let call = call.args(place.clone()).arg(from).arg(edits).arg(last_seen.as_millis());
             let value = self.send(call).await?;
             let mut fields = REPLIES.list(&value)?;
             let next = fields.integer()?;
-            for (page, rank) in fields.each(|it| Ok((it.bytes()?, digits(it)?)))? {
+            for (page, edits, last_ms) in fields.each(|it| Ok((it.bytes()?, digits(it)?, digits(it)?)))? {
                 // A page of ours has a name.
                 let Ok(page) = std::str::from_utf8(page) else { continue };
-                pages.insert(page.to_owned(), rank);
+                pages.insert(page.to_owned(), HotPage::new(page, edits, Timestamp::from_millis(last_ms)));
             }
             if next == NO_MORE {
                 break;
             }
             from = next;
         }
-        Ok(pages.into_iter().map(|(page, rank)| HotPage::ranked(page, rank)).collect())
+        Ok(pages.into_values().collect())
     }
 
     pub(super) async fn is_hot(&self, page: Key<'_>) -> Result<bool> {

@@ -23,7 +23,7 @@ return finish(each(function(k)
     if p then return settle(page, keys, p) end
   end)
   if is_settled and p then
-    drop_and_emit(page, keys, p, 'removed', p.count)
+    drop_and_emit(page, keys, p, 'removed', edits_of(p))
     was = WAS_HOT
   elseif is_settled then
     -- Without a page there is nothing to tell of what may be left of it.

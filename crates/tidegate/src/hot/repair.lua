@@ -14,8 +14,8 @@ local function match(pages)
     local is_read, p = pcall(load, keys.meta)
     if not is_read and not is_corrupt(p) then error(p, 0) end
     if is_read and p then
-      ranked[#ranked + 1], ranked[#ranked + 2] = rank_of(p.count, p.last), page
-      dated[#dated + 1], dated[#dated + 2] = p.oldest + base_ms, page
+      ranked[#ranked + 1], ranked[#ranked + 2] = rank_of(edits_of(p), p.last), page
+      dated[#dated + 1], dated[#dated + 2] = p.due + base_ms, page
     else
       call('UNLINK', keys.window, keys.meta, keys.editors)
       call('ZREM', RANK, page)

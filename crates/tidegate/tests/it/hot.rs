@@ -235,7 +235,7 @@ async fn any_place_can_be_gone_on_from() {
 #[tokio::test]
 async fn options_that_cannot_be_are_refused() {
     let gate = Tidegate::open("memory:").await.unwrap();
-    let wrong: [(_, fn(&mut HotOptions)); 17] = [
+    let wrong: [(_, fn(&mut HotOptions)); 19] = [
         ("a window_duration of 999ms is not allowed: 1s to 7 days are", |it| {
             it.window_duration = Duration::from_millis(999);
         }),
@@ -248,7 +248,11 @@ async fn options_that_cannot_be_are_refused() {
         ("hot_threshold", |it| it.hot_threshold = 0),
         ("hot_threshold", |it| it.hot_threshold = 101),
         ("promotion_threshold", |it| it.promotion_threshold = 0),
-        ("a max_members_per_page of 4 is not allowed: 5 to 4000 are", |it| it.max_members_per_page = 4),
+        ("a hot_threshold of 5 is not allowed: 1 to 4 are", |it| {
+            (it.hot_threshold, it.max_members_per_page) = (5, 4);
+        }),
+        ("a number of count_slots of 0 is not allowed: 1 to 128 are", |it| it.count_slots = 0),
+        ("count_slots", |it| it.count_slots = 129),
         ("window_duration", |it| it.window_duration = Duration::from_millis(999)),
         ("max_tracked", |it| it.max_tracked = 0),
         ("max_members_per_page", |it| it.max_members_per_page = 1),
@@ -326,7 +330,8 @@ async fn other_numbers_after_a_deploy_take_the_data_over() {
         assert_eq!(longer.cleanup().await.unwrap(), 0, "{on}");
         let (_gate, fewer) = space.another(options(|it| it.max_members_per_page = 4)).await;
         assert_eq!(fewer.record(&Edit::new(key("p"), "new", "bob")).await.unwrap(), Recorded::Added, "{on}");
-        assert_eq!(fewer.stats(key("p")).await.unwrap().edits_last_hour, 4, "{on}");
+        let stats = fewer.stats(key("p")).await.unwrap();
+        assert_eq!((stats.edits_last_hour, stats.members), (10, 4), "{on}: all are counted");
         space.set(START_MS + HOUR - 1);
         assert_eq!(longer.count().await.unwrap(), 2, "{on}");
         space.set(START_MS + HOUR);

@@ -87,13 +87,28 @@ pub(crate) fn audit(connections: Vec<redis::Connection>, namespace: &str, due_ba
         let ms = |score: f64| score;
         assert_eq!(window.len() as f64, count, "{page}");
         assert_eq!(ms(window[0].1), oldest, "{page}");
-        assert_eq!(found.due[page], oldest + due_base_ms as f64, "{page}");
+        let ring = meta.get("ring").map(|ring| ringed(ring));
+        let (edits, first_end) = ring.unwrap_or((count, f64::MAX));
+        assert!(edits >= count, "{page}");
+        assert_eq!(found.due[page], oldest.min(first_end) + due_base_ms as f64, "{page}");
         let last: u64 = String::from_utf8_lossy(&meta["last_edit"]).parse().unwrap();
         assert_eq!(ms(window[window.len() - 1].1), last as f64, "{page}");
-        assert_eq!(*rank, count * 2_f64.powi(41) + last as f64, "{page}");
+        assert_eq!(*rank, edits * 2_f64.powi(41) + last as f64, "{page}");
         let total: u64 = String::from_utf8_lossy(&meta["edit_count"]).parse().unwrap();
         assert!(total >= window.len() as u64, "{page}");
         assert_eq!(found.editors[page].len(), window.len(), "{page}: each edit has its editor");
     }
     found.rank.len() as u64
+}
+
+/// Edits of a ring, and when its first slot ends.
+fn ringed(ring: &[u8]) -> (f64, f64) {
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, it| sum << 8 | u64::from(*it));
+    let (grain, lately, sum) = (1_u64 << ring[0], usize::from(ring[1]), number(&ring[2..8]));
+    let newest = number(&ring[14..20]) / grain;
+    let slots: Vec<_> = ring[20 + 6 * lately..].chunks_exact(6).map(|it| (it[0], number(&it[1..]))).collect();
+    assert!(slots.iter().all(|(_, count)| *count > 0));
+    assert_eq!(slots.iter().map(|(_, count)| count).sum::<u64>(), sum);
+    let first = newest - u64::from((newest as u8).wrapping_sub(slots[0].0));
+    (sum as f64, ((first + 1) * grain - 1) as f64)
 }

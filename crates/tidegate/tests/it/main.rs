@@ -18,6 +18,7 @@ mod hot;
 mod hot_audit;
 mod hot_bounds;
 mod hot_corrupt;
+mod hot_counts;
 mod hot_events;
 mod hot_flaws;
 mod hot_full;

@@ -157,7 +157,8 @@ fn ranges_of_hot_pages_are_real() {
     assert!(try_all(&times, HotOptions::check, &TIMES) > 8);
     let counts = counts!(HotOptions: "a hot_threshold" hot_threshold, "a promotion_threshold" promotion_threshold,
         "a max_members_per_page" max_members_per_page, "a max_tracked" max_tracked, "a max_activity" max_activity,
-        "a number of partitions" partitions, "a max_bytes" max_bytes, "a spike_minimum" spike_minimum);
+        "a number of partitions" partitions, "a max_bytes" max_bytes, "a spike_minimum" spike_minimum,
+        "a number of count_slots" count_slots);
     assert!(try_all(&counts, HotOptions::check, &NUMBERS) > 30);
     let ratio = |ratio: f64| {
         let mut options = HotOptions::default();

@@ -9,6 +9,7 @@ pub(super) fn edited(response: api::Edited) -> Rendered {
         "remembered" => "remembered: the page is not hot yet",
         "promoted" => "promoted: the page is hot now",
         "added" => "added to the window of a hot page",
+        "counted" => "counted: it is older than all edits of the page that are kept",
         "rejected" => "rejected: it would be hot, and as many are tracked as may be",
         "duplicate" => "duplicate: it has been recorded before",
         "too_late" => "too late: it is older than all that counts",

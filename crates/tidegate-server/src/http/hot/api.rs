@@ -122,7 +122,13 @@ response! {
         edits_last_hour: u64 = it.edits_last_hour,
         edits_last_5_minutes: u64 = it.edits_last_5_minutes,
         covered_ms: u64 = it.covered_ms,
+        /// By how much edits may count too long: 0 while all of them are kept. An older server does not say.
+        #[serde(default)]
+        grain_ms: u64 = it.grain_ms,
         unique_editors: u64 = it.unique_editors,
+        /// The edits that editors are counted among.
+        #[serde(default)]
+        members: u64 = it.members,
         last_byte_change: i64 = it.last_byte_change,
         total_edits: u64 = it.total_edits,
         /// `null` if it is not hot.
@@ -201,6 +207,8 @@ response! {
         promotion_threshold: u32 = options.promotion_threshold,
         window_ms: u64 = ms(options.window_duration),
         max_members_per_page: usize = options.max_members_per_page,
+        #[serde(default)]
+        count_slots: u32 = options.count_slots,
         hot_threshold: u32 = options.hot_threshold,
         cleanup_interval_ms: u64 = ms(options.cleanup_interval),
         when_full: String = match options.when_full {

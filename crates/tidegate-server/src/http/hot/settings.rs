@@ -21,6 +21,8 @@ group!(RawHot for HotOptions {
     window_duration: Leaf<Duration>,
     /// most edits kept of a hot page, up to 4000: the newest (100)
     max_members_per_page: Leaf<NonZeroUsize>,
+    /// into how many slots a window is split to count edits beyond those, up to 128 (60)
+    count_slots: Leaf<NonZeroU32>,
     /// edits within ten minutes that make a page hot, up to 100 (2)
     hot_threshold: Leaf<NonZeroU32>,
     /// how often pages whose window is empty are looked for (5m)

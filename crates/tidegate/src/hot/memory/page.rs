@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::ALLOCATION;
 use super::member::{Made, Member};
+use super::ring::Ring;
+use crate::hot::edit::Rank;
 use crate::hot::options::{Bounds, SPIKE_MS};
 
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub(super) struct Page {
     pub(super) is_trending: bool,
     pub(super) is_spiking: bool,
     /// Where it is in the indices; the ranking may be behind.
-    pub(super) indexed_rank: u64,
+    pub(super) indexed_rank: Rank,
     pub(super) indexed_due_ms: u64,
     pub(super) is_stale: bool,
     /// Of its last edit, which leaves with the page.
@@ -25,8 +27,10 @@ pub(super) struct Page {
     tags: VecDeque<u16>,
     pub(super) total: u64,
     pub(super) first_ms: u64,
-    /// Edits have left for want of room, up to this moment.
+    /// The latest edit that counts and is no member, if one is in the ring.
     cut_ms: u64,
+    /// Counts all edits, from when the first has left for want of room until the last of those has left the window.
+    ring: Option<Box<Ring>>,
     /// What texts of members have outside of them.
     text_bytes: usize,
 }
@@ -37,7 +41,8 @@ pub(super) enum Added {
     Last,
     Between,
     Duplicate,
-    TooLate,
+    /// Without becoming a member: it is older than all of them.
+    Counted,
 }
 
 impl Page {
@@ -50,7 +55,7 @@ impl Page {
             hash,
             is_trending: false,
             is_spiking: false,
-            indexed_rank: 0,
+            indexed_rank: Rank::default(),
             indexed_due_ms: 0,
             is_stale: false,
             last_ms: members.back().map_or(0, |last| last.at_ms),
@@ -58,6 +63,7 @@ impl Page {
             total: members.len() as u64,
             first_ms: members.front().map_or(0, |first| first.at_ms),
             cut_ms: 0,
+            ring: None,
             text_bytes: members.iter().map(Member::heap).sum(),
             members,
         }
@@ -67,14 +73,56 @@ impl Page {
         &self.members
     }
 
+    /// Edits, if none has left the window since it was looked after; never fewer.
     #[inline]
     pub(super) fn count(&self) -> u64 {
-        self.members.len() as u64
+        self.ring.as_ref().map_or(self.members.len() as u64, |ring| ring.sum())
     }
 
     #[inline]
-    pub(super) fn oldest_ms(&self) -> u64 {
+    fn oldest_ms(&self) -> u64 {
         self.members.front().map_or(0, |oldest| oldest.at_ms)
+    }
+
+    /// When the first of what counts leaves a window, less that window.
+    #[inline]
+    pub(super) fn due_ms(&self) -> u64 {
+        self.ring.as_ref().map_or(u64::MAX, |ring| ring.first_end_ms()).min(self.oldest_ms())
+    }
+
+    /// The ring, if it counts: until what was cut has left the window, and its slot.
+    fn ring(&self, now_ms: u64, window_ms: u64) -> Option<&Ring> {
+        self.ring.as_deref().filter(|ring| ring.end_ms(self.cut_ms) + window_ms > now_ms)
+    }
+
+    /// Edits in the window, of whose members the first `over` have left it.
+    pub(super) fn edits(&self, now_ms: u64, window_ms: u64, over: usize) -> u64 {
+        match self.ring(now_ms, window_ms) {
+            Some(ring) => ring.since((now_ms + 1).saturating_sub(window_ms)),
+            None => (self.members.len() - over) as u64,
+        }
+    }
+
+    /// Edits of the last `ms`, of the window at most.
+    pub(super) fn edits_of_last(&self, ms: u64, now_ms: u64, window_ms: u64) -> u64 {
+        let from_ms = (now_ms + 1).saturating_sub(ms.min(window_ms));
+        self.ring(now_ms, window_ms).map_or_else(|| self.since(from_ms), |ring| ring.since(from_ms))
+    }
+
+    /// Those of the last five minutes.
+    pub(super) fn edits_lately(&self, now_ms: u64, window_ms: u64) -> u64 {
+        match self.ring(now_ms, window_ms).filter(|_| window_ms > SPIKE_MS) {
+            Some(ring) => {
+                let from_ms = (now_ms.max(self.last_ms) + 1).saturating_sub(SPIKE_MS);
+                ring.lately_since(from_ms).min(self.edits(now_ms, window_ms, 0))
+            }
+            None => self.edits_of_last(SPIKE_MS, now_ms, window_ms),
+        }
+    }
+
+    /// By how much edits may count too long.
+    pub(super) fn grain_ms(&self, now_ms: u64, window_ms: u64) -> u64 {
+        self.ring(now_ms, window_ms).map_or(0, Ring::grain_ms)
     }
 
     #[inline]
@@ -87,27 +135,42 @@ impl Page {
     }
 
     /// Where it stands: edits first, then the latest one.
-    pub(super) fn rank(&self) -> u64 {
-        rank(self.count(), self.last_ms())
+    pub(super) fn rank(&self) -> Rank {
+        Rank::new(self.count(), self.last_ms())
     }
 
-    /// Adds to the window, of at most `max` edits.
+    /// Counts an edit, which may be one that is not kept, in the ring: which is made of the members if there is none.
+    #[cold]
+    fn count_in_ring(&mut self, at_ms: u64, grain_ms: u64) {
+        let (members, last_ms) = (&self.members, self.last_ms.max(at_ms));
+        let ring = self
+            .ring
+            .get_or_insert_with(|| Box::new(Ring::new(grain_ms, members.iter().map(|member| member.at_ms))));
+        ring.add(at_ms, last_ms);
+    }
+
+    /// Adds to the window, which keeps at most `max` edits.
     #[inline]
-    pub(super) fn add(&mut self, edit: &Made<'_>, tag: u16, max: u64) -> Added {
+    pub(super) fn add(&mut self, edit: &Made<'_>, tag: u16, max: u64, grain_ms: u64) -> Added {
         if self.has(edit.id, tag) {
             return Added::Duplicate;
         }
         let key = (edit.at_ms, edit.id.as_bytes());
         // Most are, and it is known without a look at the others.
         let is_last = edit.at_ms > self.last_ms || self.members.back().is_none_or(|last| last.key() < key);
-        if self.count() >= max {
-            if !is_last && self.members.front().is_some_and(|oldest| key < oldest.key()) {
-                return Added::TooLate;
-            }
-            self.cut_ms = self.cut_ms.max(self.pop_oldest());
-        }
         self.total += 1;
         self.first_ms = self.first_ms.min(edit.at_ms);
+        let is_full = self.members.len() as u64 >= max;
+        if is_full || self.ring.is_some() {
+            self.count_in_ring(edit.at_ms, grain_ms);
+            if !is_last && self.members.front().is_some_and(|oldest| key < oldest.key()) {
+                self.cut_ms = self.cut_ms.max(edit.at_ms);
+                return Added::Counted;
+            }
+        }
+        if is_full {
+            self.cut_ms = self.cut_ms.max(self.pop_oldest());
+        }
         let member = Member::new(edit);
         self.text_bytes += member.heap();
         if is_last {
@@ -139,8 +202,14 @@ impl Page {
         oldest.at_ms
     }
 
-    /// Drops edits from before `from_ms`.
+    /// Drops edits from before `from_ms`, and the ring with the last that it alone counts.
     pub(super) fn drop_before(&mut self, from_ms: u64) {
+        if self.ring.as_ref().is_some_and(|ring| ring.end_ms(self.cut_ms) < from_ms) {
+            (self.ring, self.cut_ms) = (None, 0);
+        }
+        if let Some(ring) = &mut self.ring {
+            ring.drop_before(from_ms);
+        }
         while self.oldest_ms() < from_ms && !self.members.is_empty() {
             self.pop_oldest();
         }
@@ -150,12 +219,12 @@ impl Page {
         }
     }
 
-    /// Edits from then on.
-    pub(super) fn since(&self, from_ms: u64) -> u64 {
+    /// Members from then on.
+    fn since(&self, from_ms: u64) -> u64 {
         (self.members.len() - self.members.partition_point(|member| member.at_ms < from_ms)) as u64
     }
 
-    /// How many edits have left the window.
+    /// How many members have left the window.
     pub(super) fn over(&self, now_ms: u64, window_ms: u64) -> usize {
         if self.oldest_ms() + window_ms > now_ms {
             return 0;
@@ -163,14 +232,10 @@ impl Page {
         self.members.partition_point(|member| member.at_ms + window_ms <= now_ms)
     }
 
-    /// How far back the window reaches: to the first edit, unless edits have left for
-    /// want of room. The first `over` edits have left it.
+    /// How far back the window reaches: to the first edit.
     #[inline]
-    pub(super) fn covered_ms(&self, now_ms: u64, window_ms: u64, over: usize) -> u64 {
-        let reach = now_ms.saturating_sub(self.first_ms).min(window_ms);
-        let is_cut = self.cut_ms > 0 && self.cut_ms + window_ms > now_ms;
-        let oldest_ms = self.members.get(over).map_or(now_ms, |oldest| oldest.at_ms);
-        if is_cut { reach.min(now_ms.saturating_sub(oldest_ms)) } else { reach }
+    pub(super) fn covered_ms(&self, now_ms: u64, window_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.first_ms).min(window_ms)
     }
 
     /// Whether edits come faster than they used to. The first `over` have left the window.
@@ -183,17 +248,23 @@ impl Page {
         let from_ms = (now_ms + 1).saturating_sub(SPIKE_MS);
         let least = bounds.spike_minimum as usize;
         let is_enough = |at: usize| self.members.get(at).is_some_and(|member| member.at_ms >= from_ms);
-        if !self.members.len().checked_sub(least).is_some_and(|at| at >= over && is_enough(at)) {
+        if self.ring.is_none()
+            && !self.members.len().checked_sub(least).is_some_and(|at| at >= over && is_enough(at))
+        {
             return false;
         }
-        let covered_ms = self.covered_ms(now_ms, bounds.window_ms, over);
+        let window_ms = bounds.window_ms;
+        let covered_ms = self.covered_ms(now_ms, window_ms);
         if covered_ms <= SPIKE_MS {
             return false;
         }
-        let lately = self.since(from_ms);
+        let (edits, lately) = (self.edits(now_ms, window_ms, over), self.edits_lately(now_ms, window_ms));
+        if lately < bounds.spike_minimum {
+            return false;
+        }
         let ratio = if self.is_spiking { bounds.spike_ratio / 2.0 } else { bounds.spike_ratio };
         let rate = lately as f64 / SPIKE_MS as f64;
-        let base = (self.count() - over as u64 - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
+        let base = (edits - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
         rate >= ratio * base
     }
 
@@ -205,6 +276,7 @@ impl Page {
             + self.members.capacity() * (size_of::<Member>() + size_of::<Member>() / 16)
             + self.tags.capacity() * size_of::<u16>()
             + self.text_bytes
+            + self.ring.as_ref().map_or(0, |ring| ring.bytes())
             + self.name.len()
             + NAME
             + 4 * ALLOCATION
@@ -213,8 +285,3 @@ impl Page {
 
 /// What a shared name has beside its text.
 pub(super) const NAME: usize = 2 * size_of::<usize>();
-
-/// Edits first, then the latest one.
-pub(super) fn rank(edits: u64, last_ms: u64) -> u64 {
-    edits << 41 | last_ms.min((1 << 41) - 1)
-}

@@ -10,28 +10,29 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::page::Page;
+use crate::hot::edit::Rank;
 
 /// Pages whose rank may be behind. It bounds how long it takes to read it, and is
 /// paid by edits: one each.
 const MAX_STALE: usize = 4096;
 
 /// By a number, then name; and where it is.
-type Ranked = (u64, Arc<str>, u32);
-type Index = BTreeSet<Ranked>;
+type Indexed<T> = (T, Arc<str>, u32);
+type Index<T> = BTreeSet<Indexed<T>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     slots: Vec<Option<Box<Page>>>,
     free: Vec<u32>,
     /// The coldest first.
-    ranking: Index,
-    due: Index,
+    ranking: Index<Rank>,
+    due: Index<u64>,
     stale: Vec<u32>,
 }
 
 /// What the slot of a page and its places in the indices take, which are half empty
 /// at times.
-pub(super) const PLACES: usize = 5 * size_of::<Ranked>() + 2 * size_of::<usize>();
+pub(super) const PLACES: usize = 5 * size_of::<Indexed<u64>>() + 2 * size_of::<usize>();
 
 impl Pages {
     pub(super) fn len(&self) -> usize {
@@ -51,7 +52,7 @@ impl Pages {
     /// Adds one; where it is.
     pub(super) fn insert(&mut self, mut page: Page, window_ms: u64) -> u32 {
         let at = self.free.pop().unwrap_or(self.slots.len() as u32);
-        (page.indexed_rank, page.indexed_due_ms) = (page.rank(), page.oldest_ms() + window_ms);
+        (page.indexed_rank, page.indexed_due_ms) = (page.rank(), page.due_ms() + window_ms);
         self.ranking.insert((page.indexed_rank, page.name.clone(), at));
         self.due.insert((page.indexed_due_ms, page.name.clone(), at));
         match self.slots.get_mut(at as usize) {
@@ -95,16 +96,16 @@ impl Pages {
         let Self { slots, ranking, due, .. } = self;
         let Some(page) = slots.get_mut(at as usize).and_then(Option::as_deref_mut) else { return };
         page.is_stale = false;
-        let (rank, due_ms) = (page.rank(), page.oldest_ms() + window_ms);
-        for (index, was, is) in
-            [(ranking, &mut page.indexed_rank, rank), (due, &mut page.indexed_due_ms, due_ms)]
-        {
+        let (rank, due_ms) = (page.rank(), page.due_ms() + window_ms);
+        fn moved<T: Ord + Copy>(index: &mut Index<T>, name: &Arc<str>, at: u32, was: &mut T, is: T) {
             if *was != is {
-                index.remove(&(*was, page.name.clone(), at));
-                index.insert((is, page.name.clone(), at));
+                index.remove(&(*was, name.clone(), at));
+                index.insert((is, name.clone(), at));
                 *was = is;
             }
         }
+        moved(ranking, &page.name, at, &mut page.indexed_rank, rank);
+        moved(due, &page.name, at, &mut page.indexed_due_ms, due_ms);
     }
 
     /// After a clock that was wrong, when what comes last is of interest too.
@@ -120,7 +121,7 @@ impl Pages {
             && *due_ms <= now_ms
         {
             let (due_ms, at) = (*due_ms, *at);
-            if self.get(at)?.oldest_ms() + window_ms == due_ms {
+            if self.get(at)?.due_ms() + window_ms == due_ms {
                 return Some(at);
             }
             self.index(at, window_ms);
@@ -141,18 +142,18 @@ impl Pages {
     }
 
     /// The rank of the coldest and where it is, once the ranking is up to date.
-    pub(super) fn coldest(&self) -> Option<(u64, u32)> {
+    pub(super) fn coldest(&self) -> Option<(Rank, u32)> {
         self.ranking.first().map(|(rank, _, at)| (*rank, *at))
     }
 
     /// All that are colder than a rank and a name, the hottest first, with the rank they are
     /// indexed by, once the ranking is up to date.
-    pub(super) fn hottest_first(&self, than: Option<(u64, &str)>) -> impl Iterator<Item = (u64, &Page)> {
+    pub(super) fn hottest_first(&self, than: Option<(Rank, &str)>) -> impl Iterator<Item = (Rank, &Page)> {
         let end = match than {
             Some((rank, name)) => Bound::Excluded((rank, name.into(), 0)),
             None => Bound::Unbounded,
         };
-        let colder = self.ranking.range::<Ranked, _>((Bound::Unbounded, end));
+        let colder = self.ranking.range::<Indexed<Rank>, _>((Bound::Unbounded, end));
         colder.rev().filter_map(|(rank, _, at)| Some((*rank, self.get(*at)?)))
     }
 
@@ -162,7 +163,7 @@ impl Pages {
         let pages = self.slots.iter().flatten();
         assert_eq!((self.ranking.len(), self.due.len()), (pages.clone().count(), pages.clone().count()));
         for page in pages {
-            assert!(page.indexed_due_ms <= page.oldest_ms() + window_ms);
+            assert!(page.indexed_due_ms <= page.due_ms() + window_ms);
             assert!(page.is_stale || page.indexed_rank == page.rank());
         }
     }

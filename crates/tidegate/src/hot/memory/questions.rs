@@ -1,13 +1,13 @@
 //! What can be asked of a partition.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::Partition;
 use super::member::Member;
-use super::page::{Page, rank};
+use super::page::Page;
 use crate::clock::{Timestamp, absurd_ms, deciding};
-use crate::hot::edit::{EditRef, HotPage, Stats};
-use crate::hot::options::{HOUR_MS, SPIKE_MS};
+use crate::hot::edit::{EditRef, HotPage, Rank, Stats};
+use crate::hot::options::HOUR_MS;
 use crate::hot::position::{News, Position};
 
 impl Partition {
@@ -47,36 +47,34 @@ impl Partition {
         let window_ms = self.bounds.window_ms;
         self.pages.refresh(window_ms);
         let after = after.map(|after| (after.rank(), after.page.as_str()));
-        let is_behind = |place: (u64, &str)| after.is_none_or(|after| place < after);
+        let is_behind = |place: (Rank, &str)| after.is_none_or(|after| place < after);
         // What is ranked higher and has lost edits since may be behind by now.
         let ahead_ms = self.ahead_ms(now_ms) + window_ms + 1;
         let higher = after.is_some().then(|| self.pages.due(now_ms, ahead_ms)).into_iter().flatten();
         let higher = higher.filter(|page| !is_behind((page.indexed_rank, &page.name)));
-        let higher = higher.map(|page| (u64::MAX, page));
+        let higher = higher.map(|page| (None, page));
         // The coldest of them is at hand.
-        let mut hottest: BTreeSet<(u64, &str)> = BTreeSet::new();
-        for (indexed, page) in higher.chain(self.pages.hottest_first(after)) {
-            if hottest.len() == limit && hottest.first().is_some_and(|(rank, _)| indexed < *rank) {
+        let mut hottest: BTreeMap<(Rank, &str), HotPage> = BTreeMap::new();
+        let ranked = self.pages.hottest_first(after).map(|(rank, page)| (Some(rank), page));
+        for (indexed, page) in higher.chain(ranked) {
+            let coldest = hottest.first_key_value().filter(|_| hottest.len() == limit);
+            if coldest.zip(indexed).is_some_and(|(((rank, _), _), indexed)| indexed < *rank) {
                 break;
             }
             if !self.is_within(now_ms, page) {
                 continue;
             }
-            let edits = page.count() - page.over(now_ms, window_ms) as u64;
-            let place = (rank(edits, page.last_ms()), &*page.name);
+            let edits = page.edits(now_ms, window_ms, page.over(now_ms, window_ms));
+            let place = (Rank::new(edits, page.last_ms()), &*page.name);
             if is_behind(place) {
-                hottest.insert(place);
+                let last_seen = Timestamp::from_millis(page.last_ms());
+                hottest.insert(place, HotPage::new(&*page.name, edits, last_seen));
             }
             if hottest.len() > limit {
                 hottest.pop_first();
             }
         }
-        let page = |(rank, page): &(u64, &str)| HotPage {
-            page: (*page).to_owned(),
-            edits: rank >> 41,
-            last_seen: Timestamp::from_millis(rank & ((1 << 41) - 1)),
-        };
-        hottest.iter().rev().map(page).collect()
+        hottest.into_values().rev().collect()
     }
 
     /// Whether a page is hot. Changes nothing.
@@ -100,15 +98,16 @@ impl Partition {
             .map(Member::editor)
             .filter(|editor| !editor.is_empty())
             .collect();
-        let lately = |ms: u64| page.since((now_ms + 1).saturating_sub(ms.min(window_ms)));
         Stats {
             is_hot: true,
-            is_trending: page.count() - over as u64 >= self.bounds.promotion_threshold,
+            is_trending: page.edits(now_ms, window_ms, over) >= self.bounds.promotion_threshold,
             is_spiking: page.spikes(&self.bounds, now_ms, over),
-            edits_last_hour: lately(HOUR_MS),
-            edits_last_5_minutes: lately(SPIKE_MS),
-            covered_ms: page.covered_ms(now_ms, window_ms, over).min(HOUR_MS),
+            edits_last_hour: page.edits_of_last(HOUR_MS, now_ms, window_ms),
+            edits_last_5_minutes: page.edits_lately(now_ms, window_ms),
+            covered_ms: page.covered_ms(now_ms, window_ms).min(HOUR_MS),
+            grain_ms: page.grain_ms(now_ms, window_ms),
             unique_editors: editors.len() as u64,
+            members: (page.members().len() - over) as u64,
             last_byte_change: page.last_byte_change(),
             total_edits: page.total,
             first_seen: Timestamp::from_millis(page.first_ms),

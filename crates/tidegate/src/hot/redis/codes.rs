@@ -8,8 +8,9 @@ pub(super) const ADDED: i64 = 2;
 pub(super) const REJECTED: i64 = 3;
 pub(super) const DUPLICATE: i64 = 4;
 pub(super) const TOO_LATE: i64 = 5;
+pub(super) const COUNTED: i64 = 6;
 /// More by so much if it counted as activity.
-pub(super) const COUNTED: i64 = 8;
+pub(super) const ACTIVITY: i64 = 8;
 /// More by so much for each page that is not hot any more.
 pub(super) const EXPIRED: i64 = 16;
 

@@ -5,7 +5,7 @@ use redis::Value;
 use super::super::edit::{EventCounts, EventKind, Recorded};
 use super::super::memory::Effects;
 use super::super::position::{Happened, Position};
-use super::codes::{ADDED, COUNTED, DUPLICATE, EXPIRED, PROMOTED, REJECTED, REMEMBERED, TOO_LATE};
+use super::codes::{ACTIVITY, ADDED, COUNTED, DUPLICATE, EXPIRED, PROMOTED, REJECTED, REMEMBERED, TOO_LATE};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::store::redis::{Fields, Replies};
@@ -22,7 +22,7 @@ pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
             (answer, Some(replaced).filter(|page| !page.is_empty()), event_counts(fields)?)
         }
     };
-    let (code, is_activity, expired) = (answer % COUNTED, answer % EXPIRED >= COUNTED, answer / EXPIRED);
+    let (code, is_activity, expired) = (answer % ACTIVITY, answer % EXPIRED >= ACTIVITY, answer / EXPIRED);
     let recorded = match code {
         REMEMBERED => Recorded::Remembered,
         PROMOTED => Recorded::Promoted { replaced },
@@ -30,6 +30,7 @@ pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
         REJECTED => Recorded::Rejected,
         DUPLICATE => Recorded::Duplicate,
         TOO_LATE => Recorded::TooLate,
+        COUNTED => Recorded::Counted,
         _ => return Err(REPLIES.unexpected(value)),
     };
     let effects = Effects {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
-use super::super::options::{ACTIVITY_MS, Bounds};
+use super::super::options::{ACTIVITY_MS, Bounds, SPIKE_MS, ring_exponent};
 use crate::PartKind;
 use crate::clock::absurd_ms;
 use crate::doctor;
@@ -17,6 +17,7 @@ const BUFFER_MS: u64 = 600_000;
 /// In a debug build scripts check themselves.
 const CHECKED: &str = if cfg!(debug_assertions) { "local CHECKED = true" } else { "local CHECKED = false" };
 const CODES: &str = include_str!("../codes.lua");
+const RING: &str = include_str!("../ring.lua");
 const HOT: &str = include_str!("../hot.lua");
 
 pub(super) static PIN: LazyLock<Script> =
@@ -53,7 +54,7 @@ pub(super) fn scripts(numbers: String) -> &'static Scripts {
     // Codes come last, next to who uses them: for each variable that a function keeps, Lua looks
     // through those that were declared behind it and are kept by others, in every call of a script.
     let with = |kind: &str, more: &str, operation: &str| {
-        Script::of(PartKind::Hot, &[CHECKED, kind, &numbers, HOT, more, CODES, operation])
+        Script::of(PartKind::Hot, &[CHECKED, kind, &numbers, RING, HOT, more, CODES, operation])
     };
     let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
     let reading = |operation: &str| with(reads, include_str!("../read.lua"), operation);
@@ -83,6 +84,7 @@ pub(super) fn numbers(bounds: &Bounds, kept_ms: u64, slack_ms: u64, families: &[
         ("promotion_threshold", bounds.promotion_threshold),
         ("window_ms", bounds.window_ms),
         ("kept_ms", kept_ms),
+        ("exponent", ring_exponent(bounds, kept_ms)),
         ("max_tracked", bounds.max_tracked),
         ("max_members", bounds.max_members),
         ("spike_minimum", bounds.spike_minimum),
@@ -94,6 +96,7 @@ pub(super) fn numbers(bounds: &Bounds, kept_ms: u64, slack_ms: u64, families: &[
         numbers.into_iter().map(|(name, value)| (name, value.to_string())).unzip();
     let mut text = format!("local {} = {}\n", names.join(", "), values.join(", "));
     text += &format!("local replaces, spike_ratio = {}, {:?}\n", bounds.replaces, bounds.spike_ratio);
+    text += &format!("local SPIKE_MS = {SPIKE_MS}\n");
     // Of names, colons and braces: nothing in them has to be escaped.
     text + &format!("local FAMILIES = {{ '{}' }}", families.join("', '"))
 }

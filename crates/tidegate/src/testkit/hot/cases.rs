@@ -154,18 +154,21 @@ pub async fn a_full_window_keeps_the_newest_whatever_order_they_come_in(kit: &im
     for at in [30, 10, 20] {
         s.record_at("p", &format!("e{at}"), at).await;
     }
-    assert_eq!(s.record_at("p", "e5", 5).await, Recorded::TooLate);
+    assert_eq!(s.record_at("p", "e5", 5).await, Recorded::Counted);
+    assert_eq!(s.record_at("p", "e5", 5).await, Recorded::Counted, "nobody knows its id");
     assert_eq!(s.record_at("p", "e10", 5).await, Recorded::Duplicate);
     assert_eq!(s.record_at("p", "e15", 15).await, Recorded::Added);
     assert_eq!(s.window("p").await, ["e15@15", "e20@20", "e30@30"]);
     // Of two at once the greater id is the newer.
-    assert_eq!(s.record_at("p", "a", 15).await, Recorded::TooLate);
+    assert_eq!(s.record_at("p", "a", 15).await, Recorded::Counted);
     assert_eq!(s.record_at("p", "f", 15).await, Recorded::Added);
     // By its bytes, in whatever language the server is set to.
-    assert_eq!(s.record_at("p", "Z", 15).await, Recorded::TooLate);
+    assert_eq!(s.record_at("p", "Z", 15).await, Recorded::Counted);
     assert_eq!(s.window("p").await, ["f@15", "e20@20", "e30@30"]);
     let stats = s.stats("p").await;
-    assert_eq!((stats.edits_last_hour, stats.total_edits, stats.covered_ms), (3, 5, MINUTE - 15));
+    assert_eq!((stats.edits_last_hour, stats.total_edits, stats.covered_ms), (9, 9, MINUTE - 5));
+    assert_eq!((stats.members, stats.grain_ms), (3, 65_536));
+    assert_eq!(s.list(9).await, [("p".to_owned(), 9)]);
 }
 
 /// A server whose clock is set back, or its successor's is: what has ended stays
@@ -220,7 +223,7 @@ pub async fn bounds_of_one_are_bounds_of_one(kit: &impl Kit) {
     assert_eq!(s.record("p", "a").await, PROMOTED);
     s.at(1);
     assert_eq!(s.record("p", "b").await, Recorded::Added);
-    assert_eq!(s.record_at("p", "a", 0).await, Recorded::TooLate);
+    assert_eq!(s.record_at("p", "a", 0).await, Recorded::Counted);
     assert_eq!(s.record("p", "b").await, Recorded::Duplicate);
     assert_eq!(s.window("p").await, ["b@1"]);
     for (page, id) in [("q", "a"), ("q", "b"), ("r", "a"), ("q", "b")] {
@@ -228,7 +231,7 @@ pub async fn bounds_of_one_are_bounds_of_one(kit: &impl Kit) {
     }
     assert_eq!(s.record("q", "b").await, Recorded::Duplicate);
     let stats = s.stats("p").await;
-    assert_eq!((stats.edits_last_hour, stats.unique_editors, stats.total_edits), (1, 1, 2));
+    assert_eq!((stats.edits_last_hour, stats.unique_editors, stats.total_edits), (3, 1, 3));
     for kind in [EventKind::Promoted, EventKind::Trending] {
         let next = tokio::time::timeout(SOON, s.0.next(&mut watch)).await.expect("an event in time");
         assert_eq!(next.expect("an event").0, kind);

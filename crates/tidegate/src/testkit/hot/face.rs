@@ -175,13 +175,10 @@ pub trait Kit {
     fn fresh(&self, options: HotOptions) -> impl Future<Output = Self::Face>;
 }
 
-/// Options that differ from the defaults, and fit together.
+/// Options that differ from the defaults.
 pub fn options(set: impl FnOnce(&mut HotOptions)) -> HotOptions {
     let mut options = HotOptions::default();
     set(&mut options);
-    if options.max_members_per_page >= options.hot_threshold as usize {
-        options.promotion_threshold = options.promotion_threshold.min(options.max_members_per_page as u32);
-    }
     options
 }
 

@@ -63,15 +63,17 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 fn spaces() -> impl Strategy<Value = HotOptions> {
     let window = prop_oneof![Just(60_u64), Just(900), Just(3600)];
-    (1..4_u32, 1..6_u32, window, 1..6_usize, 0..6_usize, any::<bool>(), 1..9_usize).prop_map(
-        |(hot, promotion, window, tracked, more, replaces, activity)| {
+    let slots = prop_oneof![Just(60_u32), Just(1), Just(7), Just(128)];
+    (1..4_u32, 1..9_u32, window, 1..6_usize, 0..6_usize, any::<bool>(), 1..9_usize, slots).prop_map(
+        |(hot, promotion, window, tracked, more, replaces, activity, count_slots)| {
             let members = hot as usize + more;
             HotOptions {
                 hot_threshold: hot,
-                promotion_threshold: promotion.min(members as u32),
+                promotion_threshold: promotion,
                 window_duration: Duration::from_secs(window),
                 max_tracked: tracked,
                 max_members_per_page: members,
+                count_slots,
                 when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse },
                 max_activity: activity,
                 spike_minimum: 3,

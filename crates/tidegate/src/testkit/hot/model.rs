@@ -23,8 +23,11 @@ struct Page {
     last: (u64, String, i64),
     is_trending: bool,
     is_spiking: bool,
-    /// The latest edit that was dropped for want of room.
+    /// The latest edit that counts and is not kept.
     cut: u64,
+    /// Once an edit is not kept any more: when each edit was made, whether it is kept or not. Until what is not kept has
+    /// left the window.
+    counted: Option<Vec<u64>>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +68,57 @@ impl HotModel {
         self.options.window_duration.as_millis() as u64
     }
 
+    /// The grid that edits are counted on: a slot of the window, rounded up to a power of two.
+    fn grain(&self) -> u64 {
+        (0..64)
+            .map(|it| 1 << it)
+            .find(|it| it * u64::from(self.options.count_slots) >= self.window())
+            .expect("one is")
+    }
+
+    /// The last moment of the slot that a moment is in: an edit counts as if it were made then.
+    fn slot_end(at: u64, grain: u64) -> u64 {
+        at - at % grain + grain - 1
+    }
+
+    /// Edits that count at `now`: of a page that has edits that are not kept, all by the grid.
+    fn edits(&self, page: &Page, now: u64) -> u64 {
+        self.within(page, now, self.window())
+    }
+
+    /// The same of the last so many milliseconds.
+    fn within(&self, page: &Page, now: u64, ms: u64) -> u64 {
+        match self.counted(page, now) {
+            Some(counted) => {
+                let grain = self.grain();
+                counted.iter().filter(|at| Self::slot_end(**at, grain) + ms.min(self.window()) > now).count()
+                    as u64
+            }
+            None => {
+                page.kept.iter().filter(|it| it.at + ms > now && it.at + self.window() > now).count() as u64
+            }
+        }
+    }
+
+    /// The same of the last five minutes, by a finer grid.
+    fn lately(&self, page: &Page, now: u64) -> u64 {
+        match self.counted(page, now).filter(|_| self.window() > 5 * MINUTE) {
+            Some(counted) => {
+                let until = now.max(page.last.0);
+                let recent =
+                    counted.iter().filter(|at| Self::slot_end(**at, MINUTE / 2) + 5 * MINUTE > until);
+                (recent.count() as u64).min(self.edits(page, now))
+            }
+            None => self.within(page, now, 5 * MINUTE),
+        }
+    }
+
+    /// All edits, if some in the window are not kept, by the slot of the last of them.
+    fn counted<'a>(&self, page: &'a Page, now: u64) -> Option<&'a Vec<u64>> {
+        let counts = Self::slot_end(page.cut, self.grain()) + self.window() > now;
+        page.counted.as_ref().filter(|_| counts)
+    }
+
     fn now(&mut self, clock: u64) -> u64 {
         self.latest = match self.latest > clock + self.window().max(MINUTE) {
             true => clock,
@@ -87,24 +141,35 @@ impl HotModel {
         let mut due: Vec<(u64, String)> = self
             .hot
             .iter()
-            .filter_map(|(name, page)| Some((page.kept.iter().map(|it| it.at).min()?, name.clone())))
+            .filter_map(|(name, page)| Some((self.first_due(page)?, name.clone())))
             .filter(|(oldest, _)| oldest + self.window() <= now || *oldest > self.ahead(now))
             .collect();
         due.sort();
         due.into_iter().map(|(_, name)| name).collect()
     }
 
+    /// The first edit that counts, or the end of its slot.
+    fn first_due(&self, page: &Page) -> Option<u64> {
+        let counted = page.counted.iter().flatten().map(|at| Self::slot_end(*at, self.grain()));
+        page.kept.iter().map(|it| it.at).chain(counted).min()
+    }
+
     fn settle(&mut self, name: &str, now: u64) -> bool {
-        let (window, ahead) = (self.window(), self.ahead(now));
+        let (window, ahead, grain) = (self.window(), self.ahead(now), self.grain());
         let Some(page) = self.hot.get_mut(name) else { return false };
-        let before = page.kept.len();
+        let sizes = |page: &Page| (page.kept.len(), page.counted.as_ref().map(Vec::len));
+        let before = sizes(page);
         let is_ahead = page.last.0 > ahead;
         page.kept.retain(|it| it.at + window > now && !is_ahead);
         if page.kept.is_empty() {
             self.end(name, EventKind::Cooled, 0, now);
             return true;
         }
-        if page.kept.len() < before {
+        if Self::slot_end(page.cut, grain) + window <= now {
+            page.counted = None;
+        }
+        page.counted.iter_mut().for_each(|it| it.retain(|at| Self::slot_end(*at, grain) + window > now));
+        if sizes(page) != before {
             self.judge(name, now);
         }
         false
@@ -123,17 +188,13 @@ impl HotModel {
     }
 
     fn covered(&self, page: &Page, now: u64) -> u64 {
-        let since_first = now.saturating_sub(page.first);
-        let oldest = page.kept.iter().map(|it| it.at).min().unwrap_or(now);
-        let is_cut = page.cut > 0 && page.cut + self.window() > now;
-        let kept = if is_cut { now.saturating_sub(oldest) } else { u64::MAX };
-        since_first.min(kept).min(self.window())
+        now.saturating_sub(page.first).min(self.window())
     }
 
     /// Whether a page is trending and spiking.
     fn judged(&self, page: &Page, now: u64) -> (bool, bool) {
-        let (edits, covered) = (page.kept.len() as u64, self.covered(page, now));
-        let recent = page.kept.iter().filter(|it| it.at + 5 * MINUTE > now).count() as u64;
+        let (edits, covered, recent) =
+            (self.edits(page, now), self.covered(page, now), self.lately(page, now));
         let ratio = self.options.spike_ratio / if page.is_spiking { 2.0 } else { 1.0 };
         let is_spiking = covered > 5 * MINUTE && recent >= u64::from(self.options.spike_minimum) && {
             let base = (edits - recent) as f64 / (covered - 5 * MINUTE) as f64;
@@ -144,7 +205,7 @@ impl HotModel {
 
     fn judge(&mut self, name: &str, now: u64) {
         let Some(page) = self.hot.get(name) else { return };
-        let edits = page.kept.len() as u64;
+        let edits = self.edits(page, now);
         let (is_trending, is_spiking) = self.judged(page, now);
         let (was_trending, was_spiking) = (page.is_trending, page.is_spiking);
         if let Some(page) = self.hot.get_mut(name) {
@@ -164,10 +225,18 @@ impl HotModel {
         activity.began + 10 * MINUTE <= now || activity.began > self.ahead(now)
     }
 
+    /// Edits, then the latest; of many edits a double has not all of the latter.
+    fn rank(edits: u64, last: u64) -> u64 {
+        (edits as f64 * 2_f64.powi(41) + last as f64).to_bits()
+    }
+
     /// Pages from the coldest to the hottest.
-    fn ranked(&self) -> Vec<(u64, u64, String)> {
-        let mut ranked: Vec<_> =
-            self.hot.iter().map(|(name, page)| (page.kept.len() as u64, page.last.0, name.clone())).collect();
+    fn ranked(&self, now: u64) -> Vec<(u64, String, u64)> {
+        let one = |(name, page): (&String, &Page)| {
+            let edits = self.edits(page, now);
+            (Self::rank(edits, page.last.0), name.clone(), edits)
+        };
+        let mut ranked: Vec<_> = self.hot.iter().map(one).collect();
         ranked.sort();
         ranked
     }
@@ -226,15 +295,24 @@ impl HotModel {
         }
         let place = (kept.at, kept.id.clone());
         let oldest = page.kept.iter().map(|it| (it.at, it.id.clone())).min().expect("it has edits");
-        if page.kept.len() >= most {
+        page.total += 1;
+        page.first = page.first.min(kept.at);
+        let is_full = page.kept.len() >= most;
+        if is_full && page.counted.is_none() {
+            page.counted = Some(page.kept.iter().map(|it| it.at).collect());
+        }
+        if let Some(counted) = &mut page.counted {
+            counted.push(kept.at);
             if place < oldest {
-                return Recorded::TooLate;
+                page.cut = page.cut.max(kept.at);
+                self.judge(name, now);
+                return Recorded::Counted;
             }
+        }
+        if is_full {
             page.kept.retain(|it| (it.at, it.id.clone()) != oldest);
             page.cut = page.cut.max(oldest.0);
         }
-        page.total += 1;
-        page.first = page.first.min(kept.at);
         if place >= (page.last.0, page.last.1.clone()) {
             page.last = (kept.at, kept.id.clone(), kept.byte_change);
         }
@@ -256,8 +334,8 @@ impl HotModel {
             }
         }
         if self.hot.len() >= self.options.max_tracked {
-            let (edits, latest, coldest) = self.ranked().remove(0);
-            let is_hotter = (kept.len() as u64, last.at) > (edits, latest);
+            let (rank, coldest, edits) = self.ranked(now).remove(0);
+            let is_hotter = Self::rank(kept.len() as u64, last.at) > rank;
             if self.options.when_full == WhenFull::Refuse || !is_hotter {
                 return Recorded::Rejected;
             }
@@ -272,6 +350,7 @@ impl HotModel {
             is_trending: false,
             is_spiking: false,
             cut: 0,
+            counted: None,
             kept,
         };
         let edits = page.total;
@@ -286,7 +365,7 @@ impl HotModel {
         let now = self.now(clock);
         self.settle(name, now);
         if let Some(page) = self.hot.get(name) {
-            let edits = page.kept.len() as u64;
+            let edits = self.edits(page, now);
             self.end(name, EventKind::Removed, edits, now);
             return Removed::Hot;
         }
@@ -327,10 +406,11 @@ impl HotModel {
         let now = self.now(clock);
         let seen = |name: &String| Some((name.clone(), self.seen(name, now)?));
         let mut pages: Vec<_> = self.hot.keys().filter_map(seen).collect();
-        pages.sort_by_key(|(name, page)| Reverse((page.kept.len(), page.last.0, name.clone())));
+        let rank = |page: &Page| Self::rank(self.edits(page, now), page.last.0);
+        pages.sort_by_key(|(name, page)| Reverse((rank(page), name.clone())));
         let listed = |(page, it): (String, Page)| HotPage {
             page,
-            edits: it.kept.len() as u64,
+            edits: self.edits(&it, now),
             last_seen: Timestamp::from_millis(it.last.0),
         };
         pages.into_iter().take(limit).map(listed).collect()
@@ -358,17 +438,18 @@ impl HotModel {
         let now = self.now(clock);
         let Some(page) = self.seen(name, now) else { return Stats::default() };
         let (is_trending, is_spiking) = self.judged(&page, now);
-        let within = |ms: u64| page.kept.iter().filter(|it| it.at + ms > now).count() as u64;
         let editors: BTreeSet<_> =
             page.kept.iter().map(|it| &it.editor).filter(|it| !it.is_empty()).collect();
         Stats {
             is_hot: true,
             is_trending,
             is_spiking,
-            edits_last_hour: within(60 * MINUTE),
-            edits_last_5_minutes: within(5 * MINUTE),
+            edits_last_hour: self.within(&page, now, 60 * MINUTE),
+            edits_last_5_minutes: self.lately(&page, now),
             covered_ms: self.covered(&page, now).min(60 * MINUTE),
+            grain_ms: if self.counted(&page, now).is_some() { self.grain() } else { 0 },
             unique_editors: editors.len() as u64,
+            members: page.kept.len() as u64,
             last_byte_change: page.last.2,
             total_edits: page.total,
             first_seen: Timestamp::from_millis(page.first),
