@@ -5,6 +5,9 @@ local OVERRIDES, PENDING_BY_DEADLINE = ROOT .. 'overrides', ROOT .. 'pending'
 local RECORD, IS_PENDING = '<ddddddd', 0
 
 local function judge(family, key, subject, report)
+  if family == 'calendar' or family == 'calendar_of_key' then
+    if not tonumber(redis.call('GET', key)) then report('unreadable') end
+  end
   if family ~= 'override' then return end
   -- The form before had no end in front, and was in no list.
   local until_ms = tonumber(string.match(redis.call('GET', key), '^(%d+) '))

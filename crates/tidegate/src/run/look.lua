@@ -42,6 +42,17 @@ end
 
 local function judge_entry(family, key, subject, id, score)
   local function remove() call('ZREM', key, id) end
+  -- Of what a run has: `id` is an item or a task, and of a hash `score` what is under it.
+  if family == 'failures' then
+    if not failure(score) then return 'unreadable' end
+    if not listed(part('failed_at', subject), id) and not is_left_over(key) then return 'data-without-entry' end
+    return
+  elseif family == 'failed_at' or family == 'to_retry' then
+    if not has_field(part('failures', subject), id) and not is_left_over(key) then return 'entry-without-data', remove end
+    return
+  elseif family == 'tasks' then
+    return not task_of(score) and 'unreadable' or nil
+  end
   local run, is_something = known(id)
   if run == nil then
     local due_ms = family == 'runs_due' and tonumber(score) or listed(DUE, id)

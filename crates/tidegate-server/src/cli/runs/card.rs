@@ -80,6 +80,12 @@ impl Card {
             let failed = plural(progress.failed, "item");
             lines.push(format!("failed    {failed}, {} to be tried again", progress.to_retry));
         }
+        lines.extend(progress.lost_at_ms.map(|at| {
+            format!(
+                "lost      the store lost writes before {}: what was noted then may be missing",
+                moment(at)
+            )
+        }));
         section(
             &mut lines,
             "fields",
