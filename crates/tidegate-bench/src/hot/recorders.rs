@@ -18,6 +18,9 @@ pub(super) const TASKS: usize = 64;
 /// Edits of a batch.
 pub(super) const BATCH: usize = 128;
 
+/// Edits of a bulk: as many as one call takes.
+pub(super) const BULK: usize = 512;
+
 /// Something that records an edit.
 pub(super) trait Recorder: Clone + Send + Sync + 'static {
     fn record(&self, line: &Line, task: usize) -> impl Future<Output = Result<()>> + Send;

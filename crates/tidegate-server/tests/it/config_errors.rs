@@ -234,7 +234,7 @@ fn values_that_do_not_fit_together_are_refused_with_the_reason() {
         ),
         (
             vec![("hot.main.max_members_per_page", "2"), ("hot.main.hot_threshold", "3")],
-            "`hot.main`: a max_members_per_page of 2 is not allowed: 5 to 4000 are",
+            "`hot.main`: a hot_threshold of 3 is not allowed: 1 to 2 are",
         ),
         (
             vec![("hot.main.max_bytes", "1000")],

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::batch::{grouped, in_order_of_coming};
 use super::declared::longest_window_ms;
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
 use super::feed::Feed;
@@ -170,15 +171,16 @@ impl Hot {
             Backend::Redis { .. } => {
                 edit.check()?;
                 let number = self.partition(edit.page);
-                let recorded = self.recorded(self.record_on(number, &[*edit], None).await, 1);
+                let pages: [&[Edit<'_>]; 1] = [std::slice::from_ref(edit)];
+                let recorded = self.recorded(self.record_on(number, &pages, None).await, &pages);
                 recorded.into_iter().next().unwrap_or(Ok(Recorded::Unknown))
             }
         }
     }
 
-    /// Records many, in one round trip per hundred and partition; what became of
-    /// each, in order. A page that cannot be read stops no other: its edits are
-    /// [corrupt](Recorded::Corrupt), and the log has the key.
+    /// Records many, in one round trip per five hundred and partition; what became of
+    /// each, in order. Those of a page are recorded together, by when they were made, whatever order they come in. A page
+    /// that cannot be read stops no other: its edits are [corrupt](Recorded::Corrupt), and the log has the key.
     pub async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         self.record_all(edits, None).await
     }
@@ -199,19 +201,28 @@ impl Hot {
         partitions::split(edits, of, |edit| self.partition(edit.page), send).await.into_iter().collect()
     }
 
-    /// Sends the edits of one partition, in the order they came.
+    /// Sends the edits of one partition, those of a page together.
     async fn send(
         &self,
         number: usize,
         edits: Vec<Edit<'_>>,
         deadline: Option<Duration>,
     ) -> Vec<Result<Recorded>> {
-        let mut done = Vec::with_capacity(edits.len());
-        for chunk in edits.chunks(MAX_EDITS) {
-            let recorded = self.recorded(self.record_on(number, chunk, deadline).await, chunk.len());
+        let groups = grouped(&edits, MAX_EDITS);
+        let ordered: Vec<Vec<Edit<'_>>> =
+            groups.iter().map(|group| group.iter().map(|it| edits[*it]).collect()).collect();
+        let mut done: Vec<Result<Recorded>> = Vec::with_capacity(edits.len());
+        let mut rest = &ordered[..];
+        while !rest.is_empty() {
+            // As many pages as have no more edits than fit.
+            let mut left = MAX_EDITS;
+            let fits = |page: &&Vec<Edit<'_>>| left.checked_sub(page.len()).map(|it| left = it).is_some();
+            let pages: Vec<&[Edit<'_>]> = rest.iter().take_while(fits).map(Vec::as_slice).collect();
+            rest = &rest[pages.len()..];
+            let recorded = self.recorded(self.record_on(number, &pages, deadline).await, &pages);
             done.extend(recorded.into_iter().map(|it| it.or_else(|error| self.corrupt(error))));
         }
-        done
+        in_order_of_coming(groups, done)
     }
 
     /// What one of many is told of a page that cannot be read.
@@ -227,11 +238,11 @@ impl Hot {
     async fn record_on(
         &self,
         number: usize,
-        edits: &[Edit<'_>],
+        pages: &[&[Edit<'_>]],
         deadline: Option<Duration>,
-    ) -> Result<Vec<Result<(Recorded, Effects)>>> {
+    ) -> Result<Vec<Result<(Vec<Recorded>, Effects)>>> {
         // Whatever went wrong before, the edits were not sent.
-        self.on_redis(number).await.map_err(Error::undone)?.record(edits, deadline).await
+        self.on_redis(number).await.map_err(Error::undone)?.record(pages, deadline).await
     }
 
     /// A partition on Redis, once it is known to be one of as many as we take it for.
@@ -261,18 +272,21 @@ impl Hot {
     /// What a partition said; an outage drops edits instead of failing.
     fn recorded(
         &self,
-        answer: Result<Vec<Result<(Recorded, Effects)>>>,
-        count: usize,
+        answer: Result<Vec<Result<(Vec<Recorded>, Effects)>>>,
+        pages: &[&[Edit<'_>]],
     ) -> Vec<Result<Recorded>> {
-        let each = answer.unwrap_or_else(|error| vec![Err(error); count]);
-        let one = |answer| match answer {
-            Ok((recorded, effects)) => {
-                self.core.notes.note(&effects, || self.core.now_ms());
-                Ok(recorded)
+        let each = answer.unwrap_or_else(|error| vec![Err(error); pages.len()]);
+        let mut all = Vec::with_capacity(pages.len());
+        for (answer, edits) in each.into_iter().zip(pages) {
+            match answer {
+                Ok((recorded, effects)) => {
+                    self.core.notes.note(&effects, || self.core.now_ms());
+                    all.extend(recorded.into_iter().map(Ok));
+                }
+                Err(error) => all.extend(edits.iter().map(|_| self.lost(error.clone()))),
             }
-            Err(error) => self.lost(error),
-        };
-        each.into_iter().map(one).collect()
+        }
+        all
     }
 
     /// What becomes of an edit that the store did not answer for.

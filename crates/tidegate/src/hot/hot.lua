@@ -255,12 +255,6 @@ local function keys_of(page)
   return { window = WINDOW_FAMILY .. page, meta = META_FAMILY .. page, editors = EDITORS_FAMILY .. page }
 end
 
--- When the first of what is counted of a page leaves a window, less that window.
-local function due_of(p)
-  local ring = p.ring
-  return ring and math.min(p.oldest, slot_end(string.byte(ring.slots), ring.grain, ring.last)) or p.oldest
-end
-
 -- The ring of a page that was cut. A program that knows no rings may have counted since: the edits are known by their
 -- number, and were made by the last of them. Without a ring, the page counts its members.
 local function load_ring(meta, p)
@@ -344,11 +338,6 @@ local function made_of(byte_change, editor)
   return byte_change .. ' ' .. editor
 end
 
--- The end of the slot of the latest edit that is no member.
-local function cut_end(p)
-  return (floor(p.cut / p.ring.grain) + 1) * p.ring.grain - 1
-end
-
 -- The ring of a page if it counts in our window: until what was cut has left it, and its slot.
 local function ring_of(p)
   local ring = p.ring
@@ -359,7 +348,7 @@ end
 local function edits_in(keys, p, for_ms)
   local from_ms, ring = now_ms + 1 - for_ms, ring_of(p)
   if ring then return (since(ring.slots, ring.grain, ring.last, from_ms)) end
-  return p.oldest >= from_ms and p.count or call('ZCOUNT', keys.window, from_ms, '+inf')
+  return call('ZCOUNT', keys.window, from_ms, '+inf')
 end
 
 -- Edits of the last five minutes of a page with so many in our window.

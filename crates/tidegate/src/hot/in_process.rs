@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::batch::{grouped, in_order_of_coming};
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
 use super::memory::{Cleaned, Effects, Partition};
 use super::metrics::HotMetrics;
@@ -134,10 +135,17 @@ impl InProcess {
         Ok(self.change(number, |partition, now_ms| partition.record(now_ms, edit)))
     }
 
-    /// Records many; what became of each, in order. If one of them is not allowed, none is.
+    /// Records many; what became of each, in order. Those of a page are recorded together, by when they were made,
+    /// whatever order they come in. If one of them is not allowed, none is.
     pub fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         edits.iter().try_for_each(Edit::check)?;
-        edits.iter().map(|edit| self.record(edit)).collect()
+        let (groups, mut done) = (grouped(edits, edits.len()), Vec::with_capacity(edits.len()));
+        for group in &groups {
+            let number = self.partition(edits[group[0]].page);
+            let in_order: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
+            done.extend(self.change(number, |partition, now_ms| partition.record_all(now_ms, &in_order)));
+        }
+        Ok(in_order_of_coming(groups, done))
     }
 
     /// Forgets all that is known of `page`, hot or not; what it had been. Its next edit is its

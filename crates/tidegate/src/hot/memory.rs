@@ -12,6 +12,7 @@ mod page;
 mod pages;
 mod place;
 mod questions;
+mod record;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -25,12 +26,12 @@ use hashbrown::HashTable;
 use self::activity::{Activities, Activity};
 use self::events::Events;
 use self::member::Made;
-use self::page::{Added, Page};
+use self::page::Page;
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
-use super::edit::{Edit, EventCounts, EventKind, Rank, Recorded, Removed};
-use super::options::{ACTIVITY_MS, Bounds, ring_exponent};
-use crate::clock::{Timestamp, absurd_ms, deciding};
+use super::edit::{EventCounts, EventKind, Rank, Recorded, Removed};
+use super::options::{ACTIVITY_MS, Bounds};
+use crate::clock::{absurd_ms, deciding};
 
 /// Pages whose window is looked after at most by an edit that finds no room.
 const SETTLED_BY_EDIT: usize = 64;
@@ -135,51 +136,6 @@ impl Partition {
             Some(At::Hot(at)) => Some(at),
             _ => None,
         }
-    }
-
-    #[inline]
-    pub(super) fn record(&mut self, now_ms: u64, edit: &Edit<'_>) -> (Recorded, Effects) {
-        let now_ms = self.advance(now_ms);
-        let mut effects = Effects::default();
-        let at_ms = edit.at.map_or(now_ms, Timestamp::as_millis).min(now_ms);
-        if at_ms + self.bounds.window_ms <= now_ms {
-            return (Recorded::TooLate, effects);
-        }
-        let made = Made { at_ms, byte_change: edit.byte_change, id: edit.id, editor: edit.editor };
-        let name = edit.page.as_str();
-        let hash = self.hash(name);
-        let recorded = match self.find(hash, name) {
-            // Its window may be empty by now.
-            Some(At::Hot(at)) if self.settle_page(now_ms, at) => {
-                effects.expired += 1;
-                self.begin(now_ms, hash, name, &made, &mut effects)
-            }
-            Some(At::Hot(at)) => self.add(now_ms, at, &made),
-            Some(At::Activity(at)) => self.remember(now_ms, at, name, &made, &mut effects),
-            None => self.begin(now_ms, hash, name, &made, &mut effects),
-        };
-        self.keep_within_bytes(&mut effects);
-        effects.events = self.events.count();
-        (recorded, effects)
-    }
-
-    /// Adds to the window of a hot page.
-    #[inline]
-    fn add(&mut self, now_ms: u64, at: u32, made: &Made<'_>) -> Recorded {
-        let (bounds, tag) = (self.bounds, self.hash(made.id) as u16);
-        let Some(page) = self.pages.get_mut(at) else { return Recorded::TooLate };
-        let before = page.bytes();
-        let grain_ms = 1 << ring_exponent(&bounds, bounds.window_ms);
-        let added = page.add(made, tag, bounds.max_members, grain_ms);
-        self.bytes = self.bytes - before + page.bytes();
-        match added {
-            Added::Last => self.pages.changed(at, bounds.window_ms),
-            // It may be the oldest now.
-            Added::Between | Added::Counted => self.pages.index(at, bounds.window_ms),
-            Added::Duplicate => return Recorded::Duplicate,
-        }
-        self.judge(now_ms, at);
-        if let Added::Counted = added { Recorded::Counted } else { Recorded::Added }
     }
 
     /// Whether a page has become, or is no longer, trending or spiking.

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod batch;
 #[cfg(feature = "redis")]
 mod declared;
 mod edit;

@@ -1,9 +1,12 @@
--- record: one edit of a page.
+-- record: one edit of a page, or several.
 --
--- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor
--- Answers  a number: what became of it, ACTIVITY more if it counted as activity, EXPIRED more for
+-- Own   texts that end with a NUL each: when (ms, empty for now), byte change, id, editor; of several edits the same of
+--       each, in order of time and id, behind a byte of 1
+-- Answers  of one, a number: what became of it, ACTIVITY more if it counted as activity, EXPIRED more for
 --          each page that is not hot any more; in a list with the page that was replaced (empty
---          if none was) and how many events of each kind there were, if there were any
+--          if none was) and how many events of each kind there were, if there were any. Of several, a list: how many
+--          counted as activity, pages that are not hot any more, a digit for each edit of what became of it, the page that
+--          was replaced, and how many events of each kind
 local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
 -- Makes room for one in a window that is full, or over, if more were allowed before.
@@ -39,9 +42,8 @@ local function ring_of_members(keys)
   return ring
 end
 
--- Notes that an edit of a hot page counts.
-local function counted(page, keys, p, at_ms)
-  p.total, p.first = p.total + 1, math.min(p.first, at_ms)
+-- Writes a page to which edits were added.
+local function save_added(page, keys, p)
   local due_ms = due_of(p)
   if due_ms ~= p.due then
     p.due = due_ms
@@ -51,7 +53,7 @@ local function counted(page, keys, p, at_ms)
   save(page, keys, p, true)
 end
 
--- Adds to the window of a hot page.
+-- Adds an edit to the window of a hot page, which is not saved.
 local function add(page, keys, p, edit, at_ms)
   local at_text, byte_change, id, editor = struct.unpack('ssss', edit)
   local is_full = p.count >= max_members
@@ -63,7 +65,7 @@ local function add(page, keys, p, edit, at_ms)
       p.ring = p.ring or ring_of_members(keys)
       count_in(p.ring, at_ms, 1)
       p.cut = math.max(p.cut, at_ms)
-      counted(page, keys, p, at_ms)
+      p.total, p.first = p.total + 1, math.min(p.first, at_ms)
       return COUNTED
     end
   end
@@ -107,8 +109,68 @@ local function add(page, keys, p, edit, at_ms)
     end
   end
   p.count, p.oldest = p.count + 1, oldest
-  counted(page, keys, p, at_ms)
+  p.total, p.first = p.total + 1, math.min(p.first, at_ms)
   return ADDED
+end
+
+-- Adds edits `from` to `to`, each later than the one before and than all there are, at once; what becomes of them goes to
+-- `codes`, and ids are `known` then.
+local function append(keys, p, edits, from, to, codes, known)
+  local window, made, new_ids = {}, {}, {}
+  for i = from, to do
+    local edit = edits[i]
+    if known[edit.id] then
+      codes[i] = DUPLICATE
+    else
+      known[edit.id] = true
+      window[#window + 1], window[#window + 2] = int(edit.at), edit.id
+      made[#made + 1], new_ids[#new_ids + 1] = made_of(edit.byte_change, edit.editor), edit.id
+      codes[i] = ADDED
+      if p.ring then count_in(p.ring, edit.at, 1) end
+      p.last, p.byte_change, p.last_id = edit.at, edit.byte_change, edit.id
+      p.first = math.min(p.first, edit.at)
+    end
+  end
+  if not made[1] then return end
+  call('ZADD', keys.window, unpack(window))
+  local answer = redis.pcall('RPUSH', keys.editors, unpack(made))
+  if type(answer) == 'table' and answer.err then
+    -- The editors are no list: nothing has happened.
+    call('ZREM', keys.window, unpack(new_ids))
+    error(answer, 0)
+  end
+  -- A list that is new has no end yet.
+  if answer == #made then p.renewed = -RENEWED_MS end
+  p.count, p.total = p.count + #made, p.total + #made
+  local over = p.count - max_members
+  if over > 0 then
+    p.ring = p.ring or ring_of_members(keys)
+    local left = call('ZPOPMIN', keys.window, over)
+    p.cut = math.max(p.cut, tonumber(left[#left]) or 0)
+    call('LTRIM', keys.editors, over, '-1')
+    p.count = max_members
+    p.oldest = number_of(call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')[2], 0, p.last) or p.last
+  end
+end
+
+-- Whether an edit is not before the last of a page, or another.
+local function is_latest(edit, last_ms, last_id)
+  return edit.at > last_ms or edit.at == last_ms and not is_before(edit.id, last_id)
+end
+
+-- Adds edits to a hot page from `from` on, all that can be together; the first that is left.
+local function add_some(page, keys, p, edits, from, codes, known)
+  local first, to = edits[from], from
+  if is_latest(first, p.last, p.last_id) then
+    while edits[to + 1] and is_latest(edits[to + 1], edits[to].at, edits[to].id) do to = to + 1 end
+  end
+  if to > from then
+    append(keys, p, edits, from, to, codes, known)
+  else
+    codes[from] = known[first.id] and DUPLICATE or add(page, keys, p, first.text, first.at)
+    known[first.id] = true
+  end
+  return to + 1
 end
 
 -- Makes a page hot by what is remembered of it.
@@ -220,9 +282,58 @@ local function reply(answer, replaced)
   return counts and with_counts({ answer, replaced }) or answer
 end
 
+-- Several edits of a page, judged and written together. Ids that it has when they come, and their own, are known until
+-- all of them are recorded, also of edits that have to make room for others of them.
+local function record_several(key, text)
+  local page, edits, at = string.sub(key, PAGE_AT), {}, 2
+  while at <= #text do
+    local at_text, byte_change, id, editor, next = struct.unpack('ssss', text, at)
+    local rest = string.sub(text, at + #at_text, next - 1)
+    local at_ms = math.min(tonumber(at_text) or now_ms, now_ms)
+    edits[#edits + 1] = { at = at_ms, byte_change = byte_change, id = id, editor = editor, text = int(at_ms) .. rest }
+    at = next
+  end
+  local codes, activity, expired, replaced, keys = {}, 0, 0, '', keys_of(page)
+  local i, p, is_changed, known = 1, nil, false, {}
+  -- Those that are too late come first.
+  while edits[i] and edits[i].at + window_ms <= now_ms do
+    codes[i], i = TOO_LATE, i + 1
+  end
+  while edits[i] do
+    if not p then
+      local w, gone = call('HGET', keys.meta, 'w'), 0
+      if w then p, gone = settle(page, keys, load(keys.meta, w)) end
+      expired = expired + gone
+      if p then
+        local ids = {}
+        for left = i, #edits do ids[#ids + 1] = edits[left].id end
+        for number, score in ipairs(call('ZMSCORE', keys.window, unpack(ids))) do
+          if score then known[ids[number]] = true end
+        end
+      end
+    end
+    if p then
+      local from = i
+      i = add_some(page, keys, p, edits, from, codes, known)
+      for done = from, i - 1 do is_changed = is_changed or codes[done] ~= DUPLICATE end
+    elseif known[edits[i].id] then
+      codes[i], i = DUPLICATE, i + 1
+    else
+      known[edits[i].id] = true
+      local code, more, as_activity, left = remember(page, key, edits[i].text, edits[i].at)
+      codes[i], i, expired = code, i + 1, expired + more
+      if as_activity > 0 then activity = activity + 1 end
+      if left ~= '' then replaced = left end
+    end
+  end
+  if is_changed then save_added(page, keys, p) end
+  return with_counts({ activity, expired, table.concat(codes), replaced })
+end
+
 pin_due()
 return finish(each(function(k, at)
   local key, edit, at_ms, expired = KEYS[k], ARGV[at + 1], now_ms, 0
+  if string.byte(edit) == 1 then return record_several(key, edit) end
   if string.byte(edit) ~= 0 then
     local text, next = struct.unpack('s', edit)
     if tonumber(text) < now_ms then at_ms = tonumber(text) else edit = NOW .. string.sub(edit, next - 1) end
@@ -235,7 +346,11 @@ return finish(each(function(k, at)
   if w then
     local keys, p = keys_of(page)
     p, expired = settle(page, keys, load(keys.meta, w))
-    if p then return reply(add(page, keys, p, edit, at_ms), '') end
+    if p then
+      local code = add(page, keys, p, edit, at_ms)
+      if code ~= DUPLICATE then save_added(page, keys, p) end
+      return reply(code, '')
+    end
   elseif hot_threshold > 1 and call('SET', key, NOW .. '\0' .. edit, 'PX', ACTIVITY_TTL, 'NX') then
     -- Most pages get one edit and never another.
     begin(page)

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
 use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, WAS_HOT, WAS_REMEMBERED};
-use self::reply::{REPLIES, digits, event_counts, happened, recorded, unreadable, utf8};
+use self::reply::{REPLIES, digits, event_counts, happened, recorded, recorded_several, unreadable, utf8};
 pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
 use super::edit::{Edit, EditRef, HotPage, MAX_RANKED, Recorded, Removed, Stats};
@@ -27,8 +27,8 @@ use crate::log;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
-/// Edits of one call, at most: half a millisecond of the server's time or so.
-pub(super) const MAX_EDITS: usize = 128;
+/// Edits of one call, at most: two milliseconds of the server's time or so.
+pub(super) const MAX_EDITS: usize = 512;
 
 /// One partition of a space on Redis.
 #[derive(Debug)]
@@ -137,34 +137,46 @@ impl OnRedis {
         }
     }
 
-    /// Records up to [`MAX_EDITS`] in one round trip; what became of each, or that it failed.
+    /// Records up to [`MAX_EDITS`] in one round trip, those of a page together, as [`grouped`](super::batch::grouped)
+    /// has them; what became of those of each page, or that they failed.
     pub(super) async fn record(
         &self,
-        edits: &[Edit<'_>],
+        pages: &[&[Edit<'_>]],
         deadline: Option<Duration>,
-    ) -> Result<Vec<Result<(Recorded, Effects)>>> {
-        if edits.is_empty() {
+    ) -> Result<Vec<Result<(Vec<Recorded>, Effects)>>> {
+        if pages.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = edits.iter().map(|edit| format!("{}{}", self.family, edit.page.as_str()));
-        let args = edits.iter().map(|edit| {
-            let at = edit.at.map(|at| at.as_millis().to_compact_string()).unwrap_or_default();
-            compact_str::format_compact!("{at}\0{}\0{}\0{}\0", edit.byte_change, edit.id, edit.editor)
+        let keys = pages.iter().map(|edits| format!("{}{}", self.family, edits[0].page.as_str()));
+        let args = pages.iter().map(|edits| {
+            // What several begin with is in no text of one.
+            let mut text = CompactString::from(if edits.len() > 1 { "\u{1}" } else { "" });
+            for edit in *edits {
+                if let Some(at) = edit.at {
+                    text.push_str(&at.as_millis().to_compact_string());
+                }
+                text.push_str(&compact_str::format_compact!("\0{}\0", edit.byte_change));
+                for part in [edit.id, "\0", edit.editor, "\0"] {
+                    text.push_str(part);
+                }
+            }
+            text
         });
         let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
-        let call = call.items(edits.len()).keys(keys).args(args);
+        let call = call.items(pages.len()).keys(keys).args(args);
         let value = match deadline {
             None => self.store.call(self.partition, call).await,
             Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
         };
         let value = value.map_err(|error| self.named(error))?;
-        let one = |(value, edit): (&Value, &Edit<'_>)| match value {
-            Value::BulkString(text) => {
-                Err(self.of_page(server_failure(&String::from_utf8_lossy(text)), edit.page))
+        let one = |(value, edits): (&Value, &&[Edit<'_>])| match (value, edits) {
+            (Value::BulkString(text), _) => {
+                Err(self.of_page(server_failure(&String::from_utf8_lossy(text)), edits[0].page))
             }
-            value => recorded(value),
+            (value, [_]) => recorded(value).map(|(one, effects)| (vec![one], effects)),
+            (value, edits) => recorded_several(value, edits.len()),
         };
-        Ok(REPLIES.items(&value, edits.len())?.iter().zip(edits).map(one).collect())
+        Ok(REPLIES.items(&value, pages.len())?.iter().zip(pages).map(one).collect())
     }
 
     pub(super) async fn stats(&self, page: Key<'_>) -> Result<Stats> {

@@ -91,3 +91,14 @@ local function packed_ring(ring)
   return struct.pack(RING, ring.exponent, #ring.lately / SLOT_BYTES, ring.sum, ring.total, ring.last) .. ring.lately
     .. ring.slots
 end
+
+-- The end of the slot of the latest edit of a page that is no member.
+local function cut_end(p)
+  return (floor(p.cut / p.ring.grain) + 1) * p.ring.grain - 1
+end
+
+-- When the first of what is counted of a page leaves a window, less that window.
+local function due_of(p)
+  local ring = p.ring
+  return ring and math.min(p.oldest, slot_end(string.byte(ring.slots), ring.grain, ring.last)) or p.oldest
+end

@@ -16,6 +16,7 @@ mod full_memory;
 mod health;
 mod hot;
 mod hot_audit;
+mod hot_batch;
 mod hot_bounds;
 mod hot_corrupt;
 mod hot_counts;

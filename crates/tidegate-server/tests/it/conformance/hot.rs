@@ -151,7 +151,7 @@ impl Face for Client {
         let outcomes = Fields::of(body.take("outcomes")).0;
         body.0.remove("hint");
         body.end();
-        assert_eq!(outcomes.len(), 9, "{outcomes:?}");
+        assert_eq!(outcomes.len(), 10, "{outcomes:?}");
         Ok(Many::Counts(outcomes.into_iter().map(|(name, count)| (name, count.as_u64().unwrap())).collect()))
     }
 

@@ -186,7 +186,7 @@ impl Page {
     }
 
     #[inline]
-    fn has(&self, id: &str, tag: u16) -> bool {
+    pub(super) fn has(&self, id: &str, tag: u16) -> bool {
         let (front, back) = self.tags.as_slices();
         if !front.contains(&tag) && !back.contains(&tag) {
             return false;

@@ -3,7 +3,9 @@
 use super::member::Member;
 use super::*;
 use crate::bounds::WhenFull;
+use crate::clock::Timestamp;
 use crate::hot::HotOptions;
+use crate::hot::edit::Edit;
 use crate::key::Key;
 
 /// Goes through everything there is.

@@ -15,32 +15,56 @@ pub(super) const REPLIES: Replies = Replies("hot pages");
 /// What became of an edit.
 pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
     let (answer, replaced, events) = match value {
-        Value::Int(answer) => (*answer, None, None),
+        Value::Int(answer) => (*answer, String::new(), None),
         value => {
             let mut fields = REPLIES.list(value)?;
             let (answer, replaced) = (fields.integer()?, fields.text()?);
-            (answer, Some(replaced).filter(|page| !page.is_empty()), event_counts(fields)?)
+            (answer, replaced.to_string(), event_counts(fields)?)
         }
     };
     let (code, is_activity, expired) = (answer % ACTIVITY, answer % EXPIRED >= ACTIVITY, answer / EXPIRED);
+    let (recorded, effects) = recorded_as(code, &replaced).ok_or_else(|| REPLIES.unexpected(value))?;
+    let (activity, expired) = (u64::from(is_activity), expired as u64);
+    Ok((recorded, Effects { activity, expired, events, ..effects }))
+}
+
+/// What became of several edits of a page.
+pub(super) fn recorded_several(value: &Value, edits: usize) -> Result<(Vec<Recorded>, Effects)> {
+    let mut fields = REPLIES.list(value)?;
+    let (activity, expired) = (fields.number()?, fields.number()?);
+    let (codes, replaced) = (fields.text()?, fields.text()?);
+    let mut effects = Effects { activity, expired, ..Effects::default() };
+    let mut recorded = Vec::with_capacity(edits);
+    for code in codes.bytes() {
+        let (one, its) = recorded_as(i64::from(code) - i64::from(b'0'), &replaced)
+            .ok_or_else(|| REPLIES.unexpected(value))?;
+        effects.promoted += its.promoted;
+        effects.rejected += its.rejected;
+        recorded.push(one);
+    }
+    if recorded.len() != edits {
+        return Err(REPLIES.unexpected(value));
+    }
+    effects.events = event_counts(fields)?.filter(|counts| counts.iter().any(|count| *count > 0));
+    Ok((recorded, effects))
+}
+
+/// What a code says, and what it did.
+fn recorded_as(code: i64, replaced: &str) -> Option<(Recorded, Effects)> {
     let recorded = match code {
         REMEMBERED => Recorded::Remembered,
-        PROMOTED => Recorded::Promoted { replaced },
+        PROMOTED => {
+            Recorded::Promoted { replaced: Some(replaced.to_owned()).filter(|page| !page.is_empty()) }
+        }
         ADDED => Recorded::Added,
         REJECTED => Recorded::Rejected,
         DUPLICATE => Recorded::Duplicate,
         TOO_LATE => Recorded::TooLate,
         COUNTED => Recorded::Counted,
-        _ => return Err(REPLIES.unexpected(value)),
+        _ => return None,
     };
-    let effects = Effects {
-        activity: u64::from(is_activity),
-        promoted: u64::from(code == PROMOTED),
-        rejected: u64::from(code == REJECTED),
-        expired: expired as u64,
-        events,
-    };
-    Ok((recorded, effects))
+    let (promoted, rejected) = (u64::from(code == PROMOTED), u64::from(code == REJECTED));
+    Some((recorded, Effects { promoted, rejected, ..Effects::default() }))
 }
 
 /// How many events of each kind there were: all that is left of a reply.

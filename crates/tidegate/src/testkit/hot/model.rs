@@ -1,6 +1,8 @@
 //! What is right about hot pages, as plainly as possible: every edit is kept, and
 //! every question answered by going through all of them.
 
+mod counts;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,57 +68,6 @@ impl HotModel {
 
     fn window(&self) -> u64 {
         self.options.window_duration.as_millis() as u64
-    }
-
-    /// The grid that edits are counted on: a slot of the window, rounded up to a power of two.
-    fn grain(&self) -> u64 {
-        (0..64)
-            .map(|it| 1 << it)
-            .find(|it| it * u64::from(self.options.count_slots) >= self.window())
-            .expect("one is")
-    }
-
-    /// The last moment of the slot that a moment is in: an edit counts as if it were made then.
-    fn slot_end(at: u64, grain: u64) -> u64 {
-        at - at % grain + grain - 1
-    }
-
-    /// Edits that count at `now`: of a page that has edits that are not kept, all by the grid.
-    fn edits(&self, page: &Page, now: u64) -> u64 {
-        self.within(page, now, self.window())
-    }
-
-    /// The same of the last so many milliseconds.
-    fn within(&self, page: &Page, now: u64, ms: u64) -> u64 {
-        match self.counted(page, now) {
-            Some(counted) => {
-                let grain = self.grain();
-                counted.iter().filter(|at| Self::slot_end(**at, grain) + ms.min(self.window()) > now).count()
-                    as u64
-            }
-            None => {
-                page.kept.iter().filter(|it| it.at + ms > now && it.at + self.window() > now).count() as u64
-            }
-        }
-    }
-
-    /// The same of the last five minutes, by a finer grid.
-    fn lately(&self, page: &Page, now: u64) -> u64 {
-        match self.counted(page, now).filter(|_| self.window() > 5 * MINUTE) {
-            Some(counted) => {
-                let until = now.max(page.last.0);
-                let recent =
-                    counted.iter().filter(|at| Self::slot_end(**at, MINUTE / 2) + 5 * MINUTE > until);
-                (recent.count() as u64).min(self.edits(page, now))
-            }
-            None => self.within(page, now, 5 * MINUTE),
-        }
-    }
-
-    /// All edits, if some in the window are not kept, by the slot of the last of them.
-    fn counted<'a>(&self, page: &'a Page, now: u64) -> Option<&'a Vec<u64>> {
-        let counts = Self::slot_end(page.cut, self.grain()) + self.window() > now;
-        page.counted.as_ref().filter(|_| counts)
     }
 
     fn now(&mut self, clock: u64) -> u64 {
@@ -243,6 +194,50 @@ impl HotModel {
 
     /// Records an edit.
     pub fn record(&mut self, clock: u64, edit: &Edit<'_>) -> Recorded {
+        self.record_many(clock, &[*edit]).remove(0)
+    }
+
+    /// Records many: page by page, in the order of their first edits, and those of a page by time, then id. What is
+    /// added to a page is judged when all of it is, and until then no id is forgotten.
+    pub fn record_many(&mut self, clock: u64, edits: &[Edit<'_>]) -> Vec<Recorded> {
+        let key = |edit: &Edit<'_>| {
+            let at = edit.at.map_or(u64::MAX, Timestamp::as_millis);
+            (at, edit.page.as_str().to_owned(), edit.id.to_owned(), edit.editor.to_owned(), edit.byte_change)
+        };
+        let mut order: Vec<usize> = (0..edits.len()).collect();
+        order.sort_by_key(|number| (key(&edits[*number]), *number));
+        let mut recorded = BTreeMap::new();
+        while let Some(first) = order.first() {
+            let page = edits[*first].page;
+            let its: Vec<_> = order.iter().copied().filter(|it| edits[*it].page == page).collect();
+            let (mut is_added, mut known, mut members) = (false, BTreeSet::new(), None);
+            for number in &its {
+                let (edit, now) = (&edits[*number], self.now(clock));
+                let is_late = edit.at.is_some_and(|at| at.as_millis() + self.window() <= now);
+                if !is_late && its.len() > 1 {
+                    self.settle(page.as_str(), now);
+                    let kept = |page: &Page| page.kept.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
+                    members = members.or(self.hot.get(page.as_str()).map(kept));
+                    if members.iter().flatten().any(|id| id == edit.id) || !known.insert(edit.id) {
+                        recorded.insert(*number, Recorded::Duplicate);
+                        continue;
+                    }
+                }
+                let one = self.record_one(clock, edit);
+                is_added |= matches!(one, Recorded::Added | Recorded::Counted);
+                recorded.insert(*number, one);
+            }
+            if is_added {
+                let now = self.now(clock);
+                self.judge(page.as_str(), now);
+            }
+            order.retain(|it| !its.contains(it));
+        }
+        recorded.into_values().collect()
+    }
+
+    /// Records an edit, after which its page is to be judged.
+    fn record_one(&mut self, clock: u64, edit: &Edit<'_>) -> Recorded {
         let now = self.now(clock);
         let at = edit.at.map_or(now, Timestamp::as_millis).min(now);
         if at + self.window() <= now {
@@ -257,7 +252,7 @@ impl HotModel {
         };
         self.settle(name, now);
         if self.hot.contains_key(name) {
-            return self.add(name, kept, now);
+            return self.add(name, kept);
         }
         if self.activity.get(name).is_some_and(|it| self.is_over(it, now)) {
             self.activity.remove(name);
@@ -287,7 +282,7 @@ impl HotModel {
         self.promote(name, now)
     }
 
-    fn add(&mut self, name: &str, kept: Kept, now: u64) -> Recorded {
+    fn add(&mut self, name: &str, kept: Kept) -> Recorded {
         let most = self.options.max_members_per_page;
         let page = self.hot.get_mut(name).expect("it is hot");
         if page.kept.iter().any(|it| it.id == kept.id) {
@@ -305,7 +300,6 @@ impl HotModel {
             counted.push(kept.at);
             if place < oldest {
                 page.cut = page.cut.max(kept.at);
-                self.judge(name, now);
                 return Recorded::Counted;
             }
         }
@@ -317,7 +311,6 @@ impl HotModel {
             page.last = (kept.at, kept.id.clone(), kept.byte_change);
         }
         page.kept.push(kept);
-        self.judge(name, now);
         Recorded::Added
     }
 

@@ -1,0 +1,108 @@
+//! Edits that are recorded together: in whatever order they are sent, the same becomes of them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestCaseResult, TestRunner};
+use tidegate::clock::Timestamp;
+use tidegate::hot::{Edit, HotOptions, Recorded, WhenFull};
+
+use crate::hot::{MINUTE, START_MS, Space, key, options};
+use crate::kit::REDIS;
+
+/// Page, id, editor, and how long ago.
+type Sent = (u8, u16, u8, Option<i64>);
+
+fn sent() -> impl Strategy<Value = (Vec<Sent>, Vec<Sent>)> {
+    let late = prop_oneof![3 => Just(None), 6 => (0..20_i64).prop_map(|it| Some(it * 60_000)), 1 => Just(Some(-5000))];
+    let one = (0..4_u8, 0..30_u16, 0..3_u8, late);
+    prop::collection::vec(one, 1..80).prop_flat_map(|sent| (Just(sent.clone()), Just(sent).prop_shuffle()))
+}
+
+fn bounds() -> impl Strategy<Value = HotOptions> {
+    (1..4_u32, 1..20_usize, 1..5_usize, 1..5_usize, any::<bool>()).prop_map(
+        |(hot, more, tracked, activity, replaces)| {
+            options(|it| {
+                it.hot_threshold = hot;
+                it.max_members_per_page = hot as usize + more;
+                (it.max_tracked, it.max_activity) = (tracked, activity);
+                it.window_duration = std::time::Duration::from_secs(900);
+                it.spike_minimum = 2;
+                it.when_full = if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse };
+            })
+        },
+    )
+}
+
+/// What became of all, and all that can be asked then.
+async fn outcome(space: &Space, sent: &[Sent]) -> (BTreeMap<Sent, Vec<String>>, Vec<String>) {
+    space.set(START_MS + 30 * MINUTE);
+    let texts: Vec<_> = sent
+        .iter()
+        .map(|(page, id, editor, _)| [format!("p{page}"), format!("e{id}"), format!("u{editor}")])
+        .collect();
+    let mut edits = Vec::new();
+    for ([page, id, editor], (.., late_ms)) in texts.iter().zip(sent) {
+        let at = late_ms.map(|it| Timestamp::from_millis(space.now().strict_add_signed(-it)));
+        edits.push(Edit { at, ..Edit::new(key(page), id, editor) });
+    }
+    let mut watch = space.hot.watch(Some("0-0")).await.unwrap();
+    let recorded = space.hot.record_many(&edits).await.unwrap();
+    let mut by_edit: BTreeMap<Sent, Vec<String>> = BTreeMap::new();
+    let mut events = 0;
+    for (sent, recorded) in sent.iter().zip(&recorded) {
+        events += usize::from(matches!(recorded, Recorded::Promoted { .. }));
+        by_edit.entry(*sent).or_default().push(format!("{recorded:?}"));
+    }
+    by_edit.values_mut().for_each(|it| it.sort());
+    let mut seen = vec![format!("{:?}", space.hot.list(99).await.unwrap())];
+    for page in 0..4 {
+        let page = format!("p{page}");
+        seen.push(format!("{:?} {:?}", space.stats(&page).await, space.window(&page).await));
+    }
+    for event in crate::hot::events(&mut watch, events).await {
+        seen.push(format!("{:?} {} {} {:?}", event.kind, event.page, event.edits, event.at));
+    }
+    (by_edit, seen)
+}
+
+fn check(on: &'static str, url: &str, cases: u32) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new(config)
+        .run(&(bounds(), sent()), |(options, (one, other))| -> TestCaseResult {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let first = outcome(&Space::on(on, url, options.clone()).await, &one).await;
+                let second = outcome(&Space::on(on, url, options).await, &other).await;
+                prop_assert_eq!(first, second);
+                Ok::<(), TestCaseError>(())
+            })
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn the_order_inside_a_batch_does_not_matter() {
+    check("memory", "memory:", 400);
+    check("redis", &REDIS.url(), 60);
+}
+
+/// More than fit into a call, of one page and of many: each is counted once.
+#[tokio::test]
+async fn a_batch_of_any_size_is_counted_once() {
+    for space in Space::everywhere(|it| it.max_tracked = 3000).await {
+        let on = space.on;
+        let names: Vec<_> = (0..700).map(|number| format!("page {number}")).collect();
+        let ids: Vec<_> = (0..1300).map(|number| format!("e{number:04}")).collect();
+        let mut edits: Vec<_> = ids.iter().map(|id| Edit::new(key("often"), id, "bot")).collect();
+        edits.extend(names.iter().flat_map(|name| ids[..2].iter().map(|id| Edit::new(key(name), id, "bot"))));
+        let recorded = space.hot.record_many(&edits).await.unwrap();
+        let count = |kind: &str| recorded.iter().filter(|it| it.as_str() == kind).count();
+        assert_eq!((count("promoted"), count("added"), count("remembered")), (701, 1298, 701), "{on}");
+        let again = space.hot.record_many(&edits[1200..]).await.unwrap();
+        assert!(again.iter().all(|it| *it == Recorded::Duplicate), "{on}");
+        assert_eq!(space.stats("often").await.edits_last_hour, 1300, "{on}");
+        assert_eq!(space.list(2).await[0], ("often".to_owned(), 1300), "{on}");
+        assert_eq!(space.hot.count().await.unwrap(), 701, "{on}");
+    }
+}
