@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // It ends, and is led on: nothing that was done is done again.
     runs.finish(run, Some(first.attempt), RunState::Failed)?.into_result()?;
-    let second = runs.retry(run, first.attempt).into_result()?.attempt;
+    let second = runs.retry(run, first.attempt)?.into_result()?.attempt;
     assert_eq!(work(&runs, run, second, |_| false)?, ["007"]);
 
     // A worker of the first attempt wakes up.
