@@ -70,9 +70,10 @@ impl Follower {
             return reload(mark, "nothing was read yet".to_owned());
         };
         match event {
-            // Whoever has read all rules there or later knows what came of it.
+            // Whoever has read all rules there knows what came of it. Who is further by its own account may have come
+            // there before the database went back.
             Event::Resync { reason } => {
-                if own.epoch == mark.epoch && (own.seq > mark.seq || *own == mark) {
+                if *own == mark {
                     return Step::Known;
                 }
                 self.mark = None;

@@ -48,8 +48,8 @@ async fn follow_all<O: Origin>(core: Arc<Core<O>>) {
         let Err(error) = session(&core, &mut follower).await;
         follower.cut();
         core.away(&error);
-        // Who was connected for a while comes back soon; who never is, ever more seldom.
-        if core.pace.elapsed_ms().saturating_sub(begun_ms) > LONGEST_PAUSE.as_millis() as u64 {
+        // Who was connected for longer than it had waited for comes back soon; who never is, ever more seldom.
+        if core.pace.elapsed_ms().saturating_sub(begun_ms) > pause.as_millis() as u64 {
             pause = FIRST_PAUSE;
         }
         sleep(pause.mul_f64(core.options.random.draw())).await;
@@ -123,7 +123,7 @@ async fn load<O: Origin>(
     let mark = Mark::from(&position);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
     core.write(|state| state.replace(loaded, &position));
-    core.blocks.in_epoch(&mark.epoch);
+    core.blocks.reloaded(&mark.epoch);
     follower.loaded(mark);
     core.moved.send_modify(|it| *it += 1);
     tracing::info!(
