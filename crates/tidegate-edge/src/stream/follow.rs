@@ -102,3 +102,29 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::truth::{Digest, Seq};
+
+    fn mark(seq: u64, text: &str) -> Mark {
+        Mark { epoch: "e".to_owned(), seq: Seq(seq), digest: Digest::of("", 0, text) }
+    }
+
+    /// A backup was put in the place of the database, which has the same name and smaller numbers.
+    #[test]
+    fn who_is_further_than_the_database_begins_anew() {
+        let mut follower = Follower::at(mark(10, "lost"));
+        let resync = |at: &Mark| Message {
+            mark: Some(at.clone()),
+            event: Event::Resync { reason: "the database has gone back".to_owned() },
+        };
+        let here = mark(7, "kept");
+        let step = follower.take(resync(&here));
+        assert!(matches!(&step, Step::Reload { from, .. } if *from == here), "{step:?}");
+        assert_eq!(follower.mark(), None, "who is cut off now does not go on from where it was");
+        follower.loaded(here.clone());
+        assert_eq!(follower.take(resync(&here)), Step::Known, "that is where it has read them");
+    }
+}

@@ -12,6 +12,7 @@ use super::filter::Filter;
 use super::load::Loading;
 use super::options::Hydrate;
 use super::origin::{Origin, OriginChanges as _, OriginSnapshot as _};
+use super::report::NO_ROOM_FOR_FOLDERS;
 use crate::error::{Error, Result};
 use crate::stream::{Event, Follower, Mark, Message, Next, Step};
 use crate::truth::{Fields, Position};
@@ -125,6 +126,9 @@ async fn load<O: Origin>(
     core.write(|state| state.replace(loaded, &position));
     core.blocks.reloaded(&mark.epoch);
     follower.loaded(mark);
+    if !core.read(|state| state.has_all_folders) {
+        tracing::warn!(worker = core.options.name, "{NO_ROOM_FOR_FOLDERS}: much has to be asked for");
+    }
     core.moved.send_modify(|it| *it += 1);
     tracing::info!(
         worker = core.options.name,
@@ -190,7 +194,7 @@ impl<O: Origin> Core<O> {
         let mut following = self.following.lock();
         if is_due && elapsed_ms.saturating_sub(following.tried_ms) >= TRIED_AGAIN_MS {
             following.tried_ms = elapsed_ms;
-            return Err("rules for folders did not fit into memory".to_owned());
+            return Err(NO_ROOM_FOR_FOLDERS.to_owned());
         }
         Ok(())
     }

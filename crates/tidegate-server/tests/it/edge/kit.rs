@@ -141,8 +141,8 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Ends it, as a system would, and waits for that.
-    pub(crate) fn stop(mut self) {
+    /// Ends it, as a system would, and waits for that; its log.
+    pub(crate) fn stop(mut self) -> String {
         self.signal("TERM");
         let mut status = None;
         until("stopped", || {
@@ -152,6 +152,7 @@ impl Process {
         let log = self.log.take().unwrap().join().unwrap();
         assert_eq!(status.and_then(|it| it.code()), Some(0), "{log}");
         assert!(!log.contains("not all clicks") && !log.contains("panicked"), "{log}");
+        log
     }
 
     /// Ends it without a word.

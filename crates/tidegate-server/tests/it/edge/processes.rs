@@ -478,7 +478,7 @@ fn run(seed: u64) {
             thread::spawn(move || shared.ask(&random))
         })
         .collect();
-    for _ in 0..60 {
+    for _ in 0..50 {
         driver.step();
     }
     // Whoever asks somebody who is stopped waits for that.
