@@ -19,7 +19,7 @@ use crate::truth::{Fields, Position};
 
 /// Between two tries, at first and at most: any part of it, so that those who were cut off together come back one by one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Heartbeats that may be missed before the connection is taken for dead.
 const MISSED: u32 = 4;

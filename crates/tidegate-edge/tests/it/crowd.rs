@@ -1,12 +1,15 @@
 //! A thousand workers that begin at once, as after an update of all of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tidegate_edge::stream::{Snapshots, StreamOptions, Tail};
-use tidegate_edge::truth::Seq;
+use tidegate_edge::truth::{Change, Seq};
 use tidegate_edge::worker::{Local, Worker, WorkerOptions};
 
-use crate::kit::{SOON, World, terms};
+use crate::kit::{SOON, World, draft, terms};
 
 const WORKERS: usize = 1000;
 
@@ -27,25 +30,38 @@ async fn the_database_is_read_a_few_times_for_a_thousand_workers() {
         workers: Default::default(),
         clock: world.clock.clone().into(),
     };
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (truth, is_over) = (world.truth.clone(), Arc::clone(&is_over));
+        async move {
+            let mut number = 50;
+            while !is_over.load(Ordering::Relaxed) {
+                let change =
+                    Change::Create(draft(&format!("r{number}"), terms(&format!("/{number}"), "/to")));
+                truth.change(change).await.unwrap().unwrap();
+                number += 1;
+            }
+            number
+        }
+    });
     let start = |number: usize| Worker::start(local.clone(), WorkerOptions::new(number.to_string()));
     let workers: Vec<_> = (0..WORKERS).map(start).collect();
-    let mut number = 50;
     let is_up = |seq: Seq| {
         let is_up = |it: &Worker<Local>| it.progress().applied.is_some_and(|mark| mark.seq >= seq);
         workers.iter().all(is_up)
     };
     let all = async {
         while !is_up(Seq(0)) {
-            world.create(&format!("r{number}"), terms(&format!("/{number}"), "/to")).await;
-            number += 1;
             tokio::task::yield_now().await;
         }
-        let last = world.truth.position().await.unwrap().seq;
-        while !is_up(last) {
+        is_over.store(true, Ordering::Relaxed);
+        let number: u64 = writer.await.unwrap();
+        while !is_up(Seq(number)) {
             tokio::task::yield_now().await;
         }
+        number
     };
-    tokio::time::timeout(SOON, all).await.expect("all of them are there");
+    let number = tokio::time::timeout(SOON, all).await.expect("all of them are there");
     let mut metrics = String::new();
     encode(&mut metrics, &registry).unwrap();
     let read = metrics.lines().find_map(|line| line.strip_prefix("tidegate_rules_snapshots_total "));

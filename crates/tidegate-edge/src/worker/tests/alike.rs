@@ -49,6 +49,8 @@ async fn whatever_is_asked_is_looked_up_alike_everywhere() {
     let mut paths: Vec<_> = (0..400).map(|_| normalised(&raw()).unwrap().into_owned()).collect();
     paths.sort();
     paths.dedup();
+    // That would be a rule for a folder.
+    paths.retain(|path| !path.ends_with("/*"));
     let pair = Pair::start(|options| options.hydrate = Hydrate::Bodies);
     for (number, path) in paths.iter().enumerate() {
         assert_eq!(normalised(path).as_deref(), Some(&**path), "it has its form already");

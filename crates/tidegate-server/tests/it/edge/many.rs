@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use serde_json::Value;
-use tidegate::testkit::{Fault, FaultProxy};
+use tidegate::testkit::FaultProxy;
 use tokio::runtime::{Builder, Runtime};
 
-use super::kit::{Connection, Process, Rules, pipelined};
+use super::kit::{Connection, Process, Rules, pipelined, until};
 use crate::cli::tidegate;
 
 const MB: usize = 1_000_000;
@@ -73,31 +73,36 @@ fn ask(worker: &Process, numbers: Range<u64>, more: usize) -> usize {
 const CONNECTIONS: usize = 8;
 const TOGETHER: u64 = 64;
 
-/// A way to a server on which nothing gets through at first.
-struct Away {
+/// A way to a server that has a few rules, and then to one that has many.
+struct Detour {
     proxy: FaultProxy,
     _runtime: Runtime,
 }
 
-impl Away {
-    fn new(origin: &Process) -> Self {
+fn port(origin: &Process) -> u16 {
+    origin.api().rsplit(':').next().unwrap().parse().unwrap()
+}
+
+impl Detour {
+    /// A worker of a server with a few rules, with all that it needs to ask for rules and to answer; and how much memory
+    /// it has then.
+    fn worker(more: &[&str]) -> (Self, Process, usize) {
+        const FEW: u64 = 2 * CONNECTIONS as u64 * TOGETHER;
+        let folder = Rules::new();
+        let origin = origin(&folder, FEW, MORE);
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let port = origin.api().rsplit(':').next().unwrap().parse().unwrap();
-        let proxy = runtime.block_on(FaultProxy::start(port));
-        proxy.set(Fault::Cut);
-        Self { proxy, _runtime: runtime }
+        let proxy = runtime.block_on(FaultProxy::start(port(&origin)));
+        let worker = Process::edge(&proxy.address().to_string(), more).loaded();
+        ask(&worker, 0..FEW, MORE);
+        let before = worker.resident_bytes();
+        (Self { proxy, _runtime: runtime }, worker, before)
     }
 
-    /// A worker that has nothing yet, with all that it needs for requests; and how much memory that is.
-    fn worker(&self, more: &[&str]) -> (Process, usize) {
-        let worker = Process::edge(&self.proxy.address().to_string(), more);
-        let asked: Vec<_> = (0..TOGETHER).map(path).collect();
-        for _ in 0..CONNECTIONS {
-            let answers = pipelined(&mut Connection::open(worker.redirects()), "h", &asked);
-            assert!(answers.iter().all(|it| it.status == 503), "{answers:?}");
-        }
-        let before = worker.resident_bytes();
-        (worker, before)
+    /// The worker follows that server from now on: waits until it has as many rules.
+    fn lead_to(&self, origin: &Process, worker: &Process, count: u64) {
+        self.proxy.move_to(port(origin));
+        self.proxy.close_connections();
+        until("read", || worker.call("GET", "/v1/edge/cache", &Value::Null)["progress"]["rules"] == count);
     }
 }
 
@@ -129,11 +134,9 @@ fn a_worker_grows_by_what_it_may_have() {
     let count = rules();
     let folder = Rules::new();
     let origin = origin(&folder, count, MORE);
-    let away = Away::new(&origin);
     let bound = format!("edge.max_memory_mb={}", tenth_mb(count));
-    let (worker, before) = away.worker(&["--set", &bound, "--set", "edge.deadline=10s"]);
-    away.proxy.set(Fault::None);
-    let worker = worker.loaded();
+    let (detour, worker, before) = Detour::worker(&["--set", &bound, "--set", "edge.deadline=10s"]);
+    detour.lead_to(&origin, &worker, count);
     // Twice as many as there is room for, or all if there is time for it.
     let asked = if count > 100_000 { count } else { count / 5 };
     let grown = ask(&worker, 0..asked, MORE).saturating_sub(before);
@@ -149,10 +152,8 @@ fn a_hundred_thousand_rules_in_memory_take_40_megabytes() {
     let count = 100_000;
     let folder = Rules::new();
     let origin = origin(&folder, count, 0);
-    let away = Away::new(&origin);
-    let (worker, before) = away.worker(&["--set", "edge.hydrate=bodies"]);
-    away.proxy.set(Fault::None);
-    let worker = worker.loaded();
+    let (detour, worker, before) = Detour::worker(&["--set", "edge.hydrate=bodies"]);
+    detour.lead_to(&origin, &worker, count);
     let cache = worker.call("GET", "/v1/edge/cache", &Value::Null);
     assert_eq!(cache["items"], count, "{cache}");
     origin.kill();
