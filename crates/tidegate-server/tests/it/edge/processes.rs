@@ -210,7 +210,9 @@ impl Driver {
     fn start_worker(&self, number: usize) -> Process {
         let name = format!("edge.name=w{number}");
         let named = if number < 2 { &["--set", name.as_str()][..] } else { &[] };
-        Process::edge(&self.proxy.address().to_string(), &[WORKERS[number], named].concat())
+        // Long enough for whoever is not in the way of a fault.
+        let in_time = ["--set", "edge.deadline=5s"];
+        Process::edge(&self.proxy.address().to_string(), &[WORKERS[number], named, &in_time].concat())
     }
 
     fn below(&self, most: u64) -> u64 {
