@@ -108,6 +108,11 @@ impl<O: Origin> Worker<O> {
         self.core.answer(request, write).await
     }
 
+    /// How long a request waits for what has to be asked of the truth.
+    pub fn deadline(&self) -> std::time::Duration {
+        self.core.options.deadline
+    }
+
     /// Puts what is counted here into a registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.core.metrics.register(registry);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Uri;
 use axum::http::uri::Scheme;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -65,6 +65,9 @@ impl Address {
     }
 }
 
+/// What is read at once.
+const READ_BYTES: usize = 16 << 10;
+
 /// Why there is no connection.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
@@ -110,7 +113,10 @@ fn connector() -> Result<TlsConnector, ConnectError> {
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Connected, ConnectError> {
-    let shaken = handshake(TokioIo::new(stream)).await;
+    // Buffers that grew with a long answer would stay with the connection, and with the allocator.
+    let mut builder = Builder::new();
+    builder.read_buf_exact_size(Some(READ_BYTES));
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|error| ConnectError::Talk(error.to_string()))?;
     Ok(Connected { sender, driver: tokio::spawn(connection) })
 }

@@ -162,7 +162,7 @@ impl Changes {
 }
 
 /// Why who has applied all changes up to there cannot go on, if so.
-async fn cannot_resume(truth: &Truth, after: &Mark, now: &Position) -> Result<Option<String>> {
+pub(super) async fn cannot_resume(truth: &Truth, after: &Mark, now: &Position) -> Result<Option<String>> {
     let reason = match () {
         () if after.epoch != now.epoch => "the database may have gone back",
         () if after.seq > now.seq => "the database has gone back",

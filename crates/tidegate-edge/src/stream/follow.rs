@@ -70,9 +70,10 @@ impl Follower {
             return reload(mark, "nothing was read yet".to_owned());
         };
         match event {
-            // Whoever has read all rules there or later knows what came of it.
+            // Whoever has read all rules there knows what came of it. Who is further by its own account may have come
+            // there before the database went back.
             Event::Resync { reason } => {
-                if own.epoch == mark.epoch && (own.seq > mark.seq || *own == mark) {
+                if *own == mark {
                     return Step::Known;
                 }
                 self.mark = None;
@@ -99,5 +100,31 @@ impl Follower {
                 Step::Apply(events)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::truth::{Digest, Seq};
+
+    fn mark(seq: u64, text: &str) -> Mark {
+        Mark { epoch: "e".to_owned(), seq: Seq(seq), digest: Digest::of("", 0, text) }
+    }
+
+    /// A backup was put in the place of the database, which has the same name and smaller numbers.
+    #[test]
+    fn who_is_further_than_the_database_begins_anew() {
+        let mut follower = Follower::at(mark(10, "lost"));
+        let resync = |at: &Mark| Message {
+            mark: Some(at.clone()),
+            event: Event::Resync { reason: "the database has gone back".to_owned() },
+        };
+        let here = mark(7, "kept");
+        let step = follower.take(resync(&here));
+        assert!(matches!(&step, Step::Reload { from, .. } if *from == here), "{step:?}");
+        assert_eq!(follower.mark(), None, "who is cut off now does not go on from where it was");
+        follower.loaded(here.clone());
+        assert_eq!(follower.take(resync(&here)), Step::Known, "that is where it has read them");
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate::clock::monotonic;
 use tokio::sync::Mutex;
 
+use super::changes::cannot_resume;
 use super::mark::Mark;
 use crate::error::{Error, Result};
 use crate::truth::{Fields, Position, Truth};
@@ -52,7 +53,11 @@ impl Snapshots {
             from.is_none_or(|from| it.position.epoch == from.epoch && it.position.seq >= from.seq)
         };
         if let Some(snapshot) = last.as_ref().filter(|it| is_new(it) && is_far(it)) {
-            return Ok(snapshot.clone());
+            // Since it was made the database may have gone back, and on by another way.
+            let now = self.truth.position().await?;
+            if cannot_resume(&self.truth, &Mark::from(&snapshot.position), &now).await?.is_none() {
+                return Ok(snapshot.clone());
+            }
         }
         let made_at = monotonic();
         let (position, file) = self.truth.snapshot(fields).await?;

@@ -196,49 +196,50 @@ impl Shared {
     /// Reads what was written since.
     async fn read_on(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let asked_at = monotonic();
         let position = self.truth.position().await?;
+        // From when it is here: its time is then behind by what it took, and nothing ends too early.
+        let read_at = monotonic();
         loop {
             let at = self.buffer.lock().at.as_ref().map(|(at, _)| at.clone());
             let Some(at) = at else {
-                self.begin_anew(position, asked_at, "");
+                self.begin_anew(position, read_at, "");
                 return Ok(());
             };
             if at.epoch != position.epoch || position.seq < at.seq {
-                self.begin_anew(position, asked_at, "the database may have gone back");
+                self.begin_anew(position, read_at, "the database may have gone back");
                 return Ok(());
             }
             if position.seq == at.seq {
                 if position.digest == at.digest {
-                    self.buffer.lock().at = Some((position, asked_at));
+                    self.buffer.lock().at = Some((position, read_at));
                 } else {
-                    self.begin_anew(position, asked_at, "the database has gone back");
+                    self.begin_anew(position, read_at, "the database has gone back");
                 }
                 return Ok(());
             }
             let Some(rows) = self.truth.log(at.seq, TOGETHER).await?.filter(|rows| !rows.is_empty()) else {
-                self.begin_anew(position, asked_at, "the log does not go back so far");
+                self.begin_anew(position, read_at, "the log does not go back so far");
                 return Ok(());
             };
             if rows[0].digest_before() != at.digest {
-                self.begin_anew(position, asked_at, "the database has gone back, and on by another way");
+                self.begin_anew(position, read_at, "the database has gone back, and on by another way");
                 return Ok(());
             }
-            if self.keep(rows, &position, asked_at) {
+            if self.keep(rows, &position, read_at) {
                 return Ok(());
             }
         }
     }
 
     /// Keeps changes for those who follow. Whether that is all there was.
-    fn keep(&self, rows: Vec<LogRow>, position: &Position, asked_at: Instant) -> bool {
+    fn keep(&self, rows: Vec<LogRow>, position: &Position, read_at: Instant) -> bool {
         let mut buffer = self.buffer.lock();
         let buffer = &mut *buffer;
         for row in rows {
             buffer.bytes += bytes(&row);
             let (seq, count, digest) = (row.seq, row.count, row.digest);
             buffer.rows.push_back(Arc::new(row));
-            buffer.at = Some((Position { seq, count, digest, ..position.clone() }, asked_at));
+            buffer.at = Some((Position { seq, count, digest, ..position.clone() }, read_at));
             while buffer.rows.len() > self.options.max_changes || buffer.bytes > self.options.max_bytes {
                 let Some(row) = buffer.rows.pop_front() else { break };
                 buffer.bytes -= bytes(&row);
@@ -248,11 +249,11 @@ impl Shared {
         buffer.at.as_ref().is_some_and(|(at, _)| at.seq >= position.seq)
     }
 
-    fn begin_anew(&self, position: Position, asked_at: Instant, reason: &str) {
+    fn begin_anew(&self, position: Position, read_at: Instant, reason: &str) {
         let mut buffer = self.buffer.lock();
         let life = buffer.life + 1;
         *buffer =
-            Buffer { life, reason: reason.to_owned(), at: Some((position, asked_at)), ..Buffer::default() };
+            Buffer { life, reason: reason.to_owned(), at: Some((position, read_at)), ..Buffer::default() };
         drop(buffer);
         self.moved.send_modify(|moved| *moved += 1);
     }

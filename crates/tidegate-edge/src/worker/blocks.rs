@@ -255,14 +255,19 @@ impl Blocks {
         }
     }
 
-    /// All rules are of that time of the database from now on. If that may have gone back, no block counts any more.
-    pub(crate) fn in_epoch(&self, epoch: &str) {
+    /// All rules were read anew, of that time of the database. If it may have gone back, no block counts any more; it may
+    /// have without saying so, so all others go back to it, and those that it knows of count.
+    pub(crate) fn reloaded(&self, epoch: &str) {
         let mut all = self.all.lock();
-        if all.epoch.as_deref() != Some(epoch) {
-            all.epoch = Some(epoch.to_owned());
-            all.rules.clear();
+        let rules = std::mem::take(&mut all.rules);
+        if all.epoch.as_deref().is_some_and(|own| own != epoch) {
             all.returns.clear();
+        } else {
+            for (rule, own) in rules {
+                own.blocks.iter().for_each(|block| all.give_back(block.due(&rule)));
+            }
         }
+        all.epoch = Some(epoch.to_owned());
     }
 
     /// No more is spent from now on: all blocks are to be given back.
@@ -295,8 +300,7 @@ impl Blocks {
             None => rules.retain(|rule, own| gather(rule, own)),
         }
         let is_of = |due: &&Due| of.is_none_or(|rule| *due.rule == *rule);
-        let back =
-            |due: &Due| Return { worker: self.worker.clone(), number: due.number, spent: due.spent };
+        let back = |due: &Due| Return { worker: self.worker.clone(), number: due.number, spent: due.spent };
         all.returns.iter().filter(is_of).take(limit).map(back).collect()
     }
 
@@ -417,7 +421,7 @@ mod tests {
     #[test]
     fn blocks_of_another_rule_or_another_time_are_not_spent() {
         let blocks = Blocks::new("w".to_owned(), 1);
-        blocks.in_epoch("");
+        blocks.reloaded("");
         let old = ask(&blocks, "a");
         blocks.deleted("a");
         let new = ask(&blocks, "a");
@@ -428,7 +432,7 @@ mod tests {
         assert!(blocks.asked("a", new, 0, 0, Some(&block(1, 60_000))));
         assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
         let late = ask(&blocks, "a");
-        blocks.in_epoch("restored");
+        blocks.reloaded("restored");
         assert_eq!(blocks.spend("a", 1), Permit::None);
         let newest = ask(&blocks, "a");
         assert!(blocks.asked("a", late, 0, 0, Some(&block(5, 60_000))));

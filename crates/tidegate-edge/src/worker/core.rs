@@ -103,7 +103,14 @@ impl<O> Core<O> {
         drop(state);
         if evicted > 0 && self.options.log_evictions {
             let worker = &self.options.name;
-            tracing::info!(worker, evicted, items, bytes, max_bytes, "rules have left to make room for others");
+            tracing::info!(
+                worker,
+                evicted,
+                items,
+                bytes,
+                max_bytes,
+                "rules have left to make room for others"
+            );
         }
         if !left.is_empty() {
             self.clicks.add(left.iter().map(|it| (&*it.id, it.clicks)));

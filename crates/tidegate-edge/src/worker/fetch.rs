@@ -78,8 +78,9 @@ impl<O: Origin> Core<O> {
                 return Ok(resolution);
             }
             is_since = true;
-            if applied.is_some_and(|applied| applied.epoch != position.epoch) {
-                // It is of another time: what is here is to be read anew, which takes a moment.
+            if is_new || applied.is_some_and(|applied| applied.epoch != position.epoch) {
+                // It is of another time, whether that has another name or not: what is here is to be read anew, which
+                // takes a moment.
                 self.other_epoch.notify_one();
                 sleep(OTHER_EPOCH_PAUSE).await;
             }

@@ -12,13 +12,14 @@ use super::filter::Filter;
 use super::load::Loading;
 use super::options::Hydrate;
 use super::origin::{Origin, OriginChanges as _, OriginSnapshot as _};
+use super::report::NO_ROOM_FOR_FOLDERS;
 use crate::error::{Error, Result};
 use crate::stream::{Event, Follower, Mark, Message, Next, Step};
 use crate::truth::{Fields, Position};
 
 /// Between two tries, at first and at most: any part of it, so that those who were cut off together come back one by one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Heartbeats that may be missed before the connection is taken for dead.
 const MISSED: u32 = 4;
@@ -48,8 +49,8 @@ async fn follow_all<O: Origin>(core: Arc<Core<O>>) {
         let Err(error) = session(&core, &mut follower).await;
         follower.cut();
         core.away(&error);
-        // Who was connected for a while comes back soon; who never is, ever more seldom.
-        if core.pace.elapsed_ms().saturating_sub(begun_ms) > LONGEST_PAUSE.as_millis() as u64 {
+        // Who was connected for longer than it had waited for comes back soon; who never is, ever more seldom.
+        if core.pace.elapsed_ms().saturating_sub(begun_ms) > pause.as_millis() as u64 {
             pause = FIRST_PAUSE;
         }
         sleep(pause.mul_f64(core.options.random.draw())).await;
@@ -123,8 +124,11 @@ async fn load<O: Origin>(
     let mark = Mark::from(&position);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
     core.write(|state| state.replace(loaded, &position));
-    core.blocks.in_epoch(&mark.epoch);
+    core.blocks.reloaded(&mark.epoch);
     follower.loaded(mark);
+    if !core.read(|state| state.has_all_folders) {
+        tracing::warn!(worker = core.options.name, "{NO_ROOM_FOR_FOLDERS}: much has to be asked for");
+    }
     core.moved.send_modify(|it| *it += 1);
     tracing::info!(
         worker = core.options.name,
@@ -190,7 +194,7 @@ impl<O: Origin> Core<O> {
         let mut following = self.following.lock();
         if is_due && elapsed_ms.saturating_sub(following.tried_ms) >= TRIED_AGAIN_MS {
             following.tried_ms = elapsed_ms;
-            return Err("rules for folders did not fit into memory".to_owned());
+            return Err(NO_ROOM_FOR_FOLDERS.to_owned());
         }
         Ok(())
     }

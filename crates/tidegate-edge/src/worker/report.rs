@@ -36,6 +36,9 @@ pub struct CacheReport {
     pub last_eviction_ms: Option<u64>,
 }
 
+/// Why a worker that has read all keys is not complete.
+pub(super) const NO_ROOM_FOR_FOLDERS: &str = "rules for folders do not fit into their part of the memory";
+
 /// How far a worker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,7 +55,7 @@ pub struct Progress {
     pub is_connected: bool,
     /// For how many milliseconds nothing was heard of the truth.
     pub age_ms: Option<u64>,
-    /// Why it is not connected.
+    /// Why it is not connected, or not complete.
     pub reason: Option<String>,
 }
 
@@ -103,7 +106,10 @@ impl<O: Origin> Worker<O> {
 impl<O> Core<O> {
     fn report(&self) -> CacheReport {
         self.read(|state| {
-            let folders = state.hosts.folders() as u64;
+            let folders = match state.has_all_folders {
+                true => state.hosts.folders(),
+                false => state.hosts.each_folder().count(),
+            } as u64;
             let own = state.cache.stats();
             let foreign = state.foreign.as_ref().map(|(_, cache)| cache.stats());
             let sum = |of: fn(&super::cache::Stats) -> u64| of(&own) + foreign.as_ref().map_or(0, of);
@@ -125,6 +131,7 @@ impl<O> Core<O> {
         let following = self.following.lock().clone();
         self.read(|state| {
             let applied = state.applied.clone();
+            let applied_any = applied.is_some();
             let lag = match (&following.head, &applied) {
                 (Some(head), Some(applied)) if head.epoch == applied.epoch => {
                     head.seq.0.saturating_sub(applied.seq.0)
@@ -138,7 +145,10 @@ impl<O> Core<O> {
                 lag,
                 is_connected: following.is_connected,
                 age_ms: following.heard_ms.map(|it| elapsed_ms.saturating_sub(it)),
-                reason: following.reason,
+                reason: following.reason.or_else(|| {
+                    let is_short = applied_any && !state.has_all_folders;
+                    is_short.then(|| NO_ROOM_FOR_FOLDERS.to_owned())
+                }),
             }
         })
     }

@@ -3,6 +3,7 @@
 //! Every answer is what the list says at one place of the log, not before what was applied when the request came and not
 //! behind where the list is when the answer leaves; and in the end, with nothing in the way, it is what the list says.
 
+mod alike;
 mod away;
 mod crowd;
 mod deadline;

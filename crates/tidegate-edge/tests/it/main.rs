@@ -4,6 +4,7 @@
 
 mod budget;
 mod conformance;
+mod crowd;
 mod flaws;
 mod followers;
 mod histories;

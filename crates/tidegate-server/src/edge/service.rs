@@ -1,12 +1,13 @@
 //! What the listener of redirects serves: redirects and nothing else.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Response, Uri, header};
 use hyper::body::Incoming;
 use tidegate_edge::worker::{Outcome, Request};
+use tokio::time::timeout;
 
 use super::OpenEdge;
 use super::answers::Sent;
@@ -171,21 +172,28 @@ impl Service for EdgeService {
             true => answers.response(&Sent::NotForMethod, false, age_seconds),
             false => answers.response(&Sent::Found(outcome), is_head, age_seconds),
         };
-        if !is_read {
-            // Looked at first, so that nothing is spent for a refusal.
-            let looked = Request { is_head: true, ..asked };
-            let refused = self.0.worker().answer(&looked, |outcome, _| {
-                not_for_method(&outcome).then(|| answers.response(&Sent::NotForMethod, false, age_seconds))
-            });
-            if let Some(refused) = refused.await {
-                return refused;
+        let worker = self.0.worker();
+        let answered = async {
+            if !is_read {
+                // Looked at first, so that nothing is spent for a refusal.
+                let looked = Request { is_head: true, ..asked };
+                let refused = worker.answer(&looked, |outcome, _| {
+                    not_for_method(&outcome)
+                        .then(|| answers.response(&Sent::NotForMethod, false, age_seconds))
+                });
+                if let Some(refused) = refused.await {
+                    return refused;
+                }
             }
-        }
-        let answered = self.0.worker().answer(&asked, |outcome, _| {
-            self.note(&outcome, host, uri.path(), is_head);
-            respond(outcome)
-        });
-        answered.await
+            let answered = worker.answer(&asked, |outcome, _| {
+                self.note(&outcome, host, uri.path(), is_head);
+                respond(outcome)
+            });
+            answered.await
+        };
+        // Both together have the time that one has.
+        let unavailable = |_| respond(Outcome::Unavailable { retry_after: Duration::from_secs(1) });
+        timeout(worker.deadline(), answered).await.unwrap_or_else(unavailable)
     }
 
     fn metrics(&self) -> &ConnectionMetrics {

@@ -1,8 +1,13 @@
 //! Redirects over real sockets, by a server that has the rules.
 
 mod alike;
+mod flood;
+mod hostile;
 pub(crate) mod kit;
 mod listener;
+mod many;
+mod model;
+mod processes;
 mod remote;
 mod report;
 mod set;

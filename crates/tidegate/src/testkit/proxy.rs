@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -38,6 +38,8 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
+    /// Where the server is.
+    port: Arc<AtomicU16>,
     fault: watch::Sender<Fault>,
     /// How often all connections of the moment were closed.
     closed: watch::Sender<u64>,
@@ -55,6 +57,8 @@ impl FaultProxy {
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
+        let port = Arc::new(AtomicU16::new(port));
+        let server_port = port.clone();
         let (fault, faults) = watch::channel(Fault::None);
         let (closed, closings) = watch::channel(0);
         let held_back = Arc::<AtomicUsize>::default();
@@ -76,6 +80,7 @@ impl FaultProxy {
                     held_back: holding.clone(),
                     is_answers: false,
                 };
+                let port = server_port.load(Ordering::Acquire);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
@@ -87,12 +92,22 @@ impl FaultProxy {
                 accepts.send_modify(|count| *count += 1);
             }
         });
-        Self { address, fault, closed, held_back, accepted, turned_away, accepting }
+        Self { address, port, fault, closed, held_back, accepted, turned_away, accepting }
     }
 
     /// The address to connect to.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Passes new connections on to another port from now on: the server was started again.
+    pub fn move_to(&self, port: u16) {
+        self.port.store(port, Ordering::Release);
     }
 
     /// Breaks things, or mends them.

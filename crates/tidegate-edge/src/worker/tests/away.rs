@@ -83,9 +83,17 @@ async fn ten_minutes_without_the_truth() {
     pair.origin.world.lock().faults.is_away = false;
     pair.caught_up().await;
     assert_eq!((metrics.resyncs.get(), metrics.repairs.get()), (0, 0), "it went on where it was");
-    for path in
-        ["/resident", "/deleted", "/renamed", "/moved", "/created", "/docs/x", "/unasked", "/expires", "/starts"]
-    {
+    for path in [
+        "/resident",
+        "/deleted",
+        "/renamed",
+        "/moved",
+        "/created",
+        "/docs/x",
+        "/unasked",
+        "/expires",
+        "/starts",
+    ] {
         assert_eq!(pair.truth(path), [pair.get(path).await], "{path}");
         resident += u64::from(path == "/resident");
     }

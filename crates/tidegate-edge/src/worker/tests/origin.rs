@@ -322,7 +322,9 @@ impl Origin for SimOrigin {
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
-        let Some((rule, permits)) = world.blocks.remove(&(it.worker, it.number)) else { return Ok(Returned::Unknown) };
+        let Some((rule, permits)) = world.blocks.remove(&(it.worker, it.number)) else {
+            return Ok(Returned::Unknown);
+        };
         assert!(it.spent <= permits, "{} of {permits} were spent", it.spent);
         let granted = world.granted.entry(rule.clone()).or_default();
         *granted -= permits - it.spent;

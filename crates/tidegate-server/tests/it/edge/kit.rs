@@ -122,13 +122,27 @@ impl Process {
         });
     }
 
+    /// Memory of its own that it has now, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        kib.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    /// A number of its metrics.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let metrics = exchange(self.api(), "GET", "t", "/metrics", "").body;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{name} in {metrics}")).parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Ends it, as a system would, and waits for that.
-    pub(crate) fn stop(mut self) {
+    /// Ends it, as a system would, and waits for that; its log.
+    pub(crate) fn stop(mut self) -> String {
         self.signal("TERM");
         let mut status = None;
         until("stopped", || {
@@ -138,6 +152,7 @@ impl Process {
         let log = self.log.take().unwrap().join().unwrap();
         assert_eq!(status.and_then(|it| it.code()), Some(0), "{log}");
         assert!(!log.contains("not all clicks") && !log.contains("panicked"), "{log}");
+        log
     }
 
     /// Ends it without a word.
@@ -201,6 +216,13 @@ impl Connection {
         self.send(&format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n"));
         self.read(method == "HEAD")
     }
+}
+
+/// What is answered to GETs that are sent together, in their order.
+pub(crate) fn pipelined(connection: &mut Connection, host: &str, paths: &[String]) -> Vec<Answer> {
+    let request = |path: &String| format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    connection.send(&paths.iter().map(request).collect::<String>());
+    paths.iter().map(|_| connection.read(false)).collect()
 }
 
 /// One request over a connection of its own.

@@ -188,14 +188,14 @@ fn a_proxy_says_which_host_was_asked_for_only_if_it_is_trusted() {
 }
 
 /// A connection of HTTP/2 without TLS.
-async fn http2(address: &str) -> SendRequest<Body> {
+pub(super) async fn http2(address: &str) -> SendRequest<Body> {
     let stream = soon(TcpStream::connect(address)).await.unwrap();
     let (sender, connection) = soon(handshake(TokioExecutor::new(), TokioIo::new(stream))).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
-async fn send(sender: &SendRequest<Body>, method: &str, url: &str) -> (Response<()>, Bytes) {
+pub(super) async fn send(sender: &SendRequest<Body>, method: &str, url: &str) -> (Response<()>, Bytes) {
     let request = Request::builder().method(method).uri(url).body(Body::empty()).unwrap();
     let (head, body) = soon(sender.clone().send_request(request)).await.unwrap().into_parts();
     (Response::from_parts(head, ()), soon(body.collect()).await.unwrap().to_bytes())

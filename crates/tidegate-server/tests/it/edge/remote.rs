@@ -154,7 +154,7 @@ fn a_budget_of_clicks_is_shared_by_workers_and_never_exceeded() {
             assert_eq!(worker.get("h", "/many").status, 302);
         }
     }
-    workers.into_iter().for_each(Process::stop);
+    workers.into_iter().for_each(|it| drop(it.stop()));
     origin.stop();
     assert_eq!(rules.get("few")["clicks"], CLICKS);
     assert_eq!(rules.get("many")["clicks"], 30);

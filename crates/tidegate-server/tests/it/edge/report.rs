@@ -170,3 +170,53 @@ fn there_is_nothing_to_say_without_redirects() {
         assert!(answer.body.contains("urn:tidegate:problem:no-redirects"), "{answer:?}");
     }
 }
+
+/// Rules for folders have a part of the memory. A worker that has no room for them says so, and asks for what it has not.
+#[test]
+fn rules_for_folders_that_do_not_fit_are_told_of_and_asked_for() {
+    let rules = Rules::new();
+    let origin = Process::start(1, &["serve", "--listen", "127.0.0.1:0", "--rules", &rules.url()]);
+    let upsert = |number: u64| json!({"upsert": {"id": format!("f{number}"), "path": format!("/folder-{number}/*"), "appendRest": true, "destination": format!("https://to.example/{number}")}});
+    origin.call("POST", "/v1/rules/bulk", &json!((0..500).map(upsert).collect::<Vec<_>>()));
+    let worker = Process::edge(origin.api(), &["--set", "edge.max_prefix_bytes=4096"]);
+    let cache = || worker.call("GET", "/v1/edge/cache", &Value::Null);
+    until("read", || cache()["progress"]["rules"] == 500);
+    let items = cache()["items"].as_u64().unwrap();
+    assert!(items > 0 && items < 100, "{items}: only what fits is in memory");
+    let readyz = exchange(worker.api(), "GET", "t", "/readyz", "");
+    assert_eq!(readyz.status, 503);
+    assert!(readyz.body.contains("rules for folders do not fit into their part of the memory"), "{readyz:?}");
+    for number in 0..500 {
+        let location = worker.location("h", &format!("/folder-{number}/x"));
+        assert_eq!(location, Some(format!("https://to.example/{number}/x")));
+    }
+    assert_eq!(worker.get("h", "/none").status, 404);
+}
+
+/// One line of the log for each round of evictions, unless the setting says otherwise.
+#[test]
+fn evictions_are_logged_as_the_setting_says() {
+    let rules = Rules::new();
+    let origin = Process::start(1, &["serve", "--listen", "127.0.0.1:0", "--rules", &rules.url()]);
+    let upsert = |number: u64| json!({"upsert": {"id": format!("r{number}"), "path": format!("/{number}"), "destination": format!("https://to.example/{}", "x".repeat(3000))}});
+    for (name, is_logged) in [("true", true), ("false", false)] {
+        let mut command = tidegate(&[
+            "edge",
+            "--origin",
+            &format!("http://{}", origin.api()),
+            "--listen",
+            "127.0.0.1:0",
+            "--edge-listen",
+            "127.0.0.1:0",
+        ]);
+        command.env("CACHE_MAX_HEAP_MB", "1").env("CACHE_METRICS", name);
+        let worker = Process::spawn(2, command).loaded();
+        let changed = |number: u64| upsert(number + if is_logged { 0 } else { 1000 });
+        origin.call("POST", "/v1/rules/bulk", &json!((0..500).map(changed).collect::<Vec<_>>()));
+        let evictions = || worker.call("GET", "/v1/edge/cache", &Value::Null)["evictions"].as_u64().unwrap();
+        until("evicted", || evictions() > 3);
+        let log = worker.stop();
+        let lines = log.matches("rules have left to make room for others").count();
+        assert_eq!(lines > 3, is_logged, "{name}: {log}");
+    }
+}

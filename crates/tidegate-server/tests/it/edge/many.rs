@@ -1,0 +1,163 @@
+//! More rules than there is room for, behind a real listener.
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+use tidegate::testkit::FaultProxy;
+use tokio::runtime::{Builder, Runtime};
+
+use super::kit::{Connection, Process, Rules, pipelined, until};
+use crate::cli::tidegate;
+
+const MB: usize = 1_000_000;
+
+/// By how much a destination is longer where there shall not be room for all.
+const MORE: usize = 400;
+
+fn rules() -> u64 {
+    if std::env::var_os("TIDEGATE_LONG").is_some() { 1_000_000 } else { 100_000 }
+}
+
+fn path(number: u64) -> String {
+    format!("/promo/2024/{number:08}")
+}
+
+fn destination(number: u64, more: usize) -> String {
+    format!("https://www.example.com/landing/page-{number:08}{}", "x".repeat(more))
+}
+
+/// A server with so many rules, whose destinations are that much longer.
+fn origin(folder: &Rules, count: u64, more: usize) -> Process {
+    let mut file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+    let mut list = String::from("path,destination\n");
+    for number in 0..count {
+        list += &format!("{},{}\n", path(number), destination(number, more));
+    }
+    file.write_all(list.as_bytes()).unwrap();
+    drop(list);
+    let list = file.path().display().to_string();
+    let imported = tidegate(&["rules", "import", &list, "--rules", &folder.url()]).output().unwrap();
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    Process::start(1, &["serve", "--listen", "127.0.0.1:0", "--rules", &folder.url()])
+}
+
+/// Asks for all of these rules, and says how much memory the process had at most.
+fn ask(worker: &Process, numbers: Range<u64>, more: usize) -> usize {
+    let (next, most) = (AtomicU64::new(numbers.start), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let mut connection = Connection::open(worker.redirects());
+                loop {
+                    let from = next.fetch_add(TOGETHER, Ordering::Relaxed);
+                    let numbers: Vec<_> = (from..numbers.end.min(from + TOGETHER)).collect();
+                    if numbers.is_empty() {
+                        return;
+                    }
+                    let paths: Vec<_> = numbers.iter().map(|number| path(*number)).collect();
+                    for (number, answer) in numbers.iter().zip(pipelined(&mut connection, "h", &paths)) {
+                        let expected = destination(*number, more);
+                        assert_eq!((answer.status, answer.header("location")), (302, Some(&*expected)));
+                    }
+                    most.fetch_max(worker.resident_bytes(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    most.into_inner()
+}
+
+const CONNECTIONS: usize = 8;
+const TOGETHER: u64 = 64;
+
+/// A way to a server that has a few rules, and then to one that has many.
+struct Detour {
+    proxy: FaultProxy,
+    _runtime: Runtime,
+}
+
+fn port(origin: &Process) -> u16 {
+    origin.api().rsplit(':').next().unwrap().parse().unwrap()
+}
+
+impl Detour {
+    /// A worker of a server with a few rules, with all that it needs to ask for rules and to answer; and how much memory
+    /// it has then.
+    fn worker(more: &[&str]) -> (Self, Process, usize) {
+        const FEW: u64 = 2 * CONNECTIONS as u64 * TOGETHER;
+        let folder = Rules::new();
+        let origin = origin(&folder, FEW, MORE);
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let proxy = runtime.block_on(FaultProxy::start(port(&origin)));
+        let worker = Process::edge(&proxy.address().to_string(), more).loaded();
+        ask(&worker, 0..FEW, MORE);
+        let before = worker.resident_bytes();
+        (Self { proxy, _runtime: runtime }, worker, before)
+    }
+
+    /// The worker follows that server from now on: waits until it has as many rules.
+    fn lead_to(&self, origin: &Process, worker: &Process, count: u64) {
+        self.proxy.move_to(port(origin));
+        self.proxy.close_connections();
+        until("read", || worker.call("GET", "/v1/edge/cache", &Value::Null)["progress"]["rules"] == count);
+    }
+}
+
+/// How many megabytes a tenth of so many rules takes, with the filter over all of them.
+fn tenth_mb(count: u64) -> u64 {
+    count / 100_000 * 6
+}
+
+/// With room for a tenth of them every one is answered, all of them being asked for.
+#[test]
+fn with_room_for_a_tenth_every_rule_is_answered() {
+    let count = rules();
+    let folder = Rules::new();
+    drop(origin(&folder, count, MORE));
+    let bound = format!("edge.max_memory_mb={}", tenth_mb(count));
+    let server = Process::serve(&folder.url(), &["--set", &bound, "--set", "edge.deadline=10s"]);
+    ask(&server, 0..count, MORE);
+    let cache = server.call("GET", "/v1/edge/cache", &Value::Null);
+    println!("{count} rules: {cache}");
+    let (items, bytes) = (cache["items"].as_u64().unwrap(), cache["bytes"].as_u64().unwrap());
+    assert!(items * 100 > count * 9 && items * 100 < count * 14, "room for a tenth: {cache}");
+    assert!(bytes <= tenth_mb(count) << 20 && cache["peak_bytes"].as_u64() <= Some(tenth_mb(count) << 20));
+    assert!(server.metric("tidegate_edge_fetches_total") >= count);
+}
+
+/// A worker alone that has room for a tenth of them does not grow by more than that, whatever comes and goes.
+#[test]
+fn a_worker_grows_by_what_it_may_have() {
+    let count = rules();
+    let folder = Rules::new();
+    let origin = origin(&folder, count, MORE);
+    let bound = format!("edge.max_memory_mb={}", tenth_mb(count));
+    let (detour, worker, before) = Detour::worker(&["--set", &bound, "--set", "edge.deadline=10s"]);
+    detour.lead_to(&origin, &worker, count);
+    // Twice as many as there is room for, or all if there is time for it.
+    let asked = if count > 100_000 { count } else { count / 5 };
+    let grown = ask(&worker, 0..asked, MORE).saturating_sub(before);
+    let bound = (tenth_mb(count) << 20) as usize;
+    println!("{count} rules, {asked} asked for: {grown} bytes, {bound} are allowed");
+    assert!(worker.call("GET", "/v1/edge/cache", &Value::Null)["evictions"].as_u64() > Some(0));
+    assert!(grown * 100 <= bound * 115, "{grown} of {bound}");
+}
+
+/// Room for all of them: a hundred thousand take 40 MB.
+#[test]
+fn a_hundred_thousand_rules_in_memory_take_40_megabytes() {
+    let count = 100_000;
+    let folder = Rules::new();
+    let origin = origin(&folder, count, 0);
+    let (detour, worker, before) = Detour::worker(&["--set", "edge.hydrate=bodies"]);
+    detour.lead_to(&origin, &worker, count);
+    let cache = worker.call("GET", "/v1/edge/cache", &Value::Null);
+    assert_eq!(cache["items"], count, "{cache}");
+    origin.kill();
+    let grown = ask(&worker, 0..count, 0).saturating_sub(before);
+    println!("{count} rules in memory, {grown} bytes");
+    assert!(grown <= 40 * MB, "{grown}");
+}
