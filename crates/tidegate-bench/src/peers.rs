@@ -1,7 +1,7 @@
 //! Servers as their users have them: built in release mode, beside this binary.
 //!
 //! A path in the environment is taken as it is: `BENCH_TIDEGATE`,
-//! `BENCH_THROTTLECRAB`.
+//! `BENCH_THROTTLECRAB`, `BENCH_FIXED_REDIRECT`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,9 @@ pub(crate) fn tidegate() -> Result<PathBuf> {
 
 /// A bare hyper server, of this package.
 pub(crate) fn fixed_redirect() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("BENCH_FIXED_REDIRECT") {
+        return Ok(path.into());
+    }
     let target = target()?;
     progress("building a bare hyper server");
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");

@@ -110,7 +110,10 @@ impl Figure {
             self.figure.clone(),
             number(self.ours),
             or_dash(self.peer.map(number)),
-            or_dash(self.ratio.map(|ratio| format!("{ratio:.2}"))),
+            or_dash(
+                self.ratio
+                    .map(|ratio| if ratio < 0.01 { format!("{ratio:.6}") } else { format!("{ratio:.2}") }),
+            ),
             or_dash(self.goal.map(|goal| goal.to_string())),
             or_dash(verdict),
             self.unit.to_owned(),

@@ -32,14 +32,31 @@ pub fn normalised(path: &str) -> Option<Cow<'_, str>> {
         return None;
     }
     // Most paths are as they should be: nothing is copied then.
-    let is_escaped = path.bytes().all(is_plain);
-    let has_dots = path.contains("/.");
-    if is_escaped && !has_dots {
+    if is_normalised(path) {
         return Some(Cow::Borrowed(path));
     }
     let escaped = escaped(path.as_bytes());
     // An escape may have hidden a dot.
     Some(Cow::Owned(if escaped.contains("/.") { without_dots(&escaped) } else { escaped }))
+}
+
+/// Whether a path has only bytes that stand for themselves, and no segment that begins with a dot.
+fn is_normalised(path: &str) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            plain[byte] = is_plain(byte as u8);
+            byte += 1;
+        }
+        plain
+    };
+    let (mut before, mut is_normalised) = (0, true);
+    for byte in path.bytes() {
+        is_normalised &= PLAIN[usize::from(byte)] & !(before == b'/' && byte == b'.');
+        before = byte;
+    }
+    is_normalised
 }
 
 fn escaped(path: &[u8]) -> String {
@@ -114,15 +131,13 @@ fn without_dots(path: &str) -> String {
 /// assert_eq!(normalised_host("a b"), None);
 /// ```
 pub fn normalised_host(host: &str) -> Option<Cow<'_, str>> {
+    if is_simple_host(host) {
+        return Some(Cow::Borrowed(host));
+    }
     let bare = without_port(host)?;
     let bare = bare.strip_suffix('.').unwrap_or(bare);
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    // Names that end in a digit may be addresses, and `xn--` may be no name at all: those are looked at closely.
-    let is_simple = bare.bytes().all(is_plain)
-        && bare.ends_with(|c: char| c.is_ascii_lowercase())
-        && bare.len() <= 253
-        && bare.split('.').all(|label| (1..=63).contains(&label.len()) && !label.starts_with("xn--"));
-    if is_simple {
+    if is_simple_host(bare) {
         return Some(Cow::Borrowed(bare));
     }
     let parsed = Host::parse(bare).ok()?.to_string();
@@ -132,6 +147,26 @@ pub fn normalised_host(host: &str) -> Option<Cow<'_, str>> {
             && parsed.bytes().all(|byte| is_plain(byte) || byte == b'_')
             && parsed.split('.').all(|label| (1..=63).contains(&label.len()));
     is_name.then(|| Cow::Owned(parsed.to_owned()))
+}
+
+/// Whether a host is a name as it should be, without anything behind it. Names that end in a digit may be addresses, and
+/// `xn--` may be no name at all: those are looked at closely.
+fn is_simple_host(host: &str) -> bool {
+    let (mut label_len, mut dashes, mut is_simple) = (0, 0, host.len() <= 253);
+    for byte in host.bytes() {
+        dashes += u32::from(byte == b'-');
+        if byte == b'.' {
+            is_simple &= (1..=63).contains(&label_len);
+            label_len = 0;
+        } else {
+            is_simple &= matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+            label_len += 1;
+        }
+    }
+    is_simple
+        && (1..=63).contains(&label_len)
+        && host.ends_with(|c: char| c.is_ascii_lowercase())
+        && (dashes < 2 || host.split('.').all(|label| !label.starts_with("xn--")))
 }
 
 fn without_port(host: &str) -> Option<&str> {

@@ -123,7 +123,7 @@ impl<O: Origin> Worker<O> {
     pub async fn stop(&self) -> bool {
         self.core.blocks.close();
         self.tasks.end();
-        let mut is_all = self.core.tell_clicks().await;
+        let mut is_all = self.core.tell_all_clicks().await;
         while self.core.blocks.has_returns() && is_all {
             is_all = self.core.give_back(None).await.is_some();
         }

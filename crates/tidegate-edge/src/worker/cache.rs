@@ -90,6 +90,12 @@ impl Cache {
         cache
     }
 
+    /// Another of the same size, if nothing was ever kept here.
+    pub(super) fn unused(&self) -> Option<Self> {
+        let is_unused = self.is_empty() && self.stats.evictions == 0 && self.stats.expired == 0;
+        is_unused.then(|| Self::new(self.log.max_bytes(), self.eviction_batch))
+    }
+
     /// What is kept for a host, by its number, and a path; asked for, it stays longer. Keys are told apart by themselves: a
     /// hash only says where to look, by its upper bits.
     #[inline]

@@ -150,12 +150,21 @@ async fn read_all<O: Origin>(
     let mut snapshot = core.origin.snapshot(fields, from).await?;
     let mut rest = Vec::new();
     while let Some(piece) = snapshot.next().await? {
-        rest.extend_from_slice(&piece);
-        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let text =
-            std::str::from_utf8(&rest[..end]).map_err(|_| wrong("a snapshot is no text".to_owned()))?;
-        text.lines().try_for_each(|line| loading.line(line)).map_err(wrong)?;
-        rest.drain(..end);
+        // The line that the piece before began, then those that are whole in this one.
+        let end_of_first = piece.iter().position(|byte| *byte == b'\n').map_or(piece.len(), |at| at + 1);
+        let (first, more) = piece.split_at(end_of_first);
+        let (whole, begun) =
+            more.split_at(more.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+        rest.extend_from_slice(first);
+        if rest.ends_with(b"\n") {
+            for lines in [&rest[..], whole] {
+                let text =
+                    std::str::from_utf8(lines).map_err(|_| wrong("a snapshot is no text".to_owned()))?;
+                text.lines().try_for_each(|line| loading.line(line)).map_err(wrong)?;
+            }
+            rest.clear();
+        }
+        rest.extend_from_slice(begun);
         tokio::task::yield_now().await;
     }
     if !rest.is_empty() {

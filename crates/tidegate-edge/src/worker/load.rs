@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 use serde::Deserialize;
 
 use super::apply::{Difference, entry};
+use super::cache::Cache;
 use super::entry::Entry;
 use super::filter::Filter;
 use super::hosts::Hosts;
@@ -32,7 +33,8 @@ pub(crate) struct Loading {
     /// Which versions of rules the cache had when this began, and which of them are still so.
     resident: HashSet<u64>,
     same: HashSet<u64>,
-    /// Bodies that came along, while there is room for them.
+    /// Bodies that came along, while there is room for them: where they stay, if nothing was kept before.
+    cache: Option<Cache>,
     bodies: Vec<(u64, Entry)>,
     room: usize,
 }
@@ -61,6 +63,7 @@ impl Loading {
             has_all_folders: true,
             resident: state.resident_hashes().collect(),
             same: HashSet::new(),
+            cache: (fields == Fields::All).then(|| state.cache.unused()).flatten(),
             bodies: Vec::new(),
             // What is here stays until all was read.
             room: state.bounds.all.saturating_sub(state.bytes()),
@@ -80,6 +83,7 @@ impl Loading {
             self.position = Some(position);
             return Ok(());
         };
+        let time_ms = position.time_ms;
         self.count += 1;
         if self.count > position.count {
             return Err("a snapshot has more rules than it says".to_owned());
@@ -97,6 +101,14 @@ impl Loading {
         let Some(folder) = terms.folder() else {
             let (id, key) = self.exact(&terms.host, &terms.path, hash)?;
             let entry = entry(&rule, id, line);
+            if let Some(cache) = &mut self.cache {
+                let beside = self.hosts.bytes() + self.hosts.tree_bytes();
+                if cache.has_room_for(key, &entry) && cache.bytes() + beside + entry.bytes() <= self.room {
+                    // Nobody leaves, and nobody has clicked.
+                    let _ = cache.insert(key, &entry, time_ms);
+                }
+                return Ok(());
+            }
             let bytes = entry.bytes() + size_of::<(u64, Entry)>();
             if let Some(room) = self.room.checked_sub(bytes) {
                 self.room = room;
@@ -163,7 +175,10 @@ impl State {
         self.has_all_folders = loaded.has_all_folders;
         self.applied = Some(Mark::from(position));
         let same = loaded.same;
-        let removed = self.cache.retain(|rule| same.contains(&rule.hash()));
+        let removed = match loaded.cache {
+            Some(cache) => std::mem::replace(&mut self.cache, cache).retain(|_| false),
+            None => self.cache.retain(|rule| same.contains(&rule.hash())),
+        };
         self.left(removed);
         if let Some((_, foreign)) = &mut self.foreign {
             let removed = foreign.retain(|rule| same.contains(&rule.hash()));

@@ -92,8 +92,8 @@ pub struct LocalSnapshot {
     at: u64,
 }
 
-/// What of a snapshot is read at once.
-const PIECE_BYTES: usize = 128 << 10;
+/// What of a snapshot is read at once. The allocator sets aside megabytes for what is larger.
+const PIECE_BYTES: usize = 56 << 10;
 
 impl Origin for Local {
     type Changes = LocalChanges;

@@ -164,19 +164,21 @@ impl State {
         for host in self.hosts.candidates(host) {
             if host.exact > 0 {
                 let hash = path_hash.of_host(host.hash);
-                match self.resident(hash, host.id, path) {
-                    Some(hit) if is_passed_over(hit.view()) => {
+                // The filter first: it is small, and most that are not there end with it.
+                let resident = self.keys.may_contain(hash).then(|| self.resident(hash, host.id, path));
+                match resident {
+                    None => trace.found(Found::Absent, None),
+                    Some(Some(hit)) if is_passed_over(hit.view()) => {
                         trace.found(Found::PassedOver, Some(hit.view().id()));
                     }
-                    Some(hit) => {
+                    Some(Some(hit)) => {
                         trace.found(Found::Resident, Some(hit.view().id()));
                         return Looked::Rule(Answering::Exact(hit));
                     }
-                    None if !self.keys.may_contain(hash) => trace.found(Found::Absent, None),
-                    None if self.negatives.contains(hash, elapsed_ms) => {
+                    Some(None) if self.negatives.contains(hash, elapsed_ms) => {
                         trace.found(Found::KnownAbsent, None)
                     }
-                    None => {
+                    Some(None) => {
                         trace.found(Found::NotResident, None);
                         return Looked::Unknown;
                     }

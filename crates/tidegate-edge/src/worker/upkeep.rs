@@ -21,6 +21,10 @@ const SWEEP: u64 = 240;
 /// Blocks that are given back at once.
 const TOGETHER: usize = 64;
 
+/// Rules whose clicks are told of at once. Those of others stay where they were counted until it is their turn, so that
+/// telling costs the database no more however many links are clicked.
+const TOLD: usize = 500;
+
 /// Rules that leave in one step of a sweep: lookups wait for no more.
 const SWEPT: usize = 1000;
 
@@ -64,9 +68,27 @@ impl<O: Origin> Core<O> {
         Some(count)
     }
 
-    /// Tells the truth of clicks. Whether of all.
-    pub(super) async fn tell_clicks(&self) -> bool {
-        self.gather_clicks();
+    /// Tells the truth of all clicks that there are. Whether it has heard of all.
+    pub(super) async fn tell_all_clicks(&self) -> bool {
+        loop {
+            let gathered = self.gather_clicks(TOLD);
+            if !self.tell_gathered().await {
+                return false;
+            }
+            if gathered < TOLD {
+                return true;
+            }
+        }
+    }
+
+    /// Tells the truth of clicks whose turn it is.
+    async fn tell_clicks(&self) {
+        self.gather_clicks(TOLD);
+        self.tell_gathered().await;
+    }
+
+    /// Whether the truth has heard of all that was gathered.
+    async fn tell_gathered(&self) -> bool {
         while let Some(report) = self.clicks.next() {
             let number = report.number;
             let told = tokio::time::timeout(self.options.deadline, self.origin.report(report)).await;
@@ -78,14 +100,18 @@ impl<O: Origin> Core<O> {
         true
     }
 
-    fn gather_clicks(&self) {
+    /// Clicks of so many rules for one path, and of all for folders; how many rules.
+    fn gather_clicks(&self, max: usize) -> usize {
         let gathered = self.read(|state| {
-            let mut gathered: Vec<_> = state.hosts.each_folder().filter_map(Folder::take_clicks).collect();
-            gathered.extend(state.cache.take_clicks(usize::MAX));
-            gathered.extend(state.foreign.iter().flat_map(|(_, cache)| cache.take_clicks(usize::MAX)));
+            let mut gathered = state.cache.take_clicks(max);
+            if let Some((_, foreign)) = &state.foreign {
+                gathered.extend(foreign.take_clicks(max));
+            }
+            gathered.extend(state.hosts.each_folder().filter_map(Folder::take_clicks));
             gathered
         });
         self.clicks.add(gathered.iter().map(|it| (&*it.id, it.clicks)));
+        gathered.len()
     }
 
     async fn tell_applied(&self, told: &mut Option<Seq>) {

@@ -19,10 +19,7 @@ pub(super) fn report(connection: &mut Connection, report: &Report, now_ms: u64) 
         return Ok(false);
     }
     for (id, clicks) in &report.clicks {
-        // Whoever was deleted meanwhile is counted no more.
-        if let Some((rule, granted)) = rule(&transaction, id)? {
-            let counted = Rule { clicks: rule.clicks + clicks, ..rule };
-            count(&transaction, counted, granted + clicks, Some(now_ms), now_ms)?;
+        if add(&transaction, id, *clicks, now_ms)? {
             on_day(&transaction, id, *clicks, now_ms)?;
         }
     }
@@ -38,14 +35,38 @@ pub(super) fn report(connection: &mut Connection, report: &Report, now_ms: u64) 
     Ok(true)
 }
 
+/// Adds clicks to a rule; whether there is one: whoever was deleted meanwhile is counted no more.
+fn add(transaction: &Transaction<'_>, id: &str, clicks: u64, now_ms: u64) -> Result<bool> {
+    // How a rule without a bound is doing is not a matter of its clicks: it is not read, and no index written.
+    let unbounded = transaction
+        .prepare_cached(
+            "UPDATE rules SET clicks = clicks + ?2, granted = granted + ?2, last_click_at = ?3
+             WHERE id = ?1 AND instr(body, '\"maxClicks\":') = 0",
+        )
+        .and_then(|mut it| it.execute(params![id, clicks, now_ms]))
+        .map_err(failed)?;
+    if unbounded > 0 {
+        return Ok(true);
+    }
+    let Some((rule, granted)) = rule(transaction, id)? else { return Ok(false) };
+    let counted = Rule { clicks: rule.clicks + clicks, ..rule };
+    count(transaction, counted, granted + clicks, Some(now_ms), now_ms)?;
+    Ok(true)
+}
+
 /// Adds clicks to a rule's day.
 pub(super) fn on_day(transaction: &Transaction<'_>, rule: &str, clicks: u64, now_ms: u64) -> Result<()> {
-    execute(
-        transaction,
-        "INSERT INTO days (rule, day, clicks) VALUES (?1, ?2, ?3)
-         ON CONFLICT (rule, day) DO UPDATE SET clicks = clicks + excluded.clicks",
-        params![rule, day_of(now_ms), clicks],
-    )?;
+    let of_day: u64 = transaction
+        .prepare_cached(
+            "INSERT INTO days (rule, day, clicks) VALUES (?1, ?2, ?3)
+             ON CONFLICT (rule, day) DO UPDATE SET clicks = clicks + excluded.clicks RETURNING clicks",
+        )
+        .and_then(|mut it| it.query_row(params![rule, day_of(now_ms), clicks], |row| row.get(0)))
+        .map_err(failed)?;
+    // Only a new day is one too many.
+    if of_day > clicks {
+        return Ok(());
+    }
     execute(
         transaction,
         "DELETE FROM days WHERE rule = ?1 AND day <=

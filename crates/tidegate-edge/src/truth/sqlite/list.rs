@@ -69,57 +69,48 @@ fn behind(
     limit: usize,
 ) -> Result<Vec<Rule>> {
     let (key, id) = place.map_or(("", ""), |place| (&place.key, &place.id));
-    let prefix = |text: &Option<String>| {
-        let prefix = text.clone().unwrap_or_default();
+    // From where on and until where, for what starts alike. One bound from below, the nearer of two: SQLite would go by the
+    // first of them, and look at every rule between.
+    let range = |prefix: &Option<String>| {
+        let prefix = prefix.clone().unwrap_or_default();
         let end = format!("{prefix}{END}");
-        (prefix, end)
+        let (key, id) =
+            if *key < *prefix { (prefix, String::new()) } else { (key.to_owned(), id.to_owned()) };
+        (key, id, end)
     };
-    let (statement, by, end) = match filter.order() {
+    let (statement, by) = match filter.order() {
         Order::Host => {
-            let (from, end) = prefix(&filter.path_prefix);
+            let (key, id, end) = range(&filter.path_prefix);
             let statement = "SELECT body, clicks FROM rules
-                WHERE host = ?1 AND path >= ?6 AND path < ?2 AND path > ?3 AND ?4 = ?4
-                ORDER BY path LIMIT ?5";
-            return query(connection, statement, params![filter.host, end, key, id, limit, from]);
+                WHERE host = ?1 AND path < ?2 AND (path, id) > (?3, ?4) ORDER BY path LIMIT ?5";
+            return query(connection, statement, params![filter.host, end, key, id, limit]);
         }
         Order::Path => {
-            let (from, end) = prefix(&filter.path_prefix);
-            (
-                "SELECT body, clicks FROM rules WHERE path >= ?1 AND path < ?2 AND (path, id) > (?3, ?4)
-              ORDER BY path, id LIMIT ?5",
-                from,
-                end,
-            )
+            let (key, id, end) = range(&filter.path_prefix);
+            let statement = "SELECT body, clicks FROM rules WHERE path < ?1 AND (path, id) > (?2, ?3)
+                ORDER BY path, id LIMIT ?4";
+            return query(connection, statement, params![end, key, id, limit]);
         }
         Order::Destination => {
-            let (from, end) = prefix(&filter.destination_prefix);
-            (
-                "SELECT body, clicks FROM rules WHERE destination >= ?1 AND destination < ?2
-              AND (destination, id) > (?3, ?4) ORDER BY destination, id LIMIT ?5",
-                from,
-                end,
-            )
+            let (key, id, end) = range(&filter.destination_prefix);
+            let statement = "SELECT body, clicks FROM rules WHERE destination < ?1
+                AND (destination, id) > (?2, ?3) ORDER BY destination, id LIMIT ?4";
+            return query(connection, statement, params![end, key, id, limit]);
         }
         Order::Tag => (
             "SELECT body, clicks FROM tags CROSS JOIN rules ON rules.id = tags.id
-             WHERE tags.tag = ?1 AND ?2 = ?2 AND ?3 = ?3 AND tags.id > ?4 ORDER BY tags.id LIMIT ?5",
+             WHERE tags.tag = ?1 AND tags.id > ?2 ORDER BY tags.id LIMIT ?3",
             filter.tag.clone().unwrap_or_default(),
-            String::new(),
         ),
         Order::State => (
-            "SELECT body, clicks FROM rules WHERE state = ?1 AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
-             ORDER BY id LIMIT ?5",
+            "SELECT body, clicks FROM rules WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
             filter.state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
-            String::new(),
         ),
-        Order::Id => (
-            "SELECT body, clicks FROM rules WHERE ?1 = ?1 AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
-             ORDER BY id LIMIT ?5",
-            String::new(),
-            String::new(),
-        ),
+        Order::Id => {
+            ("SELECT body, clicks FROM rules WHERE ?1 = ?1 AND id > ?2 ORDER BY id LIMIT ?3", String::new())
+        }
     };
-    query(connection, statement, params![by, end, key, id, limit])
+    query(connection, statement, params![by, id, limit])
 }
 
 fn query(connection: &Connection, statement: &str, params: &[&dyn rusqlite::ToSql]) -> Result<Vec<Rule>> {

@@ -35,7 +35,7 @@ fn snapshot_in(
     fields: Fields,
     now_ms: u64,
 ) -> Result<(Position, File)> {
-    let mut into = BufWriter::with_capacity(1 << 18, tempfile::tempfile_in(folder).map_err(unwritable)?);
+    let mut into = BufWriter::with_capacity(56 << 10, tempfile::tempfile_in(folder).map_err(unwritable)?);
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     let position = position_at(&transaction, now_ms)?;
     into.write_all(position_line(&position)?.as_bytes()).map_err(unwritable)?;
