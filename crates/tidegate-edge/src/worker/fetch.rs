@@ -33,10 +33,18 @@ type Fetched = Option<Result<Arc<Resolution>, String>>;
 /// A host and a path, both normalised.
 type Asked = (Box<str>, Box<str>);
 
+/// One request that is asked for.
+#[derive(Debug)]
+struct Flight {
+    fetched: watch::Receiver<Fetched>,
+    /// How often all rules had been read when it began.
+    reads: u64,
+}
+
 /// What is being asked for.
 #[derive(Debug)]
 pub(crate) struct Fetches {
-    flights: Mutex<HashMap<Asked, watch::Receiver<Fetched>>>,
+    flights: Mutex<HashMap<Asked, Flight>>,
     together: Semaphore,
 }
 
@@ -48,7 +56,7 @@ impl Default for Fetches {
 
 impl Fetches {
     pub(crate) fn bytes(&self) -> usize {
-        self.flights.lock().capacity() * (size_of::<(Asked, watch::Receiver<Fetched>)>() + 1)
+        self.flights.lock().capacity() * (size_of::<(Asked, Flight)>() + 1)
     }
 }
 
@@ -92,20 +100,22 @@ impl<O: Origin> Core<O> {
     /// What is asked for already, or anew: which of both.
     fn join(self: &Arc<Self>, host: &str, path: &str) -> Result<(watch::Receiver<Fetched>, bool)> {
         let asked = (Box::from(host), Box::from(path));
+        let reads = self.read(|state| state.reads);
         let mut flights = self.fetches.flights.lock();
-        if let Some(flight) = flights.get(&asked) {
-            return Ok((flight.clone(), false));
+        let before = flights.get(&asked);
+        if let Some(flight) = before.filter(|it| it.reads == reads) {
+            return Ok((flight.fetched.clone(), false));
         }
-        if flights.len() >= MAX_FLIGHTS {
+        if before.is_none() && flights.len() >= MAX_FLIGHTS {
             return Err(Error::unavailable("too many rules are being asked for"));
         }
         let (sender, receiver) = watch::channel(None);
-        flights.insert(asked.clone(), receiver.clone());
+        flights.insert(asked.clone(), Flight { fetched: receiver.clone(), reads });
         drop(flights);
         let core = Arc::clone(self);
         // Whoever stops waiting does not stop it: others may wait too.
         tokio::spawn(async move {
-            core.fly(&asked, &sender).await;
+            core.fly(&asked, reads, &sender).await;
             core.leave(&asked, &sender.subscribe());
         });
         Ok((receiver, true))
@@ -114,12 +124,12 @@ impl<O: Origin> Core<O> {
     /// Nobody else gets what was fetched there.
     fn leave(&self, asked: &Asked, flight: &watch::Receiver<Fetched>) {
         let mut flights = self.fetches.flights.lock();
-        if flights.get(asked).is_some_and(|it| it.same_channel(flight)) {
+        if flights.get(asked).is_some_and(|it| it.fetched.same_channel(flight)) {
             flights.remove(asked);
         }
     }
 
-    async fn fly(&self, (host, path): &Asked, sender: &watch::Sender<Fetched>) {
+    async fn fly(&self, (host, path): &Asked, reads: u64, sender: &watch::Sender<Fetched>) {
         self.metrics.fetches.inc();
         let asking = async {
             // It is never closed.
@@ -141,7 +151,7 @@ impl<O: Origin> Core<O> {
         sender.send_replace(Some(Ok(Arc::clone(&resolution))));
         let mut moved = self.moved.subscribe();
         let linger = async {
-            while self.keep_fetched(host, path, &resolution) == Kept::NotYet {
+            while self.keep_fetched(host, path, reads, &resolution) == Kept::NotYet {
                 if moved.changed().await.is_err() {
                     return;
                 }
@@ -150,9 +160,12 @@ impl<O: Origin> Core<O> {
         let _ = timeout(LINGER, linger).await;
     }
 
-    fn keep_fetched(&self, host: &str, path: &str, resolution: &Resolution) -> Kept {
+    fn keep_fetched(&self, host: &str, path: &str, reads: u64, resolution: &Resolution) -> Kept {
         let elapsed_ms = self.pace.elapsed_ms();
         let until_ms = elapsed_ms + self.options.negative_life.as_millis() as u64;
-        self.write(|state| state.keep_fetched(host, path, resolution, until_ms, elapsed_ms))
+        self.write(|state| match state.reads == reads {
+            true => state.keep_fetched(host, path, resolution, until_ms, elapsed_ms),
+            false => Kept::No,
+        })
     }
 }

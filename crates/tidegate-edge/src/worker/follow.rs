@@ -214,7 +214,10 @@ impl<O: Origin> Core<O> {
             return;
         }
         let Some(from) = self.applied() else { return };
-        self.write(|state| state.keys.begin_growth());
+        let reads = self.write(|state| {
+            state.keys.begin_growth();
+            state.reads
+        });
         let core = Arc::clone(self);
         tokio::spawn(async move {
             let loading = core.read(|state| Loading::begin(state, Fields::Keys));
@@ -222,6 +225,8 @@ impl<O: Origin> Core<O> {
                 .await
                 .map(|(loaded, position)| (loaded.into_filter(), position));
             core.write(|state| match (grown, &state.applied) {
+                // All keys were read since: this filter is nobody's.
+                _ if state.reads != reads => {}
                 (Ok((filter, position)), Some(applied)) if applied.epoch == position.epoch => {
                     let applied = applied.seq;
                     state.keys.grown(filter, position.seq, applied);

@@ -174,6 +174,7 @@ impl State {
         self.count = loaded.count;
         self.has_all_folders = loaded.has_all_folders;
         self.applied = Some(Mark::from(position));
+        self.reads += 1;
         let same = loaded.same;
         let removed = match loaded.cache {
             Some(cache) => std::mem::replace(&mut self.cache, cache).retain(|_| false),

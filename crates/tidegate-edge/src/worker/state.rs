@@ -26,6 +26,9 @@ pub(crate) struct State {
     pub(super) hasher: KeyHasher,
     /// None until all keys were read once.
     pub(super) applied: Option<Mark>,
+    /// How often they were. What was asked for before the last time may be of a database that has gone back since, which
+    /// its epoch need not say.
+    pub(super) reads: u64,
     /// Rules in the database at that place.
     pub(super) count: u64,
     pub(super) hosts: Hosts,
@@ -125,6 +128,7 @@ impl State {
         Self {
             hasher,
             applied: None,
+            reads: 0,
             count: 0,
             hosts: Hosts::default(),
             keys: Keys::of(Filter::with_capacity(0)),

@@ -199,14 +199,17 @@ impl History {
         self.origin.world.lock().faults = faults;
     }
 
-    /// The database is put back to an older state.
+    /// The database is put back to an older state, which it may not know itself.
     fn go_back(&self) {
         let mut world = self.origin.world.lock();
         let epoch = world.epoch();
         let back = self.below(epoch.moments.len() as u64);
         let seq = Seq(epoch.first + back);
         let moment = epoch.at(seq).unwrap().clone();
-        let name = format!("e{}", world.epochs.len());
+        let name = match self.below(2) {
+            0 => epoch.name.clone(),
+            _ => format!("e{}", world.epochs.len()),
+        };
         world.epochs.push(Epoch::new(name, seq.0, moment));
         world.sent = seq;
         // Permits that it had granted are forgotten, and workers may spend them yet: of these rules nothing is promised.
@@ -250,9 +253,12 @@ impl History {
                 return;
             }
             // From what was applied when it came; all of later times of the database.
+            let is_at =
+                |epoch: &Epoch| applied.as_ref().is_some_and(|it| epoch.mark(it.seq).as_ref() == Some(it));
+            let applied_in = world.epochs.iter().rposition(is_at);
             let mut may_see = Vec::new();
             for (number, epoch) in world.epochs.iter().enumerate() {
-                let is_of = applied.as_ref().is_some_and(|it| it.epoch == epoch.name);
+                let is_of = applied_in == Some(number);
                 if !is_of && number + 1 < epochs {
                     continue;
                 }

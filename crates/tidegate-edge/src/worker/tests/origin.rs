@@ -124,7 +124,8 @@ impl SimOrigin {
 pub(super) struct SimChanges {
     origin: SimOrigin,
     stream: u64,
-    epoch: String,
+    /// Which of the times between two goings back it is: they may have one name.
+    epoch: usize,
     at: Seq,
     waiting: VecDeque<Message>,
     syncs: u32,
@@ -163,9 +164,9 @@ impl OriginChanges for SimChanges {
                     return Ok(Next::Cut("cut".to_owned()));
                 }
                 let epoch = world.epoch();
-                if epoch.name != self.epoch {
+                if world.epochs.len() != self.epoch {
                     let mark = epoch.mark(epoch.head());
-                    (self.epoch, self.at) = (epoch.name.clone(), epoch.head());
+                    (self.epoch, self.at) = (world.epochs.len(), epoch.head());
                     self.waiting.clear();
                     new.push(Message { mark, event: Event::Resync { reason: "gone back".to_owned() } });
                 } else if self.waiting.is_empty() && self.at < world.sent {
@@ -220,7 +221,7 @@ impl Origin for SimOrigin {
         let mut changes = SimChanges {
             origin: self.clone(),
             stream: world.streams,
-            epoch: epoch.name.clone(),
+            epoch: world.epochs.len(),
             at: world.sent,
             waiting: VecDeque::new(),
             syncs: 1,
@@ -246,10 +247,8 @@ impl Origin for SimOrigin {
         let epoch = world.epoch();
         let head = epoch.head();
         if let Some(from) = from {
-            assert!(
-                from.epoch != epoch.name || from.seq <= head,
-                "{from} is asked for, and {head} is the last"
-            );
+            let is_known = world.epochs.iter().any(|it| it.mark(from.seq).as_ref() == Some(from));
+            assert!(is_known, "{from} is asked for, and {head} is the last");
         }
         let mut lines = vec![serde_json::to_string(&epoch.position(head, self.now_ms())).unwrap()];
         for rule in epoch.now().rules.iter() {
