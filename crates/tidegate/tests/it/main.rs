@@ -44,6 +44,7 @@ mod pages;
 mod partitions;
 mod quota;
 mod quota_flaws;
+mod quota_hours;
 mod ranges;
 mod reservations;
 mod run;
