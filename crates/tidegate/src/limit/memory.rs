@@ -141,6 +141,7 @@ macro_rules! with {
 // Behind the macro, which they use.
 mod all;
 mod charges;
+mod hours;
 mod listing;
 mod reservations;
 
@@ -259,23 +260,6 @@ impl InProcess {
         let decision = with!(&self.shared.engine, counted => self.take_on(counted, key, now, request));
         self.note(key, now, &decision);
         decision
-    }
-
-    /// Notes what counts after a charge without a subject.
-    fn note(&self, key: Key<'_>, now: Timestamp, decision: &Decision) {
-        if let Some(hours) = self.shared.hours.as_ref().filter(|_| key == Key::EVERYONE)
-            && decision.is_admitted()
-        {
-            let quota = decision.quota();
-            hours.note(now.as_millis(), quota.capacity.saturating_sub(quota.remaining));
-        }
-    }
-
-    /// The same of what was held or spent.
-    pub(super) fn note_standing(&self, key: Key<'_>) {
-        if self.shared.hours.is_some() && key == Key::EVERYONE {
-            self.note(key, self.shared.clock.now(), &self.peek_by(key, self.plain(0)));
-        }
     }
 
     /// The same request, by the key's override if there is one.

@@ -46,6 +46,7 @@ mod pages;
 mod partitions;
 mod quota;
 mod quota_flaws;
+mod quota_hours;
 mod ranges;
 mod reservations;
 mod run;
