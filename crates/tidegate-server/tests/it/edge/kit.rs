@@ -236,6 +236,27 @@ pub(crate) fn exchange(address: &str, method: &str, host: &str, path: &str, body
     connection.read(method == "HEAD")
 }
 
+/// One request over a connection of its own, if it is answered: the status, the head and the body.
+pub(crate) fn try_exchange(address: &str, request: &str) -> Option<(u16, String, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(SOON)).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, head.to_owned(), body.to_owned()))
+}
+
+/// One request to an API, if it is answered.
+pub(crate) fn try_call(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    let (status, _, body) = try_exchange(address, &format!("{head}{body}"))?;
+    Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
+}
+
 /// A file for rules.
 pub(crate) struct Rules(tempfile::TempDir);
 
