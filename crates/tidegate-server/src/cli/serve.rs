@@ -71,6 +71,11 @@ fn start(
     open: impl AsyncFnOnce(Settings) -> Result<(Settings, App, Listeners), String>,
 ) -> Result<(), String> {
     log::start(&settings.log).map_err(|error| format!("cannot start the log: {error}"))?;
+    if settings.edge.is_some() {
+        // A huge page stays whole in memory for whatever little of it is used, and redirects are no faster with them. Where
+        // that cannot be said it is as the system has it.
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
+    }
     let runtime = super::runtime()?;
     let served = runtime.block_on(async {
         let (settings, app, listeners) = open(settings).await?;

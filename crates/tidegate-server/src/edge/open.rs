@@ -43,9 +43,6 @@ impl OpenEdge {
                 return Err(format!("`edge.listen`: {why}: {how}"));
             }
         };
-        // A huge page stays whole in memory for whatever little of it is used, and lookups are no faster with them. Where that
-        // cannot be said it is as the system has it.
-        let _ = rustix::thread::disable_transparent_huge_pages(true);
         let EdgeSettings { options, trusted_proxies, not_found, gone, .. } = settings;
         Ok(Self(Arc::new(Inner {
             worker: Worker::start(origin, options.clone()),

@@ -59,7 +59,8 @@ impl Links {
             writeln!(ours, "{id},{HOST},{path},{destination},302,{EXPIRES_AT_MS}")?;
             writeln!(theirs, "{path} {destination};")?;
         }
-        (ours.flush()?, theirs.flush()?);
+        ours.flush()?;
+        theirs.flush()?;
         let truth = links.open().await?;
         let reader = Reader::new(Format::Csv, File::open(&list)?);
         let report = truth.import(reader, ImportOptions::default(), |_| ()).await?;

@@ -128,7 +128,7 @@ pub(super) fn location(address: SocketAddr, number: usize) -> Result<String> {
 }
 
 fn configured(folder: &str, links: &Links, address: SocketAddr) -> String {
-    // Of the sizes that it accepts without a warning the one with the least memory; its lookups take the same.
+    // Of the sizes that it accepts without a warning the one with the least memory; lookups go through some four links.
     let buckets = (links.count / 4).next_power_of_two();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
