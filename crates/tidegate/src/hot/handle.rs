@@ -18,7 +18,7 @@ use super::metrics::HotMetrics;
 use super::notes::Notes;
 use super::options::{HotOptions, MAX_TRACKED};
 use super::position::{News, Position};
-use super::redis::{MAX_EDITS, OnRedis};
+use super::redis::{MAX_EDITS, OfPage, OnRedis};
 use super::watch::Watch;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -240,7 +240,7 @@ impl Hot {
         number: usize,
         pages: &[&[Edit<'_>]],
         deadline: Option<Duration>,
-    ) -> Result<Vec<Result<(Vec<Recorded>, Effects)>>> {
+    ) -> Result<Vec<OfPage>> {
         // Whatever went wrong before, the edits were not sent.
         self.on_redis(number).await.map_err(Error::undone)?.record(pages, deadline).await
     }
@@ -270,11 +270,7 @@ impl Hot {
     }
 
     /// What a partition said; an outage drops edits instead of failing.
-    fn recorded(
-        &self,
-        answer: Result<Vec<Result<(Vec<Recorded>, Effects)>>>,
-        pages: &[&[Edit<'_>]],
-    ) -> Vec<Result<Recorded>> {
+    fn recorded(&self, answer: Result<Vec<OfPage>>, pages: &[&[Edit<'_>]]) -> Vec<Result<Recorded>> {
         let each = answer.unwrap_or_else(|error| vec![Err(error); pages.len()]);
         let mut all = Vec::with_capacity(pages.len());
         for (answer, edits) in each.into_iter().zip(pages) {

@@ -30,6 +30,9 @@ use crate::store::redis::{Call, RedisStore, Script, server_failure};
 /// Edits of one call, at most: two milliseconds of the server's time or so.
 pub(super) const MAX_EDITS: usize = 512;
 
+/// What became of the edits of one page, and what they did; or why they failed.
+pub(super) type OfPage = Result<(Vec<Recorded>, Effects)>;
+
 /// One partition of a space on Redis.
 #[derive(Debug)]
 pub(super) struct OnRedis {
@@ -143,7 +146,7 @@ impl OnRedis {
         &self,
         pages: &[&[Edit<'_>]],
         deadline: Option<Duration>,
-    ) -> Result<Vec<Result<(Vec<Recorded>, Effects)>>> {
+    ) -> Result<Vec<OfPage>> {
         if pages.is_empty() {
             return Ok(Vec::new());
         }

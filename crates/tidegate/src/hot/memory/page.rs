@@ -140,7 +140,6 @@ impl Page {
     }
 
     /// Counts an edit, which may be one that is not kept, in the ring: which is made of the members if there is none.
-    #[cold]
     fn count_in_ring(&mut self, at_ms: u64, grain_ms: u64) {
         let (members, last_ms) = (&self.members, self.last_ms.max(at_ms));
         let ring = self
