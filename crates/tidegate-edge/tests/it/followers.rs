@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate::random::Random;
 use tidegate_edge::stream::{Next, Snapshots, StreamOptions, Tail};
 use tidegate_edge::truth::{Change, Condition, Seq, Truth};
+use tokio::time::timeout;
 
-use crate::kit::{World, bodies, terms};
+use crate::kit::{SOON, World, bodies, terms};
 use crate::replica::{Replica, catch_up};
 
 const WRITERS: u64 = 64;
@@ -19,8 +20,12 @@ fn below(random: &Random, end: u64) -> u64 {
     random.bits() % end
 }
 
-async fn write(truth: Truth, random: Random) {
-    for _ in 0..CHANGES {
+/// Writes so much, and on until readers were cut off often enough: on a busy machine they are slower than writers.
+async fn write(truth: Truth, random: Random, resumed: Arc<[AtomicU64]>) {
+    let is_enough = || resumed.iter().all(|it| it.load(Ordering::Relaxed) >= READERS);
+    let mut written = 0;
+    while written < CHANGES || !is_enough() {
+        written += 1;
         let id = below(&random, 40).to_string();
         let path = format!("/{}", below(&random, 50));
         let change = match below(&random, 4) {
@@ -38,28 +43,32 @@ async fn write(truth: Truth, random: Random) {
 /// Who follows, and how often it was cut off.
 struct Reader {
     replica: Replica,
-    /// How often it has resumed at each server.
-    resumed: Vec<u64>,
     /// How often that was in the middle of a change.
     in_the_middle: u64,
     /// How often a server has cut it off, since it was too slow.
     too_slow: u64,
 }
 
-/// Follows one server or another, for a few messages at a time, until the writers are done.
-async fn follow(tails: Vec<Tail>, truth: Truth, random: Random, is_over: Arc<AtomicBool>) -> Reader {
+/// Follows one server or another, for a few messages at a time, until the writers are done. `resumed` is how often all have
+/// come back to each.
+async fn follow(
+    tails: Vec<Tail>,
+    truth: Truth,
+    random: Random,
+    is_over: Arc<AtomicBool>,
+    resumed: Arc<[AtomicU64]>,
+) -> Reader {
     let snapshots = Snapshots::of(&truth);
-    let (replica, resumed) = (Replica::default(), vec![0; tails.len()]);
-    let mut reader = Reader { replica, resumed, in_the_middle: 0, too_slow: 0 };
+    let mut reader = Reader { replica: Replica::default(), in_the_middle: 0, too_slow: 0 };
     let replica = &mut reader.replica;
     while !is_over.load(Ordering::Relaxed) {
         let server = below(&random, tails.len() as u64) as usize;
         let mut changes = tails[server].follow(replica.follower.mark().cloned()).await.unwrap();
-        reader.resumed[server] += u64::from(replica.follower.mark().is_some());
+        resumed[server].fetch_add(u64::from(replica.follower.mark().is_some()), Ordering::Relaxed);
         replica.follower.cut();
         let mut is_whole = true;
         for _ in 0..below(&random, 60) {
-            let next = tokio::time::timeout(std::time::Duration::from_millis(20), changes.next()).await;
+            let next = timeout(std::time::Duration::from_millis(20), changes.next()).await;
             match next.map(Result::unwrap) {
                 Ok(Next::Message(message)) => {
                     is_whole = message.mark.is_some();
@@ -95,13 +104,16 @@ async fn everybody_ends_equal(truths: &[Truth], seed: u64) -> Vec<Reader> {
     };
     let tails: Vec<_> = truths.iter().map(|truth| Tail::start(truth, options())).collect();
     let is_over = Arc::new(AtomicBool::new(false));
+    let resumed: Arc<[AtomicU64]> = tails.iter().map(|_| AtomicU64::default()).collect();
     let truth = |of: u64| truths[(of % truths.len() as u64) as usize].clone();
-    let readers: Vec<_> = (0..READERS)
-        .map(|of| tokio::spawn(follow(tails.clone(), truth(of), random(1000 + of), Arc::clone(&is_over))))
-        .collect();
-    let writers: Vec<_> = (0..WRITERS).map(|of| tokio::spawn(write(truth(of), random(of)))).collect();
+    let follow = |of: u64| {
+        follow(tails.clone(), truth(of), random(1000 + of), Arc::clone(&is_over), Arc::clone(&resumed))
+    };
+    let readers: Vec<_> = (0..READERS).map(|of| tokio::spawn(follow(of))).collect();
+    let write = |of: u64| write(truth(of), random(of), Arc::clone(&resumed));
+    let writers: Vec<_> = (0..WRITERS).map(|of| tokio::spawn(write(of))).collect();
     for writer in writers {
-        writer.await.unwrap();
+        timeout(SOON, writer).await.unwrap_or_else(|_| panic!("seed {seed}: {resumed:?} came back")).unwrap();
     }
     is_over.store(true, Ordering::Relaxed);
     let last = truths[0].position().await.unwrap().seq;
@@ -122,14 +134,10 @@ async fn everybody_ends_equal(truths: &[Truth], seed: u64) -> Vec<Reader> {
     ended
 }
 
-/// All of them were cut off again and again, at every server, and some in the middle of a change or for being slow.
-fn check_cuts(readers: &[Reader], servers: usize) {
+/// Some were cut off in the middle of a change, and some for being slow.
+fn check_cuts(readers: &[Reader]) {
     let sum = |of: &dyn Fn(&Reader) -> u64| readers.iter().map(of).sum::<u64>();
     let seeds = readers.len() as u64 / READERS;
-    for server in 0..servers {
-        let resumed = sum(&|it| it.resumed[server]);
-        assert!(resumed >= seeds * READERS, "{resumed} at server {server} in {seeds} seeds");
-    }
     let (in_the_middle, too_slow) = (sum(&|it| it.in_the_middle), sum(&|it| it.too_slow));
     assert!(in_the_middle >= seeds && too_slow >= seeds, "{in_the_middle} {too_slow} in {seeds} seeds");
 }
@@ -146,7 +154,7 @@ async fn of_one_file() {
         readers.extend(everybody_ends_equal(std::slice::from_ref(&world.truth), seed).await);
         world.check().await;
     }
-    check_cuts(&readers, 1);
+    check_cuts(&readers);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,5 +166,5 @@ async fn of_two_servers_on_one_database() {
         readers.extend(everybody_ends_equal(&servers, seed).await);
         world.check().await;
     }
-    check_cuts(&readers, 2);
+    check_cuts(&readers);
 }
