@@ -38,12 +38,17 @@ pub(super) enum Order {
 
 impl Filter {
     pub(super) fn order(&self) -> Order {
+        let is_any = self.host.as_deref() == Some("*");
         match () {
-            () if self.host.is_some() => Order::Host,
+            () if self.host.is_some() && !is_any => Order::Host,
             () if self.tag.is_some() => Order::Tag,
+            // An index has host and path: together they narrow it more than the path alone.
+            () if self.path_prefix.is_some() && is_any => Order::Host,
             () if self.path_prefix.is_some() => Order::Path,
             () if self.destination_prefix.is_some() => Order::Destination,
             () if self.state.is_some() => Order::State,
+            // The host of rules that name none is most rules'.
+            () if is_any => Order::Host,
             () => Order::Id,
         }
     }

@@ -12,6 +12,7 @@ mod import_lists;
 mod killed;
 mod killed_writes;
 mod kit;
+mod list;
 mod postgres;
 mod postgres_import;
 mod postgres_outages;

@@ -187,6 +187,29 @@ fn without_rules_the_command_says_so() {
     assert!(err.contains("cannot be used with"), "{err}");
 }
 
+/// More than are looked at for a page have the tag, and one of them, behind them, is meant.
+#[test]
+fn a_list_goes_on_until_there_is_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    let target = ["--rules", &url];
+    let rules = with(&target);
+    let mut list = "id,path,destination,tags\n".to_owned();
+    for number in 0..10_600 {
+        list += &format!("{number:05},/{number:05},https://example.com/,common\n");
+    }
+    list += "rare,/rare,https://example.org/,common\n";
+    let file = folder.path().join("list.csv");
+    std::fs::write(&file, list).unwrap();
+    assert_eq!(rules(&["import", file.to_str().unwrap()]).0, 0);
+    let find = ["list", "--tag", "common", "--destination", "https://example.org/"];
+    let found = "ID    STATE  FOR     TO\nrare  live   */rare  https://example.org/";
+    assert_eq!(rules(&find), ok(found));
+    let page = json_of(&rules(&[&find[..], &["--json"]].concat()).1);
+    assert_eq!((&page["rules"][0]["id"], &page["next"]), (&json!("rare"), &Value::Null));
+    assert_eq!(rules(&["list", "--tag", "common", "--destination", "/none"]), ok("none"));
+}
+
 #[test]
 fn every_command_has_an_example() {
     for command in ["add", "get", "list", "set", "rm", "resolve", "import", "export", "new-epoch"] {
