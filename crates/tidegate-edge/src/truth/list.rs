@@ -98,6 +98,16 @@ impl std::fmt::Display for Cursor {
     }
 }
 
+/// A text and what is behind all that start with it, in the order of bytes.
+pub(super) fn range(prefix: &str) -> (String, String) {
+    // Nothing is between the last of all characters and the end of what starts like the text before it.
+    let mut end = prefix.trim_end_matches(char::MAX).to_owned();
+    let next = end.pop().and_then(|last| (last..=char::MAX).nth(1));
+    // What rules are found by starts with what is in ASCII.
+    end.push(next.unwrap_or(char::MAX));
+    (prefix.to_owned(), end)
+}
+
 /// Some rules, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

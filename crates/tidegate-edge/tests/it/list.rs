@@ -11,6 +11,7 @@ conformance!(
     pages_have_every_rule_once,
     pages_come_in_the_order_of_bytes,
     one_among_many_of_any_host_is_on_the_first_page,
+    every_character_may_be_behind_a_prefix,
     states_follow_time,
 );
 
@@ -116,6 +117,36 @@ async fn one_among_many_of_any_host_is_on_the_first_page(world: World) {
         filter.host = Some("*".to_owned());
         change(&mut filter);
         assert_eq!(pages(&world, &filter, 100).await, (vec!["rare".to_owned()], 1), "{filter:?}");
+    }
+}
+
+async fn every_character_may_be_behind_a_prefix(world: World) {
+    let last = char::MAX;
+    for (id, destination) in [
+        ("a", format!("https://example.com/{last}")),
+        ("b", format!("https://example.com/{last}{last}x")),
+        ("c", "https://example.com/\u{d7ff}".to_owned()),
+        ("d", "https://example.com/\u{e000}".to_owned()),
+        ("e", "https://example.com0/".to_owned()),
+    ] {
+        world.create(id, terms(&format!("/{id}"), &destination)).await;
+    }
+    for (prefix, found) in [
+        (String::new(), "ceabd"),
+        ("https://example.com/".to_owned(), "cdab"),
+        (format!("https://example.com/{last}"), "ab"),
+        ("https://example.com/\u{d7ff}".to_owned(), "c"),
+        ("https://example.com/\u{e000}".to_owned(), "d"),
+        ("https://example.com".to_owned(), "cdabe"),
+        (last.to_string(), ""),
+    ] {
+        let mut filter = Filter::default();
+        filter.destination_prefix = Some(prefix.clone());
+        let mut expected: Vec<_> = found.chars().map(String::from).collect();
+        let mut ids = pages(&world, &filter, 2).await.0;
+        expected.sort_unstable();
+        ids.sort_unstable();
+        assert_eq!(ids, expected, "{prefix:?}");
     }
 }
 

@@ -4,16 +4,13 @@ use super::failure::Result;
 use super::read::{Now, can_be, now, rule_of};
 use super::session::{Params, Session};
 use crate::rule::Rule;
-use crate::truth::list::{Cursor, Filter, Order, Place, RulePage};
+use crate::truth::list::{Cursor, Filter, Order, Place, RulePage, range};
 
 /// Rules that are looked at together.
 const TOGETHER: usize = 500;
 
 /// Rules that are looked at for a page, about: what else is asked of them may be true of few.
 const EXAMINED: usize = 10_000;
-
-/// Behind every text that starts like the one before it.
-const END: char = char::MAX;
 
 /// Bytes of a destination that are in the index: a row of it has no room for more than 2,704 in all.
 const DESTINATION_BYTES: usize = 1024;
@@ -69,11 +66,6 @@ fn place_of(filter: &Filter, rule: &Rule) -> Place {
         Order::Tag | Order::State | Order::Id => "",
     };
     Place { order, key: key.to_owned(), id: rule.id.clone() }
-}
-
-/// A text and what is behind all that start with it.
-fn range(prefix: &str) -> (String, String) {
-    (prefix.to_owned(), format!("{prefix}{END}"))
 }
 
 /// Rules behind a place, in order, without what else is asked of them.

@@ -6,16 +6,13 @@ use super::failure::failed;
 use super::read::rule_of;
 use crate::error::Result;
 use crate::rule::Rule;
-use crate::truth::list::{Cursor, Filter, Order, Place, RulePage};
+use crate::truth::list::{Cursor, Filter, Order, Place, RulePage, range};
 
 /// Rules that are looked at together.
 const TOGETHER: usize = 500;
 
 /// Rules that are looked at for a page, about: what else is asked of them may be true of few.
 const EXAMINED: usize = 10_000;
-
-/// Behind every text that starts like the one before it.
-const END: char = char::MAX;
 
 pub(super) fn list(
     connection: &Connection,
@@ -115,11 +112,6 @@ fn statement(order: Order) -> &'static str {
              ORDER BY id LIMIT ?5"
         }
     }
-}
-
-/// A text and what is behind all that start with it.
-fn range(prefix: &str) -> (String, String) {
-    (prefix.to_owned(), format!("{prefix}{END}"))
 }
 
 #[cfg(test)]
