@@ -13,6 +13,7 @@ conformance!(
     one_among_many_of_any_host_is_on_the_first_page,
     every_character_may_be_behind_a_prefix,
     states_follow_time,
+    states_that_many_rules_leave_at_once_are_exact,
 );
 
 /// All pages of a list, and how many there were.
@@ -166,4 +167,35 @@ async fn states_follow_time(world: World) {
     world.clock.advance_ms(11);
     assert_eq!((of(State::Ended).await, of(State::Live).await), (vec!["a".into()], vec!["b".into()]));
     assert_eq!(world.truth.position().await.unwrap().seq, Seq(2), "time makes no change");
+}
+
+/// More than one who asks is to wait for.
+async fn states_that_many_rules_leave_at_once_are_exact(world: World) {
+    let mut list = "id,path,destination,expiresAt,maxClicks\n".to_owned();
+    for number in 0..2500 {
+        list += &format!("{number:04},/{number:04},/x,{},\n", START_MS + 10);
+        list += &format!("spent {number:04},/spent/{number:04},/x,,1\n");
+    }
+    list += "live,/live,/x,,\nstays,/stays,/x,,2\n";
+    import_with(&world, list, ImportOptions::default()).await;
+    // What workers held that have died.
+    let held = "INSERT INTO blocks (worker, number, rule, permits, deadline_ms, standing)
+        SELECT 'w', row_number() OVER (), id, 1";
+    world.execute(&format!("{held}, {}, 0 FROM rules WHERE path LIKE '/s%'", START_MS + 10)).await;
+    world.clock.advance_ms(11);
+    let of = |state| {
+        let mut filter = Filter::default();
+        filter.state = Some(state);
+        filter
+    };
+    let due = format!("rules WHERE next_at <= {}", START_MS + 11);
+    let ended: Vec<_> = (0..5000)
+        .map(|it| if it < 2500 { format!("{it:04}") } else { format!("spent {:04}", it - 2500) })
+        .collect();
+    assert_eq!(pages(&world, &of(State::Live), 10).await, (vec!["live".to_owned(), "stays".to_owned()], 1));
+    assert_eq!(world.rows_of(&due).await, 1500, "one who asks settles some, and not all");
+    // More are settled from page to page.
+    assert_eq!(pages(&world, &of(State::Ended), 1000).await.0, ended);
+    assert_eq!(world.rows_of(&due).await, 0);
+    assert_eq!(pages(&world, &of(State::Ended), 1000).await, (ended, 5));
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::failure::failed;
-use super::read::rule_of;
+use super::read::{is_due, rule_of};
 use crate::error::Result;
 use crate::rule::Rule;
 use crate::truth::list::{Cursor, Filter, Order, Place, RulePage, range};
@@ -14,6 +14,14 @@ const TOGETHER: usize = 500;
 /// Rules that are looked at for a page, about: what else is asked of them may be true of few.
 const EXAMINED: usize = 10_000;
 
+/// A rule, with what is over of its permits counted: whether it has ended may depend on that.
+macro_rules! counted {
+    () => {
+        "SELECT body, clicks + (SELECT coalesce(sum(permits), 0) FROM blocks
+            WHERE blocks.rule = rules.id AND standing = 0 AND deadline_ms <= ?6) FROM "
+    };
+}
+
 pub(super) fn list(
     connection: &Connection,
     filter: &Filter,
@@ -22,11 +30,16 @@ pub(super) fn list(
     now_ms: u64,
 ) -> Result<RulePage> {
     let transaction = connection.unchecked_transaction().map_err(failed)?;
+    let order = match filter.order() {
+        // Some are not where they belong yet. Among all they are found in the same order.
+        Order::State if is_due(&transaction, now_ms)? => Order::Id,
+        order => order,
+    };
     let mut rules = Vec::new();
     let mut place = cursor.map(|cursor| cursor.0);
     let mut examined = 0;
     while examined < EXAMINED {
-        let found = behind(&transaction, filter, place.as_ref(), TOGETHER.max(limit))?;
+        let found = behind(&transaction, filter, order, place.as_ref(), (TOGETHER.max(limit), now_ms))?;
         let is_last = found.len() < TOGETHER.max(limit);
         examined += found.len();
         for rule in found {
@@ -62,10 +75,10 @@ fn place_of(filter: &Filter, rule: &Rule) -> Place {
 fn behind(
     connection: &Connection,
     filter: &Filter,
+    order: Order,
     place: Option<&Place>,
-    limit: usize,
+    (limit, now_ms): (usize, u64),
 ) -> Result<Vec<Rule>> {
-    let order = filter.order();
     let (by, prefix) = match order {
         Order::Host => (filter.host.as_deref(), filter.path_prefix.as_deref()),
         Order::Path => (None, filter.path_prefix.as_deref()),
@@ -78,7 +91,7 @@ fn behind(
     let place = place.map_or(("", ""), |place| (&place.key, &place.id));
     let (key, id) = place.max((&from, ""));
     let mut select = connection.prepare_cached(statement(order)).map_err(failed)?;
-    let rules = select.query_map(params![by, end, key, id, limit], rule_of).map_err(failed)?;
+    let rules = select.query_map(params![by, end, key, id, limit, now_ms], rule_of).map_err(failed)?;
     rules.map(|rule| rule.map_err(failed)?).collect()
 }
 
@@ -87,29 +100,47 @@ fn behind(
 fn statement(order: Order) -> &'static str {
     match order {
         Order::Host => {
-            "SELECT body, clicks FROM rules WHERE host = ?1 AND path < ?2 AND (path, id) > (?3, ?4)
+            concat!(
+                counted!(),
+                "rules WHERE host = ?1 AND path < ?2 AND (path, id) > (?3, ?4)
              ORDER BY path LIMIT ?5"
+            )
         }
         Order::Path => {
-            "SELECT body, clicks FROM rules WHERE ?1 IS NULL AND path < ?2 AND (path, id) > (?3, ?4)
+            concat!(
+                counted!(),
+                "rules WHERE ?1 IS NULL AND path < ?2 AND (path, id) > (?3, ?4)
              ORDER BY path, id LIMIT ?5"
+            )
         }
         Order::Destination => {
-            "SELECT body, clicks FROM rules
+            concat!(
+                counted!(),
+                "rules
              WHERE ?1 IS NULL AND destination < ?2 AND (destination, id) > (?3, ?4)
              ORDER BY destination, id LIMIT ?5"
+            )
         }
         Order::Tag => {
-            "SELECT body, clicks FROM tags CROSS JOIN rules ON rules.id = tags.id
+            concat!(
+                counted!(),
+                "tags CROSS JOIN rules ON rules.id = tags.id
              WHERE tags.tag = ?1 AND ?2 = ?2 AND ?3 = ?3 AND tags.id > ?4 ORDER BY tags.id LIMIT ?5"
+            )
         }
         Order::State => {
-            "SELECT body, clicks FROM rules WHERE state = ?1 AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
+            concat!(
+                counted!(),
+                "rules WHERE state = ?1 AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
              ORDER BY id LIMIT ?5"
+            )
         }
         Order::Id => {
-            "SELECT body, clicks FROM rules WHERE ?1 IS NULL AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
+            concat!(
+                counted!(),
+                "rules WHERE ?1 IS NULL AND ?2 = ?2 AND ?3 = ?3 AND id > ?4
              ORDER BY id LIMIT ?5"
+            )
         }
     }
 }
