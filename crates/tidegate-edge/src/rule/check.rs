@@ -255,8 +255,10 @@ pub(super) fn target(field: &'static str, given: &str) -> Result<Target, Invalid
     }
     let url = Url::parse(given)
         .map_err(|error| invalid(field, format!("{given:?} is no address ({error}): {allowed}")))?;
+    // Without the slashes clients read it as a path, if they have come by the same scheme.
+    let has_slashes = given.get(url.scheme().len()..).is_some_and(|rest| rest.starts_with("://"));
     match url.scheme() {
-        "http" | "https" if given.contains("://") => Ok(Target::Url(url)),
+        "http" | "https" if has_slashes => Ok(Target::Url(url)),
         scheme => Err(invalid(field, format!("{given:?} is a {scheme:?} address: {allowed} allowed"))),
     }
 }
@@ -330,6 +332,8 @@ mod tests {
             "//example.com/",
             "/\\example.com",
             "https:example.com",
+            "https:b?u=http://x",
+            "HTTP:/b#://",
             "https://",
             "https://exa mple.com/",
             "https://example.com/\r\nX: y",
@@ -342,9 +346,13 @@ mod tests {
                 "{destination:?}"
             );
         }
-        for destination in
-            ["https://example.com", "http://[::1]:8080/?a#b", "/b?c=d#e", "https://u:p@example.com/ü"]
-        {
+        for destination in [
+            "https://example.com",
+            "HTTPS://example.com/?u=http:x",
+            "http://[::1]:8080/?a#b",
+            "/b?c=d#e",
+            "https://u:p@example.com/ü",
+        ] {
             assert!(with(|it| it.destination = destination.to_owned()).is_ok(), "{destination}");
         }
     }
