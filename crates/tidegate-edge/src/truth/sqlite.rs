@@ -80,6 +80,7 @@ impl Sqlite {
     pub(super) async fn open(path: &Path, options: &TruthOptions) -> Result<Self> {
         let (path, options) = (path.to_owned(), options.clone());
         let (lock, connection, path, options) = blocking(move || {
+            let path = open::place(&path)?;
             let lock = Lock::take(&path)?;
             open::clean(&path);
             let connection = open::writer(&path, &options.random)?;
