@@ -39,7 +39,7 @@ impl std::error::Error for Invalid {}
 pub enum Warning {
     /// It has ended already.
     ExpiresInThePast,
-    /// It redirects to its own path on a host that may be served by it too.
+    /// It redirects, or does when it has ended, to its own path on a host that may be served by it too.
     MayLoop,
     /// It asks for a permanent redirect and can end: it is sent as a temporary one.
     SentAsTemporary,
@@ -93,7 +93,9 @@ impl Terms {
         }
         if let Some(fallback) = &self.fallback {
             let fallback = target("fallback", fallback)?;
-            self.loops("fallback", &fallback)?;
+            if self.loops("fallback", &fallback)? && !warnings.contains(&Warning::MayLoop) {
+                warnings.push(Warning::MayLoop);
+            }
             if !self.can_end() {
                 return Err(invalid(
                     "fallback",
@@ -385,6 +387,13 @@ mod tests {
         assert_eq!(moved.map(|it| it.1), Ok(vec![Warning::MayLoop]), "how a whole site moves");
         let fallback = with(|it| (it.fallback, it.max_clicks) = (Some("/a".into()), Some(1)));
         assert_eq!(fallback.expect_err("a loop").field, "fallback");
+        let to = |destination: &str| {
+            let fallback = Some("https://new.example/a".to_owned());
+            with(|it| (it.destination, it.fallback, it.max_clicks) = (destination.into(), fallback, Some(1)))
+        };
+        for destination in ["/b", "https://old.example/a"] {
+            assert_eq!(to(destination).map(|it| it.1), Ok(vec![Warning::MayLoop]), "{destination}");
+        }
     }
 
     #[test]
