@@ -210,6 +210,31 @@ fn a_list_goes_on_until_there_is_something() {
     assert_eq!(rules(&["list", "--tag", "common", "--destination", "/none"]), ok("none"));
 }
 
+/// As `| head -1` does.
+#[test]
+fn who_has_read_enough_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    assert_eq!(with(&["--rules", &url])(&["add", "--path", "/a", "/b"]).0, 0);
+    for command in ["list", "export"] {
+        let (reads, writes) = std::io::pipe().unwrap();
+        drop(reads);
+        let mut command = tidegate(&["rules", command, "--rules", &url]);
+        command.stdout(writes).stderr(std::process::Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn without_a_server_it_says_how_rules_are_had() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let (code, _, err) = with(&["--server", &server])(&["get", "a"]);
+    assert!(code == 2 && err.contains("--rules uses a database of rules directly"), "{err}");
+}
+
 #[test]
 fn every_command_has_an_example() {
     for command in ["add", "get", "list", "set", "rm", "resolve", "import", "export", "new-epoch"] {
