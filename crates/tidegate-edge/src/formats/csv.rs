@@ -23,7 +23,6 @@ pub(super) struct Record {
 struct Field {
     start: usize,
     end: usize,
-    is_quoted: bool,
 }
 
 impl Record {
@@ -67,11 +66,11 @@ impl Record {
         let mut start = 0;
         for (at, byte) in text.iter().enumerate() {
             if *byte == b',' {
-                self.fields.push(Field { start, end: at, is_quoted: false });
+                self.fields.push(Field { start, end: at });
                 start = at + 1;
             }
         }
-        self.fields.push(Field { start, end: text.len(), is_quoted: false });
+        self.fields.push(Field { start, end: text.len() });
     }
 
     fn parse_quoted(&mut self, input: &mut Input, text: &mut Vec<u8>) -> io::Result<Result<(), Problem>> {
@@ -115,7 +114,7 @@ impl Record {
                 text.extend_from_slice(&rest[..end]);
                 at += end;
             }
-            self.fields.push(Field { start, end: text.len(), is_quoted });
+            self.fields.push(Field { start, end: text.len() });
             match self.raw.get(at) {
                 None => return Ok(Ok(())),
                 Some(b',') => at += 1,
@@ -132,10 +131,10 @@ impl Record {
         self.fields.len()
     }
 
-    /// A value; none if there is nothing between its commas.
+    /// A value; none if there is nothing between its commas, or quotes: some programs quote everything.
     pub(super) fn get(&self, index: usize) -> Option<&str> {
         let field = self.fields.get(index)?;
-        (field.is_quoted || field.end > field.start).then(|| &self.text[field.start..field.end])
+        (field.end > field.start).then(|| &self.text[field.start..field.end])
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &str> {
@@ -380,15 +379,17 @@ mod tests {
     use crate::rule::Code;
 
     #[test]
-    fn columns_come_in_any_order_and_absent_is_not_empty() {
+    fn columns_come_in_any_order_and_what_is_empty_is_absent() {
         let text = "destination,note,path,fallback,host,tags\r\n/b,\"a \"\"b\"\",\n\nc\",/a,,,\"x, y\"\r\n";
         let entry = one(Format::Csv, text);
         let terms = &entry.draft.terms;
         assert_eq!((&*terms.path, &*terms.destination, &*terms.host), ("/a", "/b", "*"));
         assert_eq!((&*terms.note, &terms.fallback), ("a \"b\",\n\nc", &None));
         assert_eq!((&terms.tags[..], entry.line), (&["x".to_owned(), "y".to_owned()][..], 2));
-        let entry = one(Format::Csv, "path,destination,host,fallback\n/a,/b,\"\",\"\"\n");
-        assert_eq!((&*entry.draft.terms.host, entry.draft.terms.fallback.as_deref()), ("", Some("")));
+        let quoted = |text: &str| text.split(',').map(|it| format!("\"{it}\"")).collect::<Vec<_>>().join(",");
+        let (header, row) = (header(), "i,*,/a,/b,302,false,off,,,,,,,true,,1,2,3,0");
+        let quoted = one(Format::Csv, &format!("{}\n{}\n", quoted(header.trim_end()), quoted(row)));
+        assert_eq!(quoted, one(Format::Csv, &format!("{header}{row}\n")));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(super) struct Elements {
     state: State,
     /// Whether the list is the file itself.
     pub(super) is_bare: bool,
+    /// Elements that were found: a whole list may be on one line.
+    pub(super) count: u64,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -91,6 +93,7 @@ impl Elements {
                         return Ok(self.broken(line, message));
                     }
                     spaces(input)?;
+                    self.count += 1;
                     let line = input.line();
                     return Ok(match value(input, true)? {
                         Ok(bytes) => Some(Ok((line, bytes))),

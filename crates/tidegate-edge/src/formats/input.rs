@@ -6,6 +6,9 @@ use super::MAX_RECORD_BYTES;
 
 const BUFFER: usize = 64 << 10;
 
+/// What some editors put in front.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A file, as far as it was read.
 pub(super) struct Input {
     from: Box<dyn Read + Send>,
@@ -61,24 +64,32 @@ impl Input {
         if self.at < self.end {
             return Ok(true);
         }
-        loop {
-            match self.from.read(&mut self.buffer) {
-                Ok(count) => (self.at, self.end) = (0, count),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            break;
-        }
-        if !self.is_begun && self.end > 0 {
+        (self.at, self.end) = (0, 0);
+        self.read()?;
+        if !self.is_begun {
             self.is_begun = true;
-            // Some editors put a mark in front.
-            if self.buffer[..self.end].starts_with(b"\xef\xbb\xbf") {
-                self.at = 3;
-                self.bytes = 3;
+            // It may come in pieces.
+            while self.end < MARK.len() && MARK.starts_with(&self.buffer[..self.end]) && self.read()? {}
+            if self.buffer[..self.end].starts_with(MARK) {
+                (self.at, self.bytes) = (MARK.len(), MARK.len() as u64);
                 return self.fill();
             }
         }
         Ok(self.end > 0)
+    }
+
+    /// Reads something behind what is there; whether the file has not ended.
+    fn read(&mut self) -> io::Result<bool> {
+        loop {
+            match self.from.read(&mut self.buffer[self.end..]) {
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The next byte, which stays.
@@ -162,6 +173,28 @@ mod tests {
         let whole = |text: &str, number| (text.to_owned(), Line::Whole, number);
         assert_eq!(lines, [whole("a", 1), whole("", 2), whole("b", 3)]);
         assert_eq!(input.bytes(), 8);
+    }
+
+    #[test]
+    fn a_mark_in_front_may_come_in_pieces() {
+        for (text, expected) in [
+            ("\u{feff}a,b", "a,b"),
+            ("\u{feff}", ""),
+            ("\u{feff}\u{feff}", "\u{feff}"),
+            ("\u{fec0}a", "\u{fec0}a"),
+            ("a", "a"),
+            ("", ""),
+        ] {
+            for first in 0..=text.len().min(4) {
+                let (front, rest) = text.as_bytes().split_at(first);
+                let (front, rest) = (front.to_vec(), rest.to_vec());
+                let mut input = Input::new(Box::new(io::Cursor::new(front).chain(io::Cursor::new(rest))));
+                let mut line = Vec::new();
+                input.read_line(&mut line).unwrap();
+                assert_eq!(String::from_utf8_lossy(&line), expected, "{text:?} in pieces of {first}");
+                assert_eq!(input.bytes(), text.len() as u64);
+            }
+        }
     }
 
     #[test]

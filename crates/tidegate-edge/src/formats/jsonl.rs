@@ -12,7 +12,7 @@ use crate::rule::{Code, Query, Terms};
 
 /// A rule with all that it may have. A field whose name is misspelt is not passed over.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object that is a rule")]
 struct Given {
     id: Option<String>,
     host: Option<String>,

@@ -1,7 +1,7 @@
 //! nginx: `rewrite` of one path, `location = /x { return … }`, and maps of `$uri`.
 //!
 //! A map does not say by which code its addresses are answered: they become 302. It ignores upper and lower case, which
-//! here differ. nginx compares decoded paths, so one with a `%` in it is a problem.
+//! here differ, of which the first address of a file's maps warns. nginx compares decoded paths, so one with a `%` in it is a problem.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +20,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Nginx {
     blocks: Vec<Block>,
     items: VecDeque<Item>,
+    has_warned: bool,
     is_over: bool,
 }
 
@@ -174,7 +175,14 @@ impl Nginx {
                 words => item(line, Err(format!("{:?} is no redirect", words.join(" ")))),
             }),
             Some(Block::Map(_)) => match mapped(line, &words) {
-                Ok(entry) => self.items.extend(entry.map(Item::Rule)),
+                Ok(Some(mut entry)) => {
+                    if !std::mem::replace(&mut self.has_warned, true) {
+                        let narrower = "it ignored upper and lower case, as all of a map: here they differ";
+                        entry.warnings.push(narrower.to_owned());
+                    }
+                    self.items.push_back(Item::Rule(entry));
+                }
+                Ok(None) => {}
                 Err(message) => self.problem(line, message),
             },
             Some(Block::Location(location)) => {
@@ -344,8 +352,8 @@ fn word(input: &mut Input, most: usize) -> io::Result<Result<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Format;
-    use super::super::table::{compare, read};
+    use super::super::table::{compare, items, read};
+    use super::super::{Format, Item};
 
     #[test]
     fn statements_become_rules_or_problems() {
@@ -407,6 +415,18 @@ mod tests {
         let expected =
             ["4 * /a 302 off /b", "5 * /c 302 off /d", "8 * /e 301 off /f", "12! \"x\" is no redirect"];
         assert_eq!(read(Format::Nginx, text), expected);
+    }
+
+    #[test]
+    fn a_map_warns_once_that_it_comes_out_narrower() {
+        let text =
+            "rewrite ^/x$ /y permanent;\nmap $uri $a { default \"\"; /A /b; /c /d; }\nmap $uri $b { /e /f; }";
+        let warned = |item: &Item| match item {
+            Item::Rule(entry) => (entry.line, entry.warnings.len()),
+            Item::Problem(problem) => panic!("{problem:?}"),
+        };
+        let items = items(Format::Nginx, text);
+        assert_eq!(items.iter().map(warned).collect::<Vec<_>>(), [(1, 0), (2, 1), (2, 0), (3, 0)]);
     }
 
     #[test]

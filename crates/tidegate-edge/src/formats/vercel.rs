@@ -24,7 +24,7 @@ pub(super) struct Vercel {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object that is a redirect")]
 struct Given {
     source: String,
     destination: String,
@@ -43,9 +43,10 @@ impl Source for Vercel {
     fn next(&mut self, input: &mut Input) -> io::Result<Option<Item>> {
         let Some(element) = self.elements.next(input, &["redirects"])? else { return Ok(None) };
         let item = element.and_then(|(line, bytes)| {
-            let given = serde_json::from_slice::<Given>(&bytes);
-            let given = given.map_err(|error| Problem::new(line, wrong(&error)))?;
-            self.entry(line, given).map_err(|message| Problem::new(line, message))
+            let given = serde_json::from_slice::<Given>(&bytes).map_err(|error| wrong(&error));
+            let entry = given.and_then(|given| self.entry(line, given));
+            entry
+                .map_err(|message| Problem::new(line, format!("redirect {}: {message}", self.elements.count)))
         });
         Ok(Some(item.map_or_else(Item::Problem, Item::Rule)))
     }
@@ -132,7 +133,7 @@ mod tests {
                 (r#"[{"source":"/a","destination":"/b","statusCode":303}]"#, "! 303 is not allowed"),
                 (r#"[{"source":"/a"}]"#, "! missing field `destination`"),
                 (r#"[{"source":"/a","destination":"/b","when":1}]"#, "! unknown field `when`"),
-                ("[5]", "! invalid type"),
+                ("[5]", "! redirect 1: invalid type: integer `5`, expected an object that is a redirect"),
                 ("{", "! ends inside"),
             ],
         );
@@ -170,7 +171,10 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_elements() {
         let text = "[\n {\n  \"source\": \"/a\",\n  \"destination\": \"/b\"\n },\n {}\n]";
-        assert_eq!(read(Format::Vercel, text), ["2 * /a 307 off /b", "6! missing field `source`"]);
+        assert_eq!(
+            read(Format::Vercel, text),
+            ["2 * /a 307 off /b", "6! redirect 2: missing field `source`"]
+        );
         assert_eq!(one(Format::Vercel, r#"[{"source":"/a","destination":"/b"}]"#).warnings.len(), 1);
         let exact = r#"[{"source":"/a","destination":"/b","caseSensitive":true}]"#;
         assert_eq!(one(Format::Vercel, exact).warnings.len(), 0);

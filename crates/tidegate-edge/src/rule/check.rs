@@ -39,7 +39,7 @@ impl std::error::Error for Invalid {}
 pub enum Warning {
     /// It has ended already.
     ExpiresInThePast,
-    /// It redirects to its own path on a host that may be served by it too.
+    /// It redirects, or does when it has ended, to its own path on a host that may be served by it too.
     MayLoop,
     /// It asks for a permanent redirect and can end: it is sent as a temporary one.
     SentAsTemporary,
@@ -93,7 +93,9 @@ impl Terms {
         }
         if let Some(fallback) = &self.fallback {
             let fallback = target("fallback", fallback)?;
-            self.loops("fallback", &fallback)?;
+            if self.loops("fallback", &fallback)? && !warnings.contains(&Warning::MayLoop) {
+                warnings.push(Warning::MayLoop);
+            }
             if !self.can_end() {
                 return Err(invalid(
                     "fallback",
@@ -255,8 +257,10 @@ pub(super) fn target(field: &'static str, given: &str) -> Result<Target, Invalid
     }
     let url = Url::parse(given)
         .map_err(|error| invalid(field, format!("{given:?} is no address ({error}): {allowed}")))?;
+    // Without the slashes clients read it as a path, if they have come by the same scheme.
+    let has_slashes = given.get(url.scheme().len()..).is_some_and(|rest| rest.starts_with("://"));
     match url.scheme() {
-        "http" | "https" if given.contains("://") => Ok(Target::Url(url)),
+        "http" | "https" if has_slashes => Ok(Target::Url(url)),
         scheme => Err(invalid(field, format!("{given:?} is a {scheme:?} address: {allowed} allowed"))),
     }
 }
@@ -330,6 +334,8 @@ mod tests {
             "//example.com/",
             "/\\example.com",
             "https:example.com",
+            "https:b?u=http://x",
+            "HTTP:/b#://",
             "https://",
             "https://exa mple.com/",
             "https://example.com/\r\nX: y",
@@ -342,9 +348,13 @@ mod tests {
                 "{destination:?}"
             );
         }
-        for destination in
-            ["https://example.com", "http://[::1]:8080/?a#b", "/b?c=d#e", "https://u:p@example.com/ü"]
-        {
+        for destination in [
+            "https://example.com",
+            "HTTPS://example.com/?u=http:x",
+            "http://[::1]:8080/?a#b",
+            "/b?c=d#e",
+            "https://u:p@example.com/ü",
+        ] {
             assert!(with(|it| it.destination = destination.to_owned()).is_ok(), "{destination}");
         }
     }
@@ -377,6 +387,13 @@ mod tests {
         assert_eq!(moved.map(|it| it.1), Ok(vec![Warning::MayLoop]), "how a whole site moves");
         let fallback = with(|it| (it.fallback, it.max_clicks) = (Some("/a".into()), Some(1)));
         assert_eq!(fallback.expect_err("a loop").field, "fallback");
+        let to = |destination: &str| {
+            let fallback = Some("https://new.example/a".to_owned());
+            with(|it| (it.destination, it.fallback, it.max_clicks) = (destination.into(), fallback, Some(1)))
+        };
+        for destination in ["/b", "https://old.example/a"] {
+            assert_eq!(to(destination).map(|it| it.1), Ok(vec![Warning::MayLoop]), "{destination}");
+        }
     }
 
     #[test]

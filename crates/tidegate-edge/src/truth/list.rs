@@ -38,12 +38,17 @@ pub(super) enum Order {
 
 impl Filter {
     pub(super) fn order(&self) -> Order {
+        let is_any = self.host.as_deref() == Some("*");
         match () {
-            () if self.host.is_some() => Order::Host,
+            () if self.host.is_some() && !is_any => Order::Host,
             () if self.tag.is_some() => Order::Tag,
+            // An index has host and path: together they narrow it more than the path alone.
+            () if self.path_prefix.is_some() && is_any => Order::Host,
             () if self.path_prefix.is_some() => Order::Path,
             () if self.destination_prefix.is_some() => Order::Destination,
             () if self.state.is_some() => Order::State,
+            // The host of rules that name none is most rules'.
+            () if is_any => Order::Host,
             () => Order::Id,
         }
     }
@@ -91,6 +96,16 @@ impl std::fmt::Display for Cursor {
         let json = serde_json::to_vec(&self.0).map_err(|_| std::fmt::Error)?;
         json.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// A text and what is behind all that start with it, in the order of bytes.
+pub(super) fn range(prefix: &str) -> (String, String) {
+    // Nothing is between the last of all characters and the end of what starts like the text before it.
+    let mut end = prefix.trim_end_matches(char::MAX).to_owned();
+    let next = end.pop().and_then(|last| (last..=char::MAX).nth(1));
+    // What rules are found by starts with what is in ASCII.
+    end.push(next.unwrap_or(char::MAX));
+    (prefix.to_owned(), end)
 }
 
 /// Some rules, in order.

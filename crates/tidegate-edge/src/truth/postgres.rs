@@ -232,12 +232,16 @@ impl Postgres {
         ask!(self, session => clicks::clicks(session, &id))
     }
 
-    /// Brings the states of rules up to date.
+    /// Brings the states of some rules up to date that are not.
     async fn settle(&self) -> Result<()> {
-        while ask!(self, session => read::is_due(session, self.now()))? {
-            ask!(self, session => write::settle(session, self.now(), SETTLED))?;
+        if !ask!(self, session => read::is_due(session, self.now()))? {
+            return Ok(());
         }
-        Ok(())
+        match ask!(self, session => write::settle(session, self.now(), SETTLED)) {
+            // Rules are read also while none can be written.
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            settled => settled,
+        }
     }
 
     fn now(&self) -> Now {

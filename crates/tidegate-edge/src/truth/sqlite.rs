@@ -9,6 +9,7 @@ mod list;
 mod open;
 mod read;
 mod snapshot;
+mod spool;
 mod write;
 
 use std::fs::File;
@@ -40,7 +41,8 @@ use crate::rule::Rule;
 /// Questions that are answered at once, at most: more would only wait for each other.
 const READERS: usize = 8;
 
-/// Rules whose states are brought up to date in one transaction, at most: changes wait for it.
+/// Rules whose states are brought up to date by whoever asks for a page by them, at most: changes wait for it, and so does
+/// the page.
 const SETTLED: usize = 1000;
 
 /// A database of rules in a file.
@@ -78,6 +80,7 @@ impl Sqlite {
     pub(super) async fn open(path: &Path, options: &TruthOptions) -> Result<Self> {
         let (path, options) = (path.to_owned(), options.clone());
         let (lock, connection, path, options) = blocking(move || {
+            let path = open::place(&path)?;
             let lock = Lock::take(&path)?;
             open::clean(&path);
             let connection = open::writer(&path, &options.random)?;
@@ -201,13 +204,16 @@ impl Sqlite {
         self.read(move |connection, _| clicks::clicks(connection, &id)).await
     }
 
-    /// Brings the states of rules up to date.
+    /// Brings the states of some rules up to date that are not.
     async fn settle(&self) -> Result<()> {
-        let is_due = |connection: &Connection, now_ms: u64| read::is_due(connection, now_ms);
-        while self.read(is_due).await? {
-            self.in_turn(|connection, now_ms| write::settle(connection, now_ms, SETTLED)).await?;
+        if !self.read(read::is_due).await? {
+            return Ok(());
         }
-        Ok(())
+        match self.in_turn(|connection, now_ms| write::settle(connection, now_ms, SETTLED)).await {
+            // Rules are read also while none can be written.
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            settled => settled,
+        }
     }
 
     /// Writes on the connection that writes, told the time.

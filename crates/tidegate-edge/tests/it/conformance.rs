@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use tidegate::random::Random;
-use tidegate_edge::rule::{Draft, State};
+use tidegate_edge::rule::Draft;
 use tidegate_edge::stream::{StreamOptions, Tail};
 use tidegate_edge::truth::{Change, Condition, Cursor, Filter, Patch, Refusal, Seq, TruthOptions};
 
 use crate::kit::{SEED, START_MS, World, draft, terms};
+use crate::list::pages;
 use crate::replica::{Replica, catch_up};
 
 /// Each case on each database.
@@ -47,11 +48,8 @@ conformance!(
     the_nearest_host_and_the_longest_folder_answer,
     who_is_off_or_not_yet_on_is_passed_over_and_who_has_ended_is_not,
     text_comes_back_as_it_went_in,
-    pages_have_every_rule_once,
-    pages_come_in_the_order_of_bytes,
     a_zero_is_in_no_rule_and_finds_none,
     the_longest_texts_fit,
-    states_follow_time,
     a_log_that_does_not_go_back_so_far_says_so,
 );
 
@@ -264,89 +262,6 @@ async fn text_comes_back_as_it_went_in(world: World) {
     world.check().await;
 }
 
-/// All pages of a list, and how many there were.
-async fn pages(world: &World, filter: &Filter, limit: usize) -> (Vec<String>, usize) {
-    let (mut ids, mut pages, mut cursor) = (Vec::new(), 0, None);
-    loop {
-        let page = world.truth.list(filter.clone(), cursor, limit).await.unwrap();
-        assert!(page.rules.len() <= limit);
-        ids.extend(page.rules.into_iter().map(|rule| rule.id));
-        pages += 1;
-        match page.next {
-            None => return (ids, pages),
-            Some(next) => cursor = Some(Cursor::parse(&next.to_string(), filter).unwrap()),
-        }
-    }
-}
-
-async fn pages_have_every_rule_once(world: World) {
-    for number in 0..40 {
-        let mut given =
-            terms(&format!("/{}/{number}", number % 4), &format!("https://e{}.example/", number % 5));
-        given.host = ["*", "a.example", "b.example"][number % 3].to_owned();
-        given.tags = vec![format!("t{}", number % 2)];
-        given.enabled = number % 8 != 0;
-        world.create(&format!("{number:02}"), given).await;
-    }
-    type Is = fn(usize) -> bool;
-    let mut filters: Vec<(Filter, Is)> = vec![(Filter::default(), |_| true)];
-    let mut with = |change: fn(&mut Filter), is: Is| {
-        let mut filter = Filter::default();
-        change(&mut filter);
-        filters.push((filter, is));
-    };
-    with(|it| it.host = Some("a.example".into()), |it| it % 3 == 1);
-    with(|it| it.path_prefix = Some("/2/".into()), |it| it % 4 == 2);
-    with(|it| (it.host, it.path_prefix) = (Some("*".into()), Some("/1".into())), |it| it % 12 == 9);
-    with(|it| it.tag = Some("t1".into()), |it| it % 2 == 1);
-    with(|it| it.destination_prefix = Some("https://e3.".into()), |it| it % 5 == 3);
-    with(|it| it.state = Some(State::Disabled), |it| it % 8 == 0);
-    with(|it| (it.state, it.tag) = (Some(State::Live), Some("t0".into())), |it| it % 2 == 0 && it % 8 != 0);
-    with(|it| it.tag = Some("t2".into()), |_| false);
-    for (filter, is) in filters {
-        let expected: std::collections::BTreeSet<_> =
-            (0..40).filter(|it| is(*it)).map(|it| format!("{it:02}")).collect();
-        for limit in [1, 3, 40, 1000] {
-            let (ids, pages) = pages(&world, &filter, limit).await;
-            assert_eq!(ids.len(), expected.len(), "{filter:?} {limit}");
-            assert_eq!(ids.into_iter().collect::<std::collections::BTreeSet<_>>(), expected, "{filter:?}");
-            assert_eq!(pages, expected.len().div_ceil(limit).max(1), "{filter:?} {limit}");
-        }
-    }
-    let mut by_host = Filter::default();
-    by_host.host = Some("*".into());
-    let next = world.truth.list(by_host, None, 1).await.unwrap().next.unwrap().to_string();
-    assert!(Cursor::parse(&next, &Filter::default()).is_err(), "of another list");
-    for text in ["", "zz", "7b", "ü", "0"] {
-        assert!(Cursor::parse(text, &Filter::default()).is_err(), "{text}");
-    }
-}
-
-async fn pages_come_in_the_order_of_bytes(world: World) {
-    let ids = ["B", "a", "_", "Z z", "zz", "ä", "10", "9", "A", "-a", "a b", "ab", "a-b", "𝕏", "\u{fffd}"];
-    for id in ids {
-        let mut given = terms(&format!("/{}", id.replace(' ', "+")), "https://example.com/");
-        given.tags = vec!["t".to_owned()];
-        world.create(id, given).await;
-    }
-    let mut sorted = ids.to_vec();
-    sorted.sort_unstable();
-    let mut by_tag = Filter::default();
-    by_tag.tag = Some("t".to_owned());
-    let mut by_state = Filter::default();
-    by_state.state = Some(State::Live);
-    let mut by_destination = Filter::default();
-    by_destination.destination_prefix = Some("https:".to_owned());
-    for filter in [Filter::default(), by_tag, by_state, by_destination] {
-        for limit in [2, 100] {
-            assert_eq!(pages(&world, &filter, limit).await.0, sorted, "{filter:?}");
-        }
-    }
-    let mut by_path = Filter::default();
-    by_path.path_prefix = Some("/a".to_owned());
-    assert_eq!(pages(&world, &by_path, 2).await.0, ["a", "a b", "a-b", "ab"]);
-}
-
 async fn a_zero_is_in_no_rule_and_finds_none(world: World) {
     world.create("a", terms("/a", "/x")).await;
     let mut changes = vec![Change::Create(draft("b\0", terms("/b", "/x")))];
@@ -422,24 +337,6 @@ async fn the_longest_texts_fit(world: World) {
     ids.sort_unstable();
     assert_eq!(found, ids);
     world.check().await;
-}
-
-async fn states_follow_time(world: World) {
-    let mut given = terms("/a", "/x");
-    (given.starts_at, given.expires_at) = (Some(START_MS + 10), Some(START_MS + 20));
-    world.create("a", given).await;
-    world.create("b", terms("/b", "/x")).await;
-    let of = async |state: State| {
-        let mut filter = Filter::default();
-        filter.state = Some(state);
-        pages(&world, &filter, 10).await.0
-    };
-    assert_eq!((of(State::Scheduled).await, of(State::Live).await), (vec!["a".into()], vec!["b".into()]));
-    world.clock.advance_ms(10);
-    assert_eq!((of(State::Scheduled).await, of(State::Live).await), (vec![], vec!["a".into(), "b".into()]));
-    world.clock.advance_ms(11);
-    assert_eq!((of(State::Ended).await, of(State::Live).await), (vec!["a".into()], vec!["b".into()]));
-    assert_eq!(world.truth.position().await.unwrap().seq, Seq(2), "time makes no change");
 }
 
 async fn a_log_that_does_not_go_back_so_far_says_so(world: World) {

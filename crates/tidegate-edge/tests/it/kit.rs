@@ -98,6 +98,17 @@ impl World {
         PostgresServer::shared().client(self.database()).await
     }
 
+    /// Changes the database behind everybody's back.
+    pub(crate) async fn execute(&self, statement: &str) {
+        match self.url.strip_prefix("sqlite:") {
+            Some(file) => rusqlite::Connection::open(file).unwrap().execute_batch(statement).unwrap(),
+            None => {
+                let statement = format!("SET search_path TO tidegate; {statement}");
+                self.client().await.batch_execute(&statement).await.unwrap();
+            }
+        }
+    }
+
     /// Rows that a table has.
     pub(crate) async fn rows_of(&self, table: &str) -> u64 {
         if let Some(path) = self.url.strip_prefix("sqlite:") {

@@ -14,6 +14,7 @@ mod import_lists;
 mod killed;
 mod killed_writes;
 mod kit;
+mod list;
 mod postgres;
 mod postgres_import;
 mod postgres_outages;

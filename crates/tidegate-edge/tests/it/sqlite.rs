@@ -14,6 +14,23 @@ async fn a_second_writer_is_refused_and_told_of_the_first() {
 }
 
 #[tokio::test]
+async fn a_link_leads_to_the_same_lock() {
+    let world = World::sqlite().await;
+    world.create("a", terms("/a", "/x")).await;
+    let link = world.folder().join("link.db");
+    std::os::unix::fs::symlink("rules.db", &link).unwrap();
+    let url = format!("sqlite:{}", link.display());
+    let error = Truth::open(&url, &world.options).await.expect_err("one process at a time");
+    assert!(error.to_string().contains("one process at a time"), "{error}");
+    // Also where there is nothing yet that it leads to.
+    let (file, link) = (world.folder().join("new.db"), world.folder().join("new-link.db"));
+    std::os::unix::fs::symlink("new.db", &link).unwrap();
+    let _first = Truth::open(&format!("sqlite:{}", link.display()), &world.options).await.unwrap();
+    let second = Truth::open(&format!("sqlite:{}", file.display()), &world.options).await;
+    assert!(second.expect_err("it is the same").to_string().contains("one process at a time"));
+}
+
+#[tokio::test]
 async fn what_was_written_is_there_when_it_is_opened_again() {
     let world = World::sqlite().await;
     world.create("a", terms("/a", "/x")).await;

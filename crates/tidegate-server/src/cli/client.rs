@@ -62,6 +62,10 @@ impl Server {
     }
 
     async fn exchange(&self, request: Request) -> Result<Begun, String> {
+        let directly = match request.path.starts_with("/v1/rules") {
+            true => "--rules uses a database of rules directly",
+            false => "--store uses a store directly",
+        };
         let uri: Uri = format!("{}{}", self.as_str(), request.path).parse().map_err(text)?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let mut head = axum::http::Request::builder()
@@ -77,7 +81,7 @@ impl Server {
         let connected = connected.map_err(|_| nothing_for(CONNECT_TIMEOUT))?;
         let mut connected = connected.map_err(|error| match error {
             ConnectError::Reach(error) => {
-                format!("{error} (is `tidegate serve` running there? --store uses a store directly)")
+                format!("{error} (is `tidegate serve` running there? {directly})")
             }
             ConnectError::Talk(error) => error,
         })?;

@@ -1,6 +1,6 @@
 //! Answers as text for people: what the commands of all parts have in common.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -37,9 +37,11 @@ pub(super) fn page(mut lines: Vec<String>, none: &str, next: Option<String>) -> 
 
 pub(super) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")
-        .and_then(|()| out.flush())
-        .map_err(|error| format!("cannot write the answer: {error}"))
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // Whoever reads it has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(|error| format!("cannot write the answer: {error}")),
+    }
 }
 
 /// A problem of ours.

@@ -236,7 +236,13 @@ async fn a_condition_that_is_not_so_is_a_412_with_the_version() {
         changed.clone(),
     );
     refused(&w.call_if("DELETE", "/v1/rules/a", "", &stale).await, 412, "rule-changed", changed);
-    refused(&w.call_if("DELETE", "/v1/rules/b", "", &stale).await, 404, "rule-unknown", json!({}));
+    let gone = json!({"refusal": "unknown", "version": null});
+    for (method, body) in [("DELETE", ""), ("PATCH", r#"{"note":"x"}"#)] {
+        for on in [("if-match", "\"1\""), ("if-match", "*")] {
+            refused(&w.call_if(method, "/v1/rules/b", body, &[on]).await, 412, "rule-changed", gone.clone());
+        }
+        refused(&w.call(method, "/v1/rules/b", body).await, 404, "rule-unknown", json!({}));
+    }
     for (name, value) in [
         ("if-match", "2"),
         ("if-match", "W/\"2\""),
@@ -249,6 +255,8 @@ async fn a_condition_that_is_not_so_is_a_412_with_the_version() {
         w.call_if("DELETE", "/v1/rules/a", "", &[("if-match", "\"2\"")]).await.status,
         StatusCode::NO_CONTENT
     );
+    let again = w.call_if("DELETE", "/v1/rules/a", "", &[("if-match", "\"2\"")]).await;
+    refused(&again, 412, "rule-changed", gone);
 }
 
 /// However many read the same version, one of them changes it.

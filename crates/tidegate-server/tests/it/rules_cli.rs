@@ -187,6 +187,54 @@ fn without_rules_the_command_says_so() {
     assert!(err.contains("cannot be used with"), "{err}");
 }
 
+/// More than are looked at for a page have the tag, and one of them, behind them, is meant.
+#[test]
+fn a_list_goes_on_until_there_is_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    let target = ["--rules", &url];
+    let rules = with(&target);
+    let mut list = "id,path,destination,tags\n".to_owned();
+    for number in 0..10_600 {
+        list += &format!("{number:05},/{number:05},https://example.com/,common\n");
+    }
+    list += "rare,/rare,https://example.org/,common\n";
+    let file = folder.path().join("list.csv");
+    std::fs::write(&file, list).unwrap();
+    assert_eq!(rules(&["import", file.to_str().unwrap()]).0, 0);
+    let find = ["list", "--tag", "common", "--destination", "https://example.org/"];
+    let found = "ID    STATE  FOR     TO\nrare  live   */rare  https://example.org/";
+    assert_eq!(rules(&find), ok(found));
+    let page = json_of(&rules(&[&find[..], &["--json"]].concat()).1);
+    assert_eq!((&page["rules"][0]["id"], &page["next"]), (&json!("rare"), &Value::Null));
+    assert_eq!(rules(&["list", "--tag", "common", "--destination", "/none"]), ok("none"));
+}
+
+/// As `| head -1` does.
+#[test]
+fn who_has_read_enough_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("rules.db").display());
+    assert_eq!(with(&["--rules", &url])(&["add", "--path", "/a", "/b"]).0, 0);
+    for command in ["list", "export"] {
+        let (reads, writes) = std::io::pipe().unwrap();
+        drop(reads);
+        let mut command = tidegate(&["rules", command, "--rules", &url]);
+        command.stdout(writes).stderr(std::process::Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn without_a_server_it_says_how_rules_are_had() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let (code, _, err) = with(&["--server", &server])(&["get", "a"]);
+    assert!(code == 2 && err.contains("--rules uses a database of rules directly"), "{err}");
+}
+
 #[test]
 fn every_command_has_an_example() {
     for command in ["add", "get", "list", "set", "rm", "resolve", "import", "export", "new-epoch"] {

@@ -74,9 +74,14 @@ fn writes_are_refused_and_all_else_goes_on() {
     let body =
         |answer: &str| -> Value { serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap() };
     assert_eq!(status(&server.request("PUT", "/v1/rules/a", &rule("/x", json!(10)))), "201");
+    // One that ends while the disk is full.
+    let expires_at = body(&server.get("/v1/rules/position"))["time"].as_u64().unwrap() + 1000;
+    let ends = json!({"path": "/e", "destination": "/x", "expiresAt": expires_at}).to_string();
+    let made = body(&server.request("PUT", "/v1/rules/e", &ends));
+    assert!(made["rule"]["createdAt"].as_u64().unwrap() <= expires_at, "{made}");
     let before = body(&server.get("/v1/rules/position"));
     let events = Events::follow(&server, "");
-    assert_eq!(events.next("sync")["seq"], 1);
+    assert_eq!(events.next("sync")["seq"], 2);
     disk.fill();
     let bulk =
         json!([{"upsert": {"id": "b", "path": "/b", "destination": "/x"}}, {"delete": "a"}]).to_string();
@@ -100,6 +105,8 @@ fn writes_are_refused_and_all_else_goes_on() {
         "/v1/rules?state=live",
         "/v1/rules/resolve?host=h&path=/a",
         "/v1/rules/a/clicks",
+        "/v1/rules/export",
+        "/v1/rules/export?format=jsonl",
         "/v1/rules/snapshot",
         "/v1/rules/snapshot?fields=keys",
         "/v1/workers",
@@ -108,16 +115,25 @@ fn writes_are_refused_and_all_else_goes_on() {
         let answer = server.get(path);
         assert_eq!(status(&answer), "200", "{path}: {answer}");
     }
+    let deadline = monotonic() + SOON;
+    while body(&server.get("/v1/rules/position"))["time"].as_u64().unwrap() <= expires_at {
+        assert!(monotonic() < deadline, "time stands still");
+    }
+    for (state, id) in [("live", "a"), ("ended", "e")] {
+        let listed = body(&server.get(&format!("/v1/rules?state={state}")));
+        let ids: Vec<_> = listed["rules"].as_array().expect(state).iter().map(|it| &it["id"]).collect();
+        assert_eq!(ids, [id], "{state}");
+    }
     let mut after = body(&server.get("/v1/rules/position"));
     after["time"] = before["time"].clone();
     assert_eq!(after, before, "nothing of it was written");
     // Who follows is told where the rules stand, who comes gets what it has missed, and who begins anew too.
     events.skip();
-    assert_eq!(events.next("sync")["seq"], 1);
+    assert_eq!(events.next("sync")["seq"], 2);
     let epoch = before["epoch"].as_str().unwrap();
     let missed = Events::follow(&server, &format!("?after={epoch}:0:{}", "0".repeat(32)));
     assert_eq!(missed.next("create")["destination"], "/x");
-    assert_eq!(Events::follow(&server, "").next("sync")["seq"], 1);
+    assert_eq!(Events::follow(&server, "").next("sync")["seq"], 2);
     disk.free();
     assert_eq!(status(&server.request("PUT", "/v1/rules/a", &rule("/y", Value::Null))), "200");
     assert_eq!(events.next("update")["destination"], "/y", "it was there all the time");

@@ -349,3 +349,15 @@ fn an_import_that_is_cut_off_says_so() {
         assert!(err.ends_with(said), "{answer}: {err}");
     }
 }
+
+/// As spreadsheets write it.
+#[test]
+fn a_mark_in_front_of_a_list_is_none_of_its_columns() {
+    for has_server in [true, false] {
+        let rules = Rules::new(has_server);
+        let file = rules.path("b.csv");
+        std::fs::write(&file, "\u{feff}path,destination\r\n/q,/x\r\n").unwrap();
+        let (code, out, err) = rules.run(&["import", file.to_str().unwrap()]);
+        assert_eq!((code, out.contains("1 created")), (0, true), "{out}{err}");
+    }
+}

@@ -1,10 +1,10 @@
 //! Pages of rules, each from an index that has them in order.
 
 use super::failure::Result;
-use super::read::{Now, can_be, now, rule_of};
+use super::read::{Now, can_be, is_due, now, rule_of};
 use super::session::{Params, Session};
 use crate::rule::Rule;
-use crate::truth::list::{Cursor, Filter, Order, Place, RulePage};
+use crate::truth::list::{Cursor, Filter, Order, Place, RulePage, range};
 
 /// Rules that are looked at together.
 const TOGETHER: usize = 500;
@@ -12,8 +12,13 @@ const TOGETHER: usize = 500;
 /// Rules that are looked at for a page, about: what else is asked of them may be true of few.
 const EXAMINED: usize = 10_000;
 
-/// Behind every text that starts like the one before it.
-const END: char = char::MAX;
+/// A rule, with what is over of its permits counted: whether it has ended may depend on that.
+macro_rules! counted {
+    () => {
+        "SELECT r.body, r.clicks + coalesce((SELECT sum(b.permits) FROM tidegate.blocks b
+            WHERE b.rule = r.id AND b.standing = 0 AND b.deadline_ms <= $1), 0)::bigint FROM "
+    };
+}
 
 /// Bytes of a destination that are in the index: a row of it has no room for more than 2,704 in all.
 const DESTINATION_BYTES: usize = 1024;
@@ -35,11 +40,16 @@ pub(super) async fn list(
         return Ok(RulePage { rules: Vec::new(), next: None });
     }
     let now_ms = now(session, at).await?;
+    let order = match filter.order() {
+        // Some are not where they belong yet. Among all they are found in the same order.
+        Order::State if is_due(session, Some(now_ms as i64)).await? => Order::Id,
+        order => order,
+    };
     let mut rules = Vec::new();
     let mut place = cursor.map(|cursor| cursor.0);
     let mut examined = 0;
     while examined < EXAMINED {
-        let found = behind(session, filter, place.as_ref(), TOGETHER.max(limit)).await?;
+        let found = behind(session, filter, order, place.as_ref(), (TOGETHER.max(limit), now_ms)).await?;
         let is_last = found.len() < TOGETHER.max(limit);
         examined += found.len();
         for rule in found {
@@ -71,57 +81,67 @@ fn place_of(filter: &Filter, rule: &Rule) -> Place {
     Place { order, key: key.to_owned(), id: rule.id.clone() }
 }
 
-/// A text and what is behind all that start with it.
-fn range(prefix: &str) -> (String, String) {
-    (prefix.to_owned(), format!("{prefix}{END}"))
-}
-
 /// Rules behind a place, in order, without what else is asked of them.
 async fn behind(
     session: &Session,
     filter: &Filter,
+    order: Order,
     place: Option<&Place>,
-    limit: usize,
+    (limit, now_ms): (usize, u64),
 ) -> Result<Vec<Rule>> {
     // A cursor is anybody's text. What is behind one with a zero in it is behind what is before the zero.
     let until_zero = |text: &str| text.split('\0').next().unwrap_or_default().to_owned();
     let (key, id) = place.map_or_else(Default::default, |it| (until_zero(&it.key), until_zero(&it.id)));
-    let limit = limit as i64;
-    match filter.order() {
+    let (limit, now) = (limit as i64, now_ms as i64);
+    match order {
         Order::Host => {
             let (from, end) = range(filter.path_prefix.as_deref().unwrap_or_default());
-            let statement = "SELECT body, clicks FROM tidegate.rules
-                WHERE host = $1 AND path >= $2 AND path < $3 AND path > $4 ORDER BY host, path LIMIT $5";
-            query(session, statement, &[&filter.host, &from, &end, &key, &limit]).await
+            let statement = concat!(
+                counted!(),
+                "tidegate.rules r
+                WHERE host = $2 AND path >= $3 AND path < $4 AND path > $5 ORDER BY host, path LIMIT $6"
+            );
+            query(session, statement, &[&now, &filter.host, &from, &end, &key, &limit]).await
         }
         Order::Path => {
             let (from, end) = range(filter.path_prefix.as_deref().unwrap_or_default());
-            let statement = "SELECT body, clicks FROM tidegate.rules
-                WHERE path >= $1 AND path < $2 AND (path, id) > ($3, $4) ORDER BY path, id LIMIT $5";
-            query(session, statement, &[&from, &end, &key, &id, &limit]).await
+            let statement = concat!(
+                counted!(),
+                "tidegate.rules r
+                WHERE path >= $2 AND path < $3 AND (path, id) > ($4, $5) ORDER BY path, id LIMIT $6"
+            );
+            query(session, statement, &[&now, &from, &end, &key, &id, &limit]).await
         }
         Order::Destination => {
             let (from, end) = range(indexed(filter.destination_prefix.as_deref().unwrap_or_default()));
-            let statement = "SELECT body, clicks FROM tidegate.rules
-                WHERE destination >= $1 AND destination < $2 AND (destination, id) > ($3, $4)
-                ORDER BY destination, id LIMIT $5";
-            query(session, statement, &[&from, &end, &key, &id, &limit]).await
+            let statement = concat!(
+                counted!(),
+                "tidegate.rules r
+                WHERE destination >= $2 AND destination < $3 AND (destination, id) > ($4, $5)
+                ORDER BY destination, id LIMIT $6"
+            );
+            query(session, statement, &[&now, &from, &end, &key, &id, &limit]).await
         }
         Order::Tag => {
-            let statement =
-                "SELECT r.body, r.clicks FROM tidegate.tags t JOIN tidegate.rules r ON r.id = t.id
-                WHERE t.tag = $1 AND t.id > $2 ORDER BY t.tag, t.id LIMIT $3";
-            query(session, statement, &[&filter.tag, &id, &limit]).await
+            let statement = concat!(
+                counted!(),
+                "tidegate.tags t JOIN tidegate.rules r ON r.id = t.id
+                WHERE t.tag = $2 AND t.id > $3 ORDER BY t.tag, t.id LIMIT $4"
+            );
+            query(session, statement, &[&now, &filter.tag, &id, &limit]).await
         }
         Order::State => {
             let state = filter.state.map(|state| state.as_str());
-            let statement = "SELECT body, clicks FROM tidegate.rules
-                WHERE state = $1 AND id > $2 ORDER BY state, id LIMIT $3";
-            query(session, statement, &[&state, &id, &limit]).await
+            let statement = concat!(
+                counted!(),
+                "tidegate.rules r
+                WHERE state = $2 AND id > $3 ORDER BY state, id LIMIT $4"
+            );
+            query(session, statement, &[&now, &state, &id, &limit]).await
         }
         Order::Id => {
-            let statement = "SELECT body, clicks FROM tidegate.rules WHERE id > $1 ORDER BY id LIMIT $2";
-            query(session, statement, &[&id, &limit]).await
+            let statement = concat!(counted!(), "tidegate.rules r WHERE id > $2 ORDER BY id LIMIT $3");
+            query(session, statement, &[&now, &id, &limit]).await
         }
     }
 }

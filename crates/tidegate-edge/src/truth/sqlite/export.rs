@@ -8,19 +8,28 @@ use rusqlite::Connection;
 
 use super::failure::failed;
 use super::read::position_at;
+use super::spool::spool;
 use crate::error::{Error, Result};
 use crate::formats::{ExportFormat, csv, jsonl};
 use crate::truth::group::rule;
 use crate::truth::types::Position;
 
-/// Writes every rule, in the order of their ids, beside the database.
+/// Writes every rule, in the order of their ids.
 pub(super) fn export(
     connection: &Connection,
     path: &Path,
     format: ExportFormat,
     now_ms: u64,
 ) -> Result<(Position, File)> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    spool(path, |folder| export_in(folder, connection, format, now_ms))
+}
+
+fn export_in(
+    folder: &Path,
+    connection: &Connection,
+    format: ExportFormat,
+    now_ms: u64,
+) -> Result<(Position, File)> {
     let mut into = BufWriter::with_capacity(1 << 18, tempfile::tempfile_in(folder).map_err(unwritable)?);
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     let position = position_at(&transaction, now_ms)?;

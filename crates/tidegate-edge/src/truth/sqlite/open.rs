@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +60,13 @@ impl Lock {
         write!(file, "process {}", std::process::id()).map_err(cannot)?;
         Ok(Self(file))
     }
+}
+
+/// Where a database is, whatever link leads there, so that all who open it lock the same. It is made if it is not there.
+pub(super) fn place(path: &Path) -> Result<PathBuf> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o644).open(path);
+    made.and_then(|_| path.canonicalize())
+        .map_err(|error| Error::config(format!("{} cannot be opened: {error}", path.display())))
 }
 
 fn lock_path(path: &Path) -> PathBuf {

@@ -8,25 +8,19 @@ use rusqlite::Connection;
 
 use super::failure::failed;
 use super::read::position_at;
-use crate::error::{Error, ErrorKind, Result};
+use super::spool::spool;
+use crate::error::{Error, Result};
 use crate::truth::snapshot::{Fields, key_line, position_line};
 use crate::truth::types::Position;
 
-/// Writes the place and then every rule, a line each, beside the database. Where that is full, in the system's folder for
-/// such files: rules are read also while none can be written.
+/// Writes the place and then every rule, a line each.
 pub(super) fn snapshot(
     connection: &Connection,
     path: &Path,
     fields: Fields,
     now_ms: u64,
 ) -> Result<(Position, File)> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match snapshot_in(folder, connection, fields, now_ms) {
-        Err(error) if error.kind() == ErrorKind::Full => {
-            snapshot_in(&std::env::temp_dir(), connection, fields, now_ms)
-        }
-        made => made,
-    }
+    spool(path, |folder| snapshot_in(folder, connection, fields, now_ms))
 }
 
 fn snapshot_in(

@@ -167,7 +167,7 @@ pub(in crate::cli) struct TermArgs {
 }
 
 /// Which rules.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct FilterArgs {
     /// Those whose path starts so
     #[arg(long)]

@@ -44,7 +44,7 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode, String> {
         Ok(()) = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     target.close().await;
-    let Written { count, position } = written?;
+    let Some(Written { count, position }) = written? else { return Ok(ExitCode::SUCCESS) };
     into.finish().map_err(unwritable)?;
     if is_file {
         let file = args.file.display().to_string();
@@ -75,7 +75,8 @@ struct Written {
     position: String,
 }
 
-async fn write(target: &Target, request: Request, into: &mut Destination) -> Result<Written, String> {
+/// None if whoever reads it has read enough.
+async fn write(target: &Target, request: Request, into: &mut Destination) -> Result<Option<Written>, String> {
     let mut stream = target.begin(request).await?;
     if !stream.status().is_success() {
         return Err(refusal(target, &mut stream).await);
@@ -91,12 +92,15 @@ async fn write(target: &Target, request: Request, into: &mut Destination) -> Res
         let piece = piece.unwrap_or_else(|_| Err(format!("nothing for {} s", SILENT.as_secs())));
         let piece = piece.map_err(|why| format!("the list broke off after {}: {why}", bytes(count)))?;
         let Some(piece) = piece else { break };
-        into.write(&piece).map_err(|error| format!("cannot write the list: {error}"))?;
+        match into.write(&piece) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
+            written => written.map_err(|error| format!("cannot write the list: {error}"))?,
+        }
         count += piece.len() as u64;
         bar.set_position(count);
     }
     bar.finish_and_clear();
-    Ok(Written { count, position })
+    Ok(Some(Written { count, position }))
 }
 
 /// What is said in place of a list.
@@ -150,7 +154,8 @@ impl Destination {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Standard(out) => out.write_all(bytes),
+            // What it keeps for later could not be told of.
+            Self::Standard(out) => out.write_all(bytes).and_then(|()| out.flush()),
             Self::Open(file) => file.write_all(bytes),
             Self::Beside { file, .. } => file.write_all(bytes),
         }
@@ -159,8 +164,7 @@ impl Destination {
     /// All of it was written.
     fn finish(self) -> io::Result<()> {
         match self {
-            Self::Standard(mut out) => out.flush(),
-            Self::Open(_) => Ok(()),
+            Self::Standard(_) | Self::Open(_) => Ok(()),
             Self::Beside { file, path } => {
                 file.as_file().sync_all()?;
                 file.persist(path).map_err(|error| error.error)?;

@@ -3,6 +3,7 @@
 pub(super) mod args;
 mod export;
 mod import;
+mod list;
 mod render;
 
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use serde::de::DeserializeOwned;
 use tidegate::Tidegate;
 
-use self::args::{FilterArgs, RulesCommand, RulesTarget, TermArgs};
+use self::args::{RulesCommand, RulesTarget, TermArgs};
 use super::{Rendered, Request, Target, encoded, send};
 use crate::api::RULE_WORDS;
 use crate::api::rule::{Draft, Patch};
@@ -29,10 +30,7 @@ pub(super) fn run(command: &RulesCommand) -> Result<ExitCode, String> {
             RulesCommand::Get { id, target } => {
                 answered(target, Request::get(path_of(id)), render::card).await
             }
-            RulesCommand::List { filter, target } => {
-                let request = Request::get(format!("/v1/rules?{}", query(filter)));
-                answered(target, request, render::listed).await
-            }
+            RulesCommand::List { filter, target } => list::run(filter, target).await,
             RulesCommand::Set { id, destination, terms, unset, version, target } => {
                 let patch = patch(destination.clone(), terms, unset)?;
                 let request = Request::patch(path_of(id)).json(&patch).if_match(*version);
@@ -152,15 +150,6 @@ fn change<T: Clone>(name: &str, value: &Option<T>, unset: &[String]) -> Result<O
         (None, true) => Ok(Some(None)),
         (value, false) => Ok(value.clone().map(Some)),
     }
-}
-
-fn query(filter: &FilterArgs) -> String {
-    let FilterArgs { path, host, tag, destination, state, limit, cursor } = filter;
-    let given =
-        [("path", path), ("host", host), ("tag", tag), ("destination", destination), ("state", state)];
-    let given = given.into_iter().chain([("cursor", cursor)]);
-    let given = given.filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.as_ref()?))));
-    format!("limit={limit}{}", given.collect::<String>())
 }
 
 /// An address as what is asked about it.

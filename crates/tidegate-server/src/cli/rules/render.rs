@@ -12,8 +12,8 @@ use crate::cli::{Rendered, moment, page, plural, printable};
 /// A page, with rules that know how they are doing.
 #[derive(Debug, Deserialize)]
 pub(super) struct Listed {
-    rules: Vec<Rule>,
-    next: Option<String>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) next: Option<String>,
 }
 
 fn now_ms() -> u64 {

@@ -1,6 +1,6 @@
 //! One rule: made, read, replaced, changed, deleted.
 
-use tidegate_edge::truth::{Change, Refusal, Truth, Written};
+use tidegate_edge::truth::{Change, Condition, Refusal, Truth, Written};
 
 use super::condition::{conditions, if_match, tag};
 use super::open;
@@ -47,7 +47,7 @@ pub(super) async fn patch(
     let id = call.path.id()?.to_owned();
     let condition = if_match(&call.headers)?;
     let patch = call.body.parse()?.patch()?;
-    let written = change(truth, Change::Patch { id, patch, condition }).await??;
+    let written = change(truth, Change::Patch { id, patch, condition }).await?.map_err(absent(condition))?;
     Ok(Tagged { tag: tag(written.rule.version), answer: Json(Changed::new(written)) })
 }
 
@@ -55,8 +55,16 @@ pub(super) async fn delete(call: Call<OfRule>) -> Result<NoContent, Problem> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?.to_owned();
     let condition = if_match(&call.headers)?;
-    change(truth, Change::Delete { id, condition }).await??;
+    change(truth, Change::Delete { id, condition }).await?.map_err(absent(condition))?;
     Ok(NoContent)
+}
+
+/// Whoever expects a rule to be there is told as much, and not only that it is not.
+fn absent(condition: Condition) -> impl FnOnce(Refusal) -> Problem {
+    move |refusal| match refusal {
+        Refusal::Unknown if condition != Condition::None => unmet(&refusal, None),
+        refusal => refusal.into(),
+    }
 }
 
 /// Makes a change; who does not know whether it was made is told so.
