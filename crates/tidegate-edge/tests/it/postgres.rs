@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tidegate::clock::Clock;
 use tidegate_edge::ErrorKind;
-use tidegate_edge::stream::{Event, Message, Next, StreamOptions, Tail};
+use tidegate_edge::stream::{Event, Mark, Message, Next, Snapshots, StreamOptions, Tail};
 use tidegate_edge::truth::{
-    Ask, Change, Condition, Filter, Grant, Report, Return, Returned, Seq, Truth, TruthOptions,
+    Ask, Change, Condition, Fields, Filter, Grant, Report, Return, Returned, Seq, Truth, TruthOptions,
 };
 use tokio::time::timeout;
 
@@ -310,6 +310,44 @@ async fn e13_a_restored_dump_is_noticed_by_who_follows() {
     catch_up(&mut replica, &tail, &world.truth).await;
     assert_eq!(replica.reloads.len(), 2, "{:?}", replica.reloads);
     world.check().await;
+}
+
+/// A dump that is put back leaves smaller numbers under the same name: who was further begins anew, and is not given what was
+/// read before, though that is further too and not old yet.
+#[tokio::test]
+async fn e13_who_is_further_than_a_restored_dump_reads_what_there_is() {
+    let world = World::postgres().await;
+    let (_, name) = world.url.rsplit_once('/').unwrap();
+    let server = PostgresServer::shared();
+    let tail = Tail::start(&world.truth, StreamOptions::default());
+    let snapshots = Snapshots::of(&world.truth);
+    world.truth.change(put("a", "/0")).await.unwrap().unwrap();
+    let dump = server.program("pg_dump", &["--clean", "--schema=tidegate", name], b"");
+    for number in 1..6 {
+        world.truth.change(put("b", &format!("/{number}"))).await.unwrap().unwrap();
+    }
+    let mut replica = Replica::default();
+    catch_up(&mut replica, &tail, &world.truth).await;
+    assert_eq!(snapshots.get(Fields::All, None).await.unwrap().position().seq, Seq(6));
+    server.program("psql", &["--quiet", "--single-transaction", "-v", "ON_ERROR_STOP=1", name], &dump);
+    world.truth.change(put("c", "/9")).await.unwrap().unwrap();
+    let now = world.truth.position().await.unwrap();
+    assert_eq!(now.seq, Seq(2));
+    for from in [None, Some(Mark::from(&now))] {
+        let snapshot = snapshots.get(Fields::All, from.as_ref()).await.unwrap();
+        assert_eq!((snapshot.position().seq, snapshot.position().digest), (now.seq, now.digest), "{from:?}");
+    }
+    let mut changes = tail.follow(replica.follower.mark().cloned()).await.unwrap();
+    let following = async {
+        while replica.follower.mark() != Some(&Mark::from(&now)) {
+            let Next::Message(message) = changes.next().await.unwrap() else { panic!("it was cut off") };
+            if let Some(from) = replica.take(message) {
+                replica.reload(&snapshots, &from).await;
+            }
+        }
+    };
+    timeout(SOON, following).await.expect("it gets there");
+    assert_eq!((replica.rules.len() as u64, replica.digest()), (now.count, now.digest));
 }
 
 /// A backup of the whole server that is started in its place: it is the same system, on the same timeline.
