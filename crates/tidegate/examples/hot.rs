@@ -40,7 +40,7 @@ fn main() -> tidegate::Result<()> {
 
     // An hour later nobody edits any more.
     clock.advance_ms(3_600_000);
-    assert_eq!((hot.count(), hot.cleanup()), (0, 10));
+    assert_eq!((hot.tracked(), hot.cleanup()), (0, 10));
     println!("an hour later: none, and {} bytes", hot.bytes());
     Ok(())
 }

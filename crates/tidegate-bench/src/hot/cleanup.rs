@@ -91,7 +91,7 @@ impl Tracked {
         let cleaned = self.hot.cleanup().await?;
         let taken = start.elapsed();
         ensure!(cleaned == DUE as u64, "{cleaned} pages were cleaned up");
-        let left = self.hot.count().await?;
+        let left = self.hot.tracked().await?;
         ensure!(left == self.pages as u64, "{left} pages are left");
         Ok(taken.as_secs_f64() * 1e6)
     }

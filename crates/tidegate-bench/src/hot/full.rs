@@ -52,7 +52,7 @@ async fn fill(hot: &Hot, clock: &ManualClock, pages: &[String]) -> Result<()> {
             clock.advance_ms(window_ms * names.len() as u64 / (MEMBERS * pages.len()) as u64);
         }
     }
-    let count = hot.count().await?;
+    let count = hot.tracked().await?;
     ensure!(count == pages.len() as u64, "{count} pages are hot");
     Ok(())
 }
@@ -156,7 +156,7 @@ async fn operations(effort: Effort, hot: &Hot, clock: &ManualClock, pages: &[Str
                 }
                 2 => drop(hot.window(page, range).await?),
                 3 => drop(hot.list(20).await?),
-                4 => drop(hot.count().await?),
+                4 => drop(hot.tracked().await?),
                 5 => drop(hot.is_hot(page).await?),
                 _ => drop(hot.cleanup().await?),
             }

@@ -50,7 +50,12 @@ pub(super) struct HotMix {
 
 impl HotMix {
     pub(super) fn new() -> Self {
-        let weights = (0..HOT_PAGES).map(|rank| 1.0 / (rank + 10) as f64).collect();
+        Self::of(HOT_PAGES)
+    }
+
+    /// Of so many pages.
+    pub(super) fn of(pages: usize) -> Self {
+        let weights = (0..pages).map(|rank| 1.0 / (rank + 10) as f64).collect();
         Self { random: Random::new(), weights, made: 0 }
     }
 

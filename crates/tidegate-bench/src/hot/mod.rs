@@ -11,6 +11,7 @@ mod recorders;
 mod redis;
 mod seed;
 mod trace;
+mod views;
 
 use std::path::Path;
 
@@ -49,6 +50,9 @@ async fn with_servers(
     let mut figures = Vec::new();
     if ["hot.redis.edits", "hot.redis.part"].into_iter().any(&wants) {
         figures.extend(redis::figures(effort, trace).await?);
+    }
+    if ["hot.redis.views", "hot.bytes_per_counted_page"].into_iter().any(&wants) {
+        figures.extend(views::figures(effort).await?);
     }
     if ["hot.redis.op_ms_p99", "hot.bytes_per_page"].into_iter().any(&wants) {
         figures.extend(full::on_redis(effort).await?);

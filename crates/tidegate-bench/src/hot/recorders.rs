@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use tidegate::Tidegate;
 use tidegate::clock::monotonic;
-use tidegate::hot::{Hot, HotOptions, Recorded};
+use tidegate::hot::{Count, Hot, HotOptions, Recorded};
 use tidegate::store::StoreOptions;
+use tidegate::{Key, Tidegate};
 use tokio::task::JoinSet;
 
 use super::trace::Line;
@@ -70,6 +70,22 @@ impl Recorder for Ours {
     async fn record_many(&self, lines: &[Line], _: usize) -> Result<()> {
         let edits: Vec<_> = lines.iter().map(Line::edit).collect::<Result<_>>()?;
         self.0.record_many(&edits).await?.iter().try_for_each(check)
+    }
+}
+
+/// The same, of views: how many there were, and nothing else of them.
+#[derive(Clone)]
+pub(super) struct Views(pub(super) Hot);
+
+impl Recorder for Views {
+    async fn record(&self, line: &Line, _: usize) -> Result<()> {
+        check(&self.0.count(Key::new(&line.page)?, 1).await?)
+    }
+
+    async fn record_many(&self, lines: &[Line], _: usize) -> Result<()> {
+        let counts: Vec<_> =
+            lines.iter().map(|line| Ok(Count::new(Key::new(&line.page)?, 1))).collect::<Result<_>>()?;
+        self.0.count_many(&counts).await?.iter().try_for_each(check)
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate::Tidegate;
 use tidegate::store::StoreOptions;
 
 use super::mix::{DayMix, HotMix};
-use super::recorders::{BULK, Ours, TASKS, drive, open, production};
+use super::recorders::{BULK, Ours, TASKS, Views, drive, open, production};
 use super::seed::{Seed, Settings};
 use super::trace::Line;
 use super::{POOLED, SEED};
@@ -22,7 +22,7 @@ use crate::{cpu, progress};
 const POOL: usize = 20;
 
 /// Pages that may be hot: neither may fill up, or it would have less to do.
-const MAX_TRACKED: usize = 100_000;
+pub(super) const MAX_TRACKED: usize = 100_000;
 
 pub(super) async fn figures(effort: Effort, trace: Option<&Path>) -> Result<Vec<Figure>> {
     progress("hot.redis: edits per second, a day's mix");
@@ -57,8 +57,9 @@ fn named(seen: &[[f64; 3]; 4], mix: &str) -> Vec<Figure> {
 }
 
 /// Who takes turns, each on its own server.
-enum Contender {
+pub(super) enum Contender {
     Ours(Ours, usize),
+    Views(Views, usize),
     Seed(Seed),
 }
 
@@ -109,10 +110,15 @@ async fn take_turns(
     Ok(turns.map(Samples::medians))
 }
 
-async fn take_turn(server: &RedisServer, contender: &Contender, lines: &Arc<[Line]>) -> Result<[f64; 3]> {
+pub(super) async fn take_turn(
+    server: &RedisServer,
+    contender: &Contender,
+    lines: &Arc<[Line]>,
+) -> Result<[f64; 3]> {
     let used = || anyhow::Ok([cpu::used_by(server.pid())?, cpu::used_by(std::process::id())?]);
     let before = used()?;
     let taken = match contender {
+        Contender::Views(views, batch) => drive(views, lines, *batch).await?,
         Contender::Ours(ours, batch) => drive(ours, lines, *batch).await?,
         Contender::Seed(seed) => {
             let taken = drive(seed, lines, 1).await?;

@@ -1,8 +1,8 @@
-//! Edits that are recorded together: by page, in an order that is theirs and not that in which they came.
+//! Edits and counts that are recorded together: by page, in an order that is theirs and not that in which they came.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::edit::Edit;
+use super::edit::{Count, Edit, MAX_COUNTED};
 use crate::clock::Timestamp;
 
 /// Which edits are of one page, in order: by time, then id. Pages come by the first of their edits, so what becomes of
@@ -26,6 +26,19 @@ pub(super) fn grouped(edits: &[Edit<'_>], most: usize) -> Vec<Vec<usize>> {
         groups[*group].push(number);
     }
     groups
+}
+
+/// Counts by page, those of a page together, in the order of their names: so what becomes of them does not depend on how
+/// they were sent. With each page, which of the counts it has.
+pub(super) fn summed<'a>(counts: &[Count<'a>]) -> (Vec<Count<'a>>, Vec<Vec<usize>>) {
+    let mut pages: BTreeMap<&str, (Count<'a>, Vec<usize>)> = BTreeMap::new();
+    for (number, count) in counts.iter().enumerate() {
+        let (sum, numbers) =
+            pages.entry(count.page.as_str()).or_insert_with(|| (Count::new(count.page, 0), Vec::new()));
+        sum.count = (sum.count + count.count).min(MAX_COUNTED);
+        numbers.push(number);
+    }
+    pages.into_values().unzip()
 }
 
 /// What became of edits that were [`grouped`], in the order in which they came.

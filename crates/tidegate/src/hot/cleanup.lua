@@ -12,8 +12,7 @@ pin_due()
 local function is_to_forget(key)
   local edits = redis.pcall('GET', key)
   if not edits then return true end
-  local is_read, first_ms = pcall(struct.unpack, 's', edits)
-  first_ms = is_read and number_of(first_ms, 0, MAX_WHOLE)
+  local first_ms = began_of(edits)
   if first_ms then return is_over(first_ms) end
   if type(edits) == 'table' and not is_corrupt(edits) then error(edits, 0) end
   note_repaired(key)

@@ -1,5 +1,6 @@
 //! What goes in and what comes out.
 
+use super::options::HotOptions;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::key::{Key, MAX_KEY_BYTES};
@@ -57,7 +58,65 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// What became of an edit.
+/// So many views of a page, or whatever else a space counts that keeps no edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count<'a> {
+    /// The caller's whole identity of the page.
+    pub page: Key<'a>,
+    /// How many: 1 to [`MAX_AT_ONCE`].
+    pub count: u64,
+}
+
+/// The most that is counted at once.
+pub const MAX_AT_ONCE: u64 = 1_000_000_000;
+
+/// The most that counts of a page at a time: beyond it nothing is added.
+pub(super) const MAX_COUNTED: u64 = (1 << 40) - 1;
+
+/// The most that is said of all counts that a page ever had.
+pub(super) const MAX_TOTAL: u64 = (1 << 48) - 1;
+
+impl<'a> Count<'a> {
+    /// So many of `page`.
+    pub fn new(page: Key<'a>, count: u64) -> Self {
+        Self { page, count }
+    }
+
+    /// Whether it can be counted: one of many that cannot would fail all.
+    pub fn check(&self) -> Result<()> {
+        if self.page.as_str().is_empty() {
+            return Err(Error::invalid(format!("a page is empty: 1 to {MAX_KEY_BYTES} bytes are allowed")));
+        }
+        match self.count {
+            1..=MAX_AT_ONCE => Ok(()),
+            count => {
+                Err(Error::invalid(format!("a count of {count} is not allowed: 1 to {MAX_AT_ONCE} are")))
+            }
+        }
+    }
+}
+
+/// Refuses counts where edits are kept, and edits where they are not.
+#[cfg(feature = "redis")]
+pub(super) fn check_kind(options: &HotOptions, is_count: bool) -> Result<()> {
+    if options.only_counts() == is_count { Ok(()) } else { Err(wrong_kind(options, is_count)) }
+}
+
+/// What is said of counts where edits are kept, and of edits where they are not.
+#[cold]
+pub(super) fn wrong_kind(options: &HotOptions, is_count: bool) -> Error {
+    match is_count {
+        false => Error::invalid(
+            "the space only counts, its max_members_per_page is 0: it takes a page and a count, not an edit",
+        ),
+        true => Error::invalid(format!(
+            "the space keeps edits, its max_members_per_page is {}: it takes edits, not counts",
+            options.max_members_per_page
+        )),
+    }
+}
+
+/// What became of an edit, or of a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recorded {
@@ -70,8 +129,8 @@ pub enum Recorded {
     },
     /// It counts in the window of a hot page.
     Added,
-    /// It counts, and nothing else of it is kept: it is older than all edits of its page that are, and some have left
-    /// for want of room. Sent again it counts again, since nobody knows its id.
+    /// It counts, and nothing else of it is kept: the space only counts, or it is older than all edits of its page that
+    /// are, and some have left for want of room. Sent again it counts again, since nobody knows its id.
     Counted,
     /// It would have made the page hot, and there is no room.
     Rejected,
@@ -194,6 +253,11 @@ impl Rank {
         let rank = edits.min(MAX_RANKED) as f64 * RANKED + last_ms.min(RANKED as u64 - 1) as f64;
         // Doubles that are not negative have the order of their bits.
         Self(rank.to_bits())
+    }
+
+    /// In the same order.
+    pub(super) fn bits(self) -> u64 {
+        self.0
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::batch::{grouped, in_order_of_coming};
 use super::declared::longest_window_ms;
+use super::edit::check_kind;
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
 use super::feed::Feed;
 use super::in_process::{CLEANED_AT_A_TIME, InProcess};
@@ -33,29 +34,29 @@ use crate::{Background, Tidegate};
 /// A space of hot pages on a store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Hot {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     /// What runs in the background for it, for as long as somebody holds it.
     _background: Option<Arc<Background>>,
 }
 
 #[derive(Debug)]
-struct Core {
+pub(super) struct Core {
     space: Name,
-    backend: Backend,
-    notes: Arc<Notes>,
+    pub(super) backend: Backend,
+    pub(super) notes: Arc<Notes>,
     /// Reads events while somebody watches.
     feed: Mutex<Weak<Feed>>,
 }
 
 #[derive(Debug)]
-enum Backend {
+pub(super) enum Backend {
     Memory(InProcess),
     Redis { partitions: Box<[OnRedis]>, is_pinned: AtomicBool },
 }
 
 impl Core {
     /// What this process takes for the time.
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         match &self.backend {
             Backend::Memory(space) => space.now_ms(),
             Backend::Redis { partitions, .. } => partitions[0].client_now().as_millis(),
@@ -169,6 +170,7 @@ impl Hot {
         match &self.core.backend {
             Backend::Memory(space) => space.record(edit),
             Backend::Redis { .. } => {
+                check_kind(self.options(), false)?;
                 edit.check()?;
                 let number = self.partition(edit.page);
                 let pages: [&[Edit<'_>]; 1] = [std::slice::from_ref(edit)];
@@ -195,6 +197,7 @@ impl Hot {
         if let Backend::Memory(space) = &self.core.backend {
             return space.record_many(edits);
         }
+        check_kind(self.options(), false)?;
         edits.iter().try_for_each(Edit::check)?;
         let send = |number, edits| self.send(number, edits, deadline);
         let of = self.core.notes.options.partitions as usize;
@@ -226,7 +229,7 @@ impl Hot {
     }
 
     /// What one of many is told of a page that cannot be read.
-    fn corrupt(&self, error: Error) -> Result<Recorded> {
+    pub(super) fn corrupt(&self, error: Error) -> Result<Recorded> {
         if error.kind() != ErrorKind::Corrupt {
             return Err(error);
         }
@@ -246,7 +249,7 @@ impl Hot {
     }
 
     /// A partition on Redis, once it is known to be one of as many as we take it for.
-    async fn on_redis(&self, number: usize) -> Result<&OnRedis> {
+    pub(super) async fn on_redis(&self, number: usize) -> Result<&OnRedis> {
         let Backend::Redis { partitions, .. } = &self.core.backend else {
             return Err(Error::internal("the space is not on Redis"));
         };
@@ -286,7 +289,7 @@ impl Hot {
     }
 
     /// What becomes of an edit that the store did not answer for.
-    fn lost(&self, error: Error) -> Result<Recorded> {
+    pub(super) fn lost(&self, error: Error) -> Result<Recorded> {
         let metrics = &self.core.notes.metrics;
         if !error.is_transient() {
             if error.kind() == ErrorKind::Corrupt {
@@ -371,12 +374,12 @@ impl Hot {
     }
 
     /// How many pages are hot, exactly.
-    pub async fn count(&self) -> Result<u64> {
+    pub async fn tracked(&self) -> Result<u64> {
         if let Backend::Memory(space) = &self.core.backend {
-            return Ok(space.count());
+            return Ok(space.tracked());
         }
-        let count = async |number| self.on_redis(number).await?.count(COUNTED_AT_A_TIME).await;
-        let counts = partitions::all(self.numbers().map(count)).await?;
+        let tracked = async |number| self.on_redis(number).await?.tracked(COUNTED_AT_A_TIME).await;
+        let counts = partitions::all(self.numbers().map(tracked)).await?;
         Ok(self.core.notes.counted(counts.into_iter()))
     }
 
@@ -485,7 +488,7 @@ impl Hot {
 
     /// The partition that a page is in.
     #[inline]
-    fn partition(&self, page: Key<'_>) -> usize {
+    pub(super) fn partition(&self, page: Key<'_>) -> usize {
         self.core.notes.spread.partition(page.as_str()) as usize
     }
 

@@ -1,14 +1,14 @@
 //! Hot pages in this process: exact, synchronous, bounded in pages and bytes.
 
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::batch::{grouped, in_order_of_coming};
-use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
-use super::memory::{Cleaned, Effects, Partition};
+use super::batch::{grouped, in_order_of_coming, summed};
+use super::edit::{Count, Edit, EditRef, HotPage, Recorded, Removed, Stats, wrong_kind};
+use super::memory::{Cleaned, Counting, Effects, Partition};
 use super::metrics::HotMetrics;
 use super::notes::Notes;
 use super::options::{HotOptions, MAX_TRACKED};
@@ -40,9 +40,32 @@ pub struct InProcess {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    partitions: Box<[Mutex<Partition>]>,
+    partitions: Partitions,
     notes: Arc<Notes>,
     listener: OnceLock<Listener>,
+}
+
+/// Those of a space that keeps edits, or of one that only counts.
+#[derive(Debug)]
+enum Partitions {
+    Edits(Box<[Mutex<Partition>]>),
+    Counts(Box<[Mutex<Counting>]>),
+}
+
+/// Does the same with a partition of either kind.
+macro_rules! either {
+    ($partitions:expr, $number:expr, $partition:ident => $act:expr) => {
+        match &$partitions {
+            Partitions::Edits(all) => {
+                let $partition = &mut *all[$number].lock();
+                $act
+            }
+            Partitions::Counts(all) => {
+                let $partition = &mut *all[$number].lock();
+                $act
+            }
+        }
+    };
 }
 
 /// Is told in which partition something has happened.
@@ -76,7 +99,10 @@ impl InProcess {
     /// One whose options were checked.
     pub(super) fn noted(clock: Clock, notes: Arc<Notes>) -> Self {
         let (bounds, of) = (notes.options.bounds(), notes.options.partitions);
-        let partitions = (0..of).map(|_| Mutex::new(Partition::new(bounds))).collect();
+        let partitions = match notes.options.only_counts() {
+            true => Partitions::Counts((0..of).map(|_| Mutex::new(Counting::new(bounds))).collect()),
+            false => Partitions::Edits((0..of).map(|_| Mutex::new(Partition::new(bounds))).collect()),
+        };
         Self { shared: Arc::new(Shared { clock, partitions, notes, listener: OnceLock::new() }) }
     }
 
@@ -101,20 +127,9 @@ impl InProcess {
         self.shared.notes.spread.partition(page.as_str()) as usize
     }
 
-    /// Does something with the partition of `page`.
-    #[inline]
-    fn on<R>(&self, page: Key<'_>, act: impl FnOnce(&mut Partition, u64) -> R) -> R {
-        let number = self.partition(page);
-        act(&mut self.shared.partitions[number].lock(), self.now_ms())
-    }
-
-    /// The same, of what has effects.
-    #[inline]
-    fn change<R>(&self, number: usize, act: impl FnOnce(&mut Partition, u64) -> (R, Effects)) -> R {
-        let now_ms = self.now_ms();
-        let (answer, effects) = act(&mut self.shared.partitions[number].lock(), now_ms);
-        self.note(number, &effects, now_ms);
-        answer
+    /// The numbers of all partitions.
+    fn numbers(&self) -> Range<usize> {
+        0..self.options().partitions as usize
     }
 
     #[inline]
@@ -130,45 +145,119 @@ impl InProcess {
     /// Records an edit.
     #[inline]
     pub fn record(&self, edit: &Edit<'_>) -> Result<Recorded> {
+        let partitions = self.edits()?;
         edit.check()?;
-        let number = self.partition(edit.page);
-        Ok(self.change(number, |partition, now_ms| partition.record(now_ms, edit)))
+        let (number, now_ms) = (self.partition(edit.page), self.now_ms());
+        let (recorded, effects) = partitions[number].lock().record(now_ms, edit);
+        self.note(number, &effects, now_ms);
+        Ok(recorded)
     }
 
     /// Records many; what became of each, in order. Those of a page are recorded together, by when they were made,
     /// whatever order they come in. If one of them is not allowed, none is.
     pub fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
+        let partitions = self.edits()?;
         edits.iter().try_for_each(Edit::check)?;
         let (groups, mut done) = (grouped(edits, edits.len()), Vec::with_capacity(edits.len()));
         for group in &groups {
-            let number = self.partition(edits[group[0]].page);
+            let (number, now_ms) = (self.partition(edits[group[0]].page), self.now_ms());
             let in_order: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
-            done.extend(self.change(number, |partition, now_ms| partition.record_all(now_ms, &in_order)));
+            let (recorded, effects) = partitions[number].lock().record_all(now_ms, &in_order);
+            self.note(number, &effects, now_ms);
+            done.extend(recorded);
         }
         Ok(in_order_of_coming(groups, done))
+    }
+
+    /// Counts `count` more of `page`, now, in a space that [only counts](HotOptions::only_counts).
+    ///
+    /// ```
+    /// use tidegate::Key;
+    /// use tidegate::hot::{HotOptions, InProcess, Recorded};
+    ///
+    /// let hot = InProcess::new(HotOptions::new().hot_threshold(100).max_members_per_page(0))?;
+    /// let page = Key::new("en:Tide gate")?;
+    /// assert_eq!(hot.count(page, 60)?, Recorded::Remembered);
+    /// assert_eq!(hot.count(page, 60)?, Recorded::Promoted { replaced: None });
+    /// assert_eq!(hot.count(page, 1)?, Recorded::Counted);
+    /// assert_eq!(hot.stats(page).edits_last_hour, 121);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[inline]
+    pub fn count(&self, page: Key<'_>, count: u64) -> Result<Recorded> {
+        let partitions = self.counts()?;
+        Count::new(page, count).check()?;
+        Ok(self.count_at(partitions, page, count, self.now_ms()))
+    }
+
+    /// Counts many; what became of each, in order. Those of a page are counted together and meet the same. If one of them
+    /// is not allowed, none is.
+    pub fn count_many(&self, counts: &[Count<'_>]) -> Result<Vec<Recorded>> {
+        let partitions = self.counts()?;
+        counts.iter().try_for_each(Count::check)?;
+        let ((pages, numbers), now_ms) = (summed(counts), self.now_ms());
+        let mut done = Vec::with_capacity(counts.len());
+        for (Count { page, count }, its) in pages.into_iter().zip(&numbers) {
+            // What a page met, all of its counts did.
+            let recorded = self.count_at(partitions, page, count, now_ms);
+            done.extend(its.iter().map(|_| recorded.clone()));
+        }
+        Ok(in_order_of_coming(numbers, done))
+    }
+
+    #[inline]
+    fn count_at(&self, partitions: &[Mutex<Counting>], page: Key<'_>, count: u64, now_ms: u64) -> Recorded {
+        let number = self.partition(page);
+        let (recorded, effects) = partitions[number].lock().count(now_ms, page.as_str(), count);
+        self.note(number, &effects, now_ms);
+        recorded
+    }
+
+    /// Where edits are kept; an error if they are not.
+    #[inline]
+    fn edits(&self) -> Result<&[Mutex<Partition>]> {
+        match &self.shared.partitions {
+            Partitions::Edits(partitions) => Ok(partitions),
+            Partitions::Counts(_) => Err(wrong_kind(self.options(), false)),
+        }
+    }
+
+    /// Where counts are, or an error.
+    #[inline]
+    fn counts(&self) -> Result<&[Mutex<Counting>]> {
+        match &self.shared.partitions {
+            Partitions::Counts(partitions) => Ok(partitions),
+            Partitions::Edits(_) => Err(wrong_kind(self.options(), true)),
+        }
     }
 
     /// Forgets all that is known of `page`, hot or not; what it had been. Its next edit is its
     /// first.
     pub fn remove(&self, page: Key<'_>) -> Removed {
-        let number = self.partition(page);
-        self.change(number, |partition, now_ms| partition.remove(now_ms, page.as_str()))
+        let (number, now_ms) = (self.partition(page), self.now_ms());
+        let (removed, effects) =
+            either!(self.shared.partitions, number, it => it.remove(now_ms, page.as_str()));
+        self.note(number, &effects, now_ms);
+        removed
     }
 
     /// Whether `page` is hot.
     pub fn is_hot(&self, page: Key<'_>) -> bool {
-        self.on(page, |partition, now_ms| partition.is_hot(now_ms, page.as_str()))
+        let number = self.partition(page);
+        either!(self.shared.partitions, number, it => it.is_hot(self.now_ms(), page.as_str()))
     }
 
     /// What is known of `page`.
     pub fn stats(&self, page: Key<'_>) -> Stats {
-        self.on(page, |partition, now_ms| partition.stats(now_ms, page.as_str()))
+        let number = self.partition(page);
+        either!(self.shared.partitions, number, it => it.stats(self.now_ms(), page.as_str()))
     }
 
-    /// The edits of `page` in `range` that are in its window, oldest first.
+    /// The edits of `page` in `range` that are in its window, oldest first; none in a space that only counts.
     pub fn window(&self, page: Key<'_>, range: RangeInclusive<Timestamp>) -> Vec<EditRef> {
         let (from_ms, to_ms) = (range.start().as_millis(), range.end().as_millis());
-        self.on(page, |partition, now_ms| partition.window(now_ms, page.as_str(), from_ms, to_ms))
+        let number = self.partition(page);
+        either!(self.shared.partitions, number, it => it.window(self.now_ms(), page.as_str(), from_ms, to_ms))
     }
 
     /// The `limit` hottest pages, hottest first: by edits in the window, then by the
@@ -183,22 +272,24 @@ impl InProcess {
         if limit == 0 {
             return Vec::new();
         }
-        let lists = self.shared.partitions.iter().map(|it| it.lock().list(now_ms, after, limit));
+        let list =
+            |number: usize| either!(self.shared.partitions, number, it => it.list(now_ms, after, limit));
+        let lists = self.numbers().map(list);
         HotPage::hottest(lists.flatten().collect(), limit)
     }
 
     /// How many pages are hot, exactly.
-    pub fn count(&self) -> u64 {
+    pub fn tracked(&self) -> u64 {
         let now_ms = self.now_ms();
-        let counts = self.shared.partitions.iter().map(|it| it.lock().count(now_ms));
-        self.shared.notes.counted(counts)
+        let count =
+            |number: usize| either!(self.shared.partitions, number, it => it.hot_and_remembered(now_ms));
+        self.shared.notes.counted(self.numbers().map(count))
     }
 
     /// Drops pages whose window is empty, and activity that is over; how many pages
     /// that were.
     pub fn cleanup(&self) -> u64 {
-        let numbers = 0..self.shared.partitions.len();
-        let cleaned: Vec<_> = numbers.map(|number| self.clean_one(number)).collect();
+        let cleaned: Vec<_> = self.numbers().map(|number| self.clean_one(number)).collect();
         self.shared.notes.counted(cleaned.iter().map(|it| (it.tracked, it.activities)));
         self.shared.notes.metrics.cleanups.inc();
         cleaned.iter().map(|it| it.effects.expired).sum()
@@ -219,18 +310,18 @@ impl InProcess {
     /// Looks after up to `limit` pages of a partition.
     pub(super) fn clean_batch(&self, number: usize, limit: usize) -> Cleaned {
         let now_ms = self.now_ms();
-        let cleaned = self.shared.partitions[number].lock().cleanup(now_ms, limit);
+        let cleaned = either!(self.shared.partitions, number, it => it.cleanup(now_ms, limit));
         self.note(number, &cleaned.effects, now_ms);
         cleaned
     }
 
     /// Bytes that its pages use.
     pub fn bytes(&self) -> usize {
-        self.shared.partitions.iter().map(|it| it.lock().bytes()).sum()
+        self.numbers().map(|number| either!(self.shared.partitions, number, it => it.bytes())).sum()
     }
 
     /// What happened in a partition after a position, or the latest position.
     pub(super) fn events(&self, number: usize, after: Option<Position>, limit: usize) -> News {
-        self.shared.partitions[number].lock().events(self.now_ms(), after, limit)
+        either!(self.shared.partitions, number, it => it.events(self.now_ms(), after, limit))
     }
 }

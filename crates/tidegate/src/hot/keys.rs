@@ -9,6 +9,7 @@ use crate::store::Family;
 use crate::store::redis::Script;
 
 const PAGES: &[&str] = &["hot:rank", "hot:due"];
+const COUNTED: &[&str] = &["hot:counting:activities", "hot:counting:rank", "hot:counting:due"];
 
 const FAMILIES: &[Family] = &[
     Family::new("activity", "activity:<page>", "string", &["hot:activities"]),
@@ -20,6 +21,12 @@ const FAMILIES: &[Family] = &[
     Family::index("due", "hot:due").numbered(),
     Family::index("rank", "hot:rank").numbered(),
     Family::new("events", "hot:events", "stream", &[]).numbered(),
+    Family::new("count", "hot:count:<page>", "string", COUNTED),
+    Family::new("counting_state", "hot:counting:state", "hash", &[]).numbered(),
+    Family::index("counting_activities", "hot:counting:activities").numbered(),
+    Family::index("counting_due", "hot:counting:due").numbered(),
+    Family::index("counting_rank", "hot:counting:rank").numbered(),
+    Family::new("counting_events", "hot:counting:events", "stream", &[]).numbered(),
 ];
 
 pub(crate) struct HotKeys;

@@ -5,9 +5,15 @@
 //! it began; what is hot has a window of its own and two indices that edits need not
 //! touch.
 
+mod activities;
 mod activity;
+mod counted;
+mod counted_pages;
+mod counting;
 mod events;
+mod hottest;
 mod member;
+mod packed;
 mod page;
 mod pages;
 mod place;
@@ -23,7 +29,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use self::activity::{Activities, Activity};
+use self::activities::Activities;
+use self::activity::Activity;
+pub(super) use self::counting::Counting;
 use self::events::Events;
 use self::member::Made;
 use self::page::Page;
@@ -52,7 +60,7 @@ pub(super) struct Partition {
     bounds: Bounds,
     hasher: foldhash::fast::RandomState,
     table: HashTable<Place>,
-    activities: Activities,
+    activities: Activities<Activity>,
     pages: Pages,
     events: Events,
     /// What the clock said last.

@@ -28,6 +28,8 @@
 
 mod batch;
 #[cfg(feature = "redis")]
+mod count;
+#[cfg(feature = "redis")]
 mod declared;
 mod edit;
 #[cfg(feature = "redis")]
@@ -48,7 +50,9 @@ mod redis;
 #[cfg(feature = "redis")]
 mod watch;
 
-pub use self::edit::{Edit, EditRef, Event, EventKind, HotPage, MAX_BYTE_CHANGE, Recorded, Removed, Stats};
+pub use self::edit::{
+    Count, Edit, EditRef, Event, EventKind, HotPage, MAX_AT_ONCE, MAX_BYTE_CHANGE, Recorded, Removed, Stats,
+};
 #[cfg(feature = "redis")]
 pub use self::handle::Hot;
 pub use self::in_process::InProcess;

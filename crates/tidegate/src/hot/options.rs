@@ -11,7 +11,7 @@ use crate::setters::setters;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HotOptions {
-    /// Edits within ten minutes that make a page hot.
+    /// Edits within ten minutes that make a page hot: at most 100, unless the space only counts.
     pub hot_threshold: u32,
     /// Edits within the window that make a hot page trending.
     pub promotion_threshold: u32,
@@ -19,7 +19,8 @@ pub struct HotOptions {
     pub window_duration: Duration,
     /// The most hot pages at a time.
     pub max_tracked: usize,
-    /// The most edits kept of a hot page: the newest. All are counted.
+    /// The most edits kept of a hot page: the newest. All are counted. With 0 the space only counts: no edit is kept, and
+    /// it takes [counts](super::Hot::count) instead of edits.
     pub max_members_per_page: usize,
     /// Over how many slots of the window edits are counted of a page that has had more than are kept: the more there
     /// are, the shorter is what they count too long.
@@ -103,8 +104,11 @@ const COUNTS: [Ranged<HotOptions, u64>; 9] = [
         name: "a hot_threshold",
         get: |it| it.hot_threshold.into(),
         set: |it, count| it.hot_threshold = count as u32,
-        range: |it| [1, 100.min(it.max_members_per_page as u64)],
-        widest: [1, 100],
+        range: |it| match it.max_members_per_page as u64 {
+            0 => [1, MAX_EDITS],
+            members => [1, 100.min(members)],
+        },
+        widest: [1, MAX_EDITS],
     },
     Ranged {
         name: "a promotion_threshold",
@@ -117,8 +121,11 @@ const COUNTS: [Ranged<HotOptions, u64>; 9] = [
         name: "a max_members_per_page",
         get: |it| it.max_members_per_page as u64,
         set: |it, count| it.max_members_per_page = count as usize,
-        range: |it| [1.max(it.hot_threshold.into()), MAX_MEMBERS as u64],
-        widest: [1, MAX_MEMBERS as u64],
+        range: |it| match it.max_members_per_page {
+            0 => [0, MAX_MEMBERS as u64],
+            _ => [1.max(it.hot_threshold.into()), MAX_MEMBERS as u64],
+        },
+        widest: [0, MAX_MEMBERS as u64],
     },
     Ranged {
         name: "a number of count_slots",
@@ -166,6 +173,11 @@ const COUNTS: [Ranged<HotOptions, u64>; 9] = [
 ];
 
 impl HotOptions {
+    /// Whether the space only counts: no edit is kept.
+    pub fn only_counts(&self) -> bool {
+        self.max_members_per_page == 0
+    }
+
     /// Whether all of it is allowed; a space is only made if it is.
     pub fn check(&self) -> Result<()> {
         let lasting = |what: &str, value: Duration, days: u32| {
@@ -233,6 +245,21 @@ pub(super) struct Bounds {
     pub(super) spike_minimum: u64,
     pub(super) max_activity: u64,
     pub(super) max_bytes: usize,
+}
+
+impl Bounds {
+    /// Whether `lately` of `edits`, over a window that covers more than the last five minutes, are a spike; one that is
+    /// there ends at half of what it began at.
+    #[inline]
+    pub(super) fn is_spike(&self, is_spiking: bool, edits: u64, lately: u64, covered_ms: u64) -> bool {
+        if lately < self.spike_minimum {
+            return false;
+        }
+        let ratio = if is_spiking { self.spike_ratio / 2.0 } else { self.spike_ratio };
+        let rate = lately as f64 / SPIKE_MS as f64;
+        let base = (edits - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
+        rate >= ratio * base
+    }
 }
 
 /// What edits are counted in as powers of two, in ms: a slot of the window at least, and so long that no more than

@@ -7,7 +7,6 @@
 --          if none was) and how many events of each kind there were, if there were any. Of several, a list: how many
 --          counted as activity, pages that are not hot any more, a digit for each edit of what became of it, the page that
 --          was replaced, and how many events of each kind
-local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
 
 -- Makes room for one in a window that is full, or over, if more were allowed before.
 local function make_room(keys, p)
@@ -26,7 +25,7 @@ end
 
 -- The ring of a page of which nothing was cut before: its members.
 local function ring_of_members(keys)
-  local ring, members = new_ring(exponent), call('ZRANGE', keys.window, '0', '-1', 'WITHSCORES')
+  local ring, members = new_ring(exponent, RING_WIDTH), call('ZRANGE', keys.window, '0', '-1', 'WITHSCORES')
   -- Most are in the slot of the one before.
   local at_ms, alike = 0, 0
   for i = 2, #members, 2 do
@@ -183,29 +182,13 @@ local function promote(page, key, edits)
   table.sort(live, function(one, other)
     return one.at < other.at or one.at == other.at and is_before(one.id, other.id)
   end)
-  local last, expired, replaced = live[#live], 0, ''
-  flush_pages()
-  -- An index that was begun anew does not list all that are hot; the other does.
-  local ranked, dated = on_index('ZCARD', RANK), on_index('ZCARD', DUE)
-  if math.max(ranked, dated) >= max_tracked then
-    expired = settle_due(64)
-    flush_pages()
-    ranked, dated = call('ZCARD', RANK), call('ZCARD', DUE)
-  end
-  if math.max(ranked, dated) >= max_tracked then
-    local coldest = call('ZRANGE', RANK, 0, 0, 'WITHSCORES')
-    local rank = tonumber(coldest[2])
-    if not replaces or not rank or rank >= rank_of(#live, last.at) then return REJECTED, expired, '' end
-    replaced = coldest[1]
-    local keys = keys_of(replaced)
-    local is_read, cold = pcall(load, keys.meta)
-    drop_and_emit(replaced, keys, is_read and cold, 'replaced',
-      math.min(math.max(math.floor(rank / RANKED), 0), MAX_WHOLE))
-  end
+  local last = live[#live]
+  local is_room, expired, replaced = make_room_for(#live, last.at)
+  if not is_room then return REJECTED, expired, '' end
   forget(page, key)
   local keys = keys_of(page)
   -- What may be left of its last time, or is not ours.
-  call('UNLINK', keys.window, keys.meta, keys.editors)
+  unlink(keys)
   local p = { count = #live, oldest = live[1].at, due = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
     first = live[1].at, last = last.at, byte_change = last.byte_change, last_id = last.id }
   local scores, made = {}, {}
@@ -220,27 +203,6 @@ local function promote(page, key, edits)
   judge(page, keys, p)
   save(page, keys, p, true)
   return PROMOTED, expired, replaced
-end
-
--- How many pages are remembered, if that is known.
-local remembered
-
--- Notes that a page has begun to be remembered, and makes room for it.
-local function begin(page)
-  if not remembered then
-    flush(ACTIVITIES, activities)
-    remembered = on_index('ZCARD', ACTIVITIES)
-  end
-  if remembered >= max_activity then
-    flush(ACTIVITIES, activities)
-    local oldest = call('ZRANGE', ACTIVITIES, 0, 0)[1]
-    -- What is left of its own last time gives way by itself.
-    if oldest ~= page then forget(oldest, ACTIVITY_FAMILY .. oldest) end
-    remembered = remembered - 1
-  end
-  is_made = is_made or remembered == 0
-  remembered, sequence = remembered + 1, sequence + 1
-  activities[page] = sequence
 end
 
 -- Remembers an edit of a page that is not hot; at the threshold it becomes so.
@@ -276,10 +238,6 @@ local function remember(page, key, edit, at_ms)
   remembered = nil
   local code, expired, replaced = promote(page, key, edits)
   return code, expired, ACTIVITY, replaced
-end
-
-local function reply(answer, replaced)
-  return counts and with_counts({ answer, replaced }) or answer
 end
 
 -- Several edits of a page, judged and written together. Ids that it has when they come, and their own, are known until

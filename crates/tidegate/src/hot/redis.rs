@@ -16,7 +16,7 @@ use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, WAS_HOT, WAS_RE
 use self::reply::{REPLIES, digits, event_counts, happened, recorded, recorded_several, unreadable, utf8};
 pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
-use super::edit::{Edit, EditRef, HotPage, MAX_RANKED, Recorded, Removed, Stats};
+use super::edit::{Count, Edit, EditRef, HotPage, MAX_RANKED, Recorded, Removed, Stats};
 use super::memory::{Cleaned, Effects};
 use super::options::Bounds;
 use super::position::{News, Position, PositionStatus};
@@ -56,13 +56,18 @@ impl OnRedis {
     pub(super) fn new(store: RedisStore, space: &Name, bounds: Bounds, number: u32, of: u32) -> Self {
         let place = store.spread(PartKind::Hot.stored_name(space.as_str()), number);
         let prefix = format!("{}{}", place.prefix, PartKind::Hot.key_prefix(space));
-        let families =
-            ["activity:", "hot:window:", "hot:meta:", "hot:editors:"].map(|it| format!("{prefix}{it}"));
+        // A space that only counts has keys of its own, so that it may have the name of one that keeps edits.
+        let (families, shared) = match bounds.max_members {
+            0 => (["hot:count:"; 4], "hot:counting:"),
+            _ => (["activity:", "hot:window:", "hot:meta:", "hot:editors:"], "hot:"),
+        };
+        let families = families.map(|it| format!("{prefix}{it}"));
         let suffix = if of == 1 { String::new() } else { format!(":{number}") };
         let shared_keys = ["state", "activities", "due", "rank", "events"];
-        let shared_keys = shared_keys.map(|it| format!("{prefix}hot:{it}{suffix}")).into_iter().collect();
+        let shared_keys = shared_keys.map(|it| format!("{prefix}{shared}{it}{suffix}")).into_iter().collect();
         let kept_ms = bounds.window_ms;
-        let scripts = scripts(numbers(&bounds, kept_ms, store.clock().slack_ms(), &families));
+        let numbers = numbers(&bounds, kept_ms, store.clock().slack_ms(), &families);
+        let scripts = scripts(numbers, bounds.max_members == 0);
         Self {
             store,
             partition: place.partition,
@@ -81,8 +86,8 @@ impl OnRedis {
         let kept_ms = longest_ms.max(self.bounds.window_ms);
         if self.scripts.read().1 != kept_ms {
             let slack_ms = self.store.clock().slack_ms();
-            *self.scripts.write() =
-                (scripts(numbers(&self.bounds, kept_ms, slack_ms, &self.families)), kept_ms);
+            let numbers = numbers(&self.bounds, kept_ms, slack_ms, &self.families);
+            *self.scripts.write() = (scripts(numbers, self.bounds.max_members == 0), kept_ms);
         }
     }
 
@@ -182,6 +187,30 @@ impl OnRedis {
         Ok(REPLIES.items(&value, pages.len())?.iter().zip(pages).map(one).collect())
     }
 
+    /// Counts of different pages, up to [`MAX_EDITS`] in one round trip; what became of each, or that it failed.
+    pub(super) async fn count(
+        &self,
+        counts: &[Count<'_>],
+        deadline: Option<Duration>,
+    ) -> Result<Vec<Result<(Recorded, Effects)>>> {
+        let keys = counts.iter().map(|it| format!("{}{}", self.family, it.page.as_str()));
+        let args = counts.iter().map(|it| it.count.to_compact_string());
+        let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
+        let call = call.items(counts.len()).keys(keys).args(args);
+        let value = match deadline {
+            None => self.store.call(self.partition, call).await,
+            Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
+        };
+        let value = value.map_err(|error| self.named(error))?;
+        let one = |(value, count): (&Value, &Count<'_>)| match value {
+            Value::BulkString(text) => {
+                Err(self.of_page(server_failure(&String::from_utf8_lossy(text)), count.page))
+            }
+            value => recorded(value),
+        };
+        Ok(REPLIES.items(&value, counts.len())?.iter().zip(counts).map(one).collect())
+    }
+
     pub(super) async fn stats(&self, page: Key<'_>) -> Result<Stats> {
         let value = self.send(self.call(&self.scripts().stats, page.as_str())).await?;
         let mut fields = REPLIES.list(&value)?;
@@ -266,10 +295,10 @@ impl OnRedis {
 
     /// How many pages are hot, and activities: of the pages whose window has changed `most` are
     /// asked for at a time.
-    pub(super) async fn count(&self, most: usize) -> Result<(u64, u64)> {
+    pub(super) async fn tracked(&self, most: usize) -> Result<(u64, u64)> {
         let (mut from, mut all_over) = (0, 0);
         loop {
-            let call = self.call(&self.scripts().count, "").arg(most).arg(from);
+            let call = self.call(&self.scripts().tracked, "").arg(most).arg(from);
             let value = self.send(call).await?;
             let mut fields = REPLIES.list(&value)?;
             let next = fields.integer()?;

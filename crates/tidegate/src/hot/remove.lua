@@ -9,8 +9,7 @@ pin_due()
 local function is_remembered(key)
   local edits = redis.pcall('GET', key)
   if not edits then return false end
-  local is_read, first_ms = pcall(struct.unpack, 's', edits)
-  first_ms = is_read and number_of(first_ms, 0, MAX_WHOLE)
+  local first_ms = began_of(edits)
   return not first_ms or not is_over(first_ms)
 end
 
@@ -18,6 +17,8 @@ repair_shared()
 return finish(each(function(k)
   local page, was, expired = string.sub(KEYS[k], PAGE_AT), NOT_KNOWN, 0
   local keys = keys_of(page)
+  -- Asked before: what is not hot may be in the same key.
+  local is_also_remembered = is_remembered(KEYS[k])
   local is_settled, p, gone = pcall(function()
     local p = load(keys.meta)
     if p then return settle(page, keys, p) end
@@ -34,7 +35,7 @@ return finish(each(function(k)
     drop_and_emit(page, keys, nil, 'removed', 0)
     was = WAS_HOT
   end
-  if is_remembered(KEYS[k]) then was = math.max(was, WAS_REMEMBERED) end
+  if is_also_remembered then was = math.max(was, WAS_REMEMBERED) end
   forget(page, KEYS[k])
   return with_counts({ was, expired })
 end, KEYS_OF_ITEM, 0, SHARED_KEYS))

@@ -17,7 +17,7 @@ local function match(pages)
       ranked[#ranked + 1], ranked[#ranked + 2] = rank_of(edits_of(p), p.last), page
       dated[#dated + 1], dated[#dated + 2] = p.due + base_ms, page
     else
-      call('UNLINK', keys.window, keys.meta, keys.editors)
+      unlink(keys)
       call('ZREM', RANK, page)
       call('ZREM', DUE, page)
     end

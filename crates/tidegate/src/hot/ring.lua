@@ -1,13 +1,17 @@
--- The ring of a page that edits have left for want of room: how many edits there were, on a grid of time.
+-- The ring of a page: how many edits there were, on a grid of time. A page of which edits are kept has one while edits
+-- that left for want of room are in the window; a page that only counts always has.
 --
--- Members are the newest edits, and no more than so many; the ring counts all. It is kept in `ring` of the page's meta,
--- packed: the grain as a power of two (ms), so that grids of other windows are nested in it; how many slots of half a
--- minute there are; edits in all slots; edits since the page became hot and the last of them (ms), as of this ring; then
--- slots of half a minute, of the last five, and slots of the grain. A slot has the last byte of its number and its edits.
+-- Slots are texts, the oldest slot first: each has the last byte of its number and its edits, in as many bytes as the
+-- ring says. There are slots of the grain, a power of two in ms, so that grids of other windows are nested in it; and slots
+-- of half a minute, of the last five. In the meta of a page whose edits are kept a ring is packed: exponent of the grain; how
+-- many slots of half a minute there are; edits in all slots; edits since the page became hot and the last of them (ms), as
+-- of this ring; then both kinds of slots, those of half a minute first, with five bytes each for the edits.
 --
 -- A slot counts until the last edit that could be in it leaves a window: so edits count late, by less than a
 -- grain, and never early.
-local RING, RING_BYTES, SLOT, SLOT_BYTES = '<BBI6I6I6', 20, '<BI5', 6
+local RING, RING_BYTES, RING_WIDTH = '<BBI6I6I6', 20, 5
+local SLOTS = { '<BB', '<BI2', '<BI3', '<BI4', '<BI5', '<BI6' }
+local MOST = { 255, 65535, 16777215, 4294967295, 1099511627775, 281474976710655 }
 local LATELY_GRAIN, MAX_EXPONENT = 30000, 30
 local floor = math.floor
 
@@ -17,78 +21,111 @@ local function slot_end(low, grain, last_ms)
   return (newest - (newest - low) % 256 + 1) * grain - 1
 end
 
--- Edits in the slots that end at `from_ms` or later, and how many bytes of others are in front of them.
-local function since(slots, grain, last_ms, from_ms)
-  local sum, at = 0, #slots + 1 - SLOT_BYTES
+-- Edits in the slots of a ring that end at `from_ms` or later, and how many bytes of others are in front of them.
+local function since(ring, slots, grain, from_ms)
+  local slot, bytes, last_ms, sum = ring.slot, ring.width + 1, ring.last, 0
+  local at = #slots + 1 - bytes
   while at > 0 do
-    local low, count = struct.unpack(SLOT, slots, at)
+    local low, count = struct.unpack(slot, slots, at)
     if slot_end(low, grain, last_ms) < from_ms then break end
-    sum, at = sum + count, at - SLOT_BYTES
+    sum, at = sum + count, at - bytes
   end
-  return sum, at - 1 + SLOT_BYTES
+  return sum, at - 1 + bytes
 end
 
--- Slots with so many edits more at a moment.
-local function bump(slots, grain, last_ms, at_ms, more)
-  local at = #slots + 1 - SLOT_BYTES
+-- Slots with so many edits more at a moment, and whether one of them is new; nothing if they do not fit into a slot.
+local function bump(ring, slots, grain, at_ms, more)
+  local slot, bytes, last_ms = ring.slot, ring.width + 1, ring.last
+  local at, most = #slots + 1 - bytes, MOST[ring.width]
   while at > 0 do
-    local low, count = struct.unpack(SLOT, slots, at)
+    local low, count = struct.unpack(slot, slots, at)
     local end_ms = slot_end(low, grain, last_ms)
     if end_ms < at_ms then break end
     if end_ms - grain < at_ms then
-      return string.sub(slots, 1, at - 1) .. struct.pack(SLOT, low, count + more) .. string.sub(slots, at + SLOT_BYTES)
+      if count + more > most then return end
+      return string.sub(slots, 1, at - 1) .. struct.pack(slot, low, count + more) .. string.sub(slots, at + bytes), false
     end
-    at = at - SLOT_BYTES
+    at = at - bytes
   end
-  local new = struct.pack(SLOT, floor(at_ms / grain) % 256, more)
-  return string.sub(slots, 1, at - 1 + SLOT_BYTES) .. new .. string.sub(slots, at + SLOT_BYTES)
+  if more > most then return end
+  local new = struct.pack(slot, floor(at_ms / grain) % 256, more)
+  return string.sub(slots, 1, at - 1 + bytes) .. new .. string.sub(slots, at + bytes), true
 end
 
--- Counts edits of a moment in a ring.
+-- Gives the slots of a ring one byte more for their edits.
+local function widen(ring)
+  local width = ring.width + 1
+  local function wider(slots)
+    local texts = {}
+    for at = 1, #slots, width do
+      local low, count = struct.unpack(ring.slot, slots, at)
+      texts[#texts + 1] = struct.pack(SLOTS[width], low, count)
+    end
+    return table.concat(texts)
+  end
+  ring.slots, ring.lately = wider(ring.slots), wider(ring.lately)
+  ring.slot, ring.width = SLOTS[width], width
+end
+
+-- Slots with so many edits more at a moment, and whether one of them is new; `which` are those.
+local function bumped(ring, which, grain, at_ms, more)
+  local slots, is_new = bump(ring, ring[which], grain, at_ms, more)
+  while not slots do
+    widen(ring)
+    slots, is_new = bump(ring, ring[which], grain, at_ms, more)
+  end
+  return slots, is_new
+end
+
+-- Counts edits of a moment in a ring; whether that has a slot of the grain more.
 local function count_in(ring, at_ms, more)
-  ring.slots = bump(ring.slots, ring.grain, ring.last, at_ms, more)
-  ring.sum = ring.sum + more
+  local slots, is_new = bumped(ring, 'slots', ring.grain, at_ms, more)
+  ring.slots, ring.sum = slots, ring.sum + more
   local last_ms = math.max(ring.last, at_ms)
   if floor(at_ms / LATELY_GRAIN) > floor(ring.last / LATELY_GRAIN) then
     -- Those that have left the last five minutes since.
-    local _, before = since(ring.lately, LATELY_GRAIN, ring.last, last_ms + 1 - SPIKE_MS)
-    ring.lately = string.sub(ring.lately, before + 1)
+    local sum, before = since(ring, ring.lately, LATELY_GRAIN, last_ms + 1 - SPIKE_MS)
+    ring.lately, ring.lately_sum = string.sub(ring.lately, before + 1), sum
   end
   if (floor(at_ms / LATELY_GRAIN) + 1) * LATELY_GRAIN - 1 + SPIKE_MS > last_ms then
-    ring.lately = bump(ring.lately, LATELY_GRAIN, ring.last, at_ms, more)
+    ring.lately, ring.lately_sum = bumped(ring, 'lately', LATELY_GRAIN, at_ms, more), ring.lately_sum + more
   end
   ring.last = last_ms
+  return is_new
 end
 
--- A ring without an edit.
-local function new_ring(exponent)
-  return { exponent = exponent, grain = 2 ^ exponent, sum = 0, total = 0, last = 0, lately = '', slots = '' }
+-- A ring without an edit, with so many bytes for those of a slot.
+local function new_ring(exponent, width)
+  return { exponent = exponent, grain = 2 ^ exponent, sum = 0, total = 0, last = 0, lately = '', lately_sum = 0, slots = '', width = width,
+    slot = SLOTS[width] }
 end
 
 -- The same ring on a coarser grid, which it is nested in.
 local function coarsened(ring, exponent)
-  local coarse = new_ring(exponent)
-  for at = 1, #ring.slots, SLOT_BYTES do
-    local low, count = struct.unpack(SLOT, ring.slots, at)
+  local coarse = new_ring(exponent, ring.width)
+  coarse.lately, coarse.lately_sum = ring.lately, ring.lately_sum
+  for at = 1, #ring.slots, ring.width + 1 do
+    local low, count = struct.unpack(ring.slot, ring.slots, at)
     local end_ms = slot_end(low, ring.grain, ring.last)
-    coarse.slots = bump(coarse.slots, coarse.grain, end_ms, end_ms, count)
+    coarse.last = end_ms
+    coarse.slots = bumped(coarse, 'slots', coarse.grain, end_ms, count)
   end
-  coarse.sum, coarse.total, coarse.last, coarse.lately = ring.sum, ring.total, ring.last, ring.lately
+  coarse.sum, coarse.total, coarse.last = ring.sum, ring.total, ring.last
   return coarse
 end
 
 local function read_ring(text)
   local exponent, slots, sum, total, last = struct.unpack(RING, text)
-  local split = RING_BYTES + slots * SLOT_BYTES
-  if exponent > MAX_EXPONENT or #text <= split or (#text - split) % SLOT_BYTES ~= 0 then
+  local split = RING_BYTES + slots * (RING_WIDTH + 1)
+  if exponent > MAX_EXPONENT or #text <= split or (#text - split) % (RING_WIDTH + 1) ~= 0 then
     error('a ring cannot be read', 0)
   end
-  return { exponent = exponent, grain = 2 ^ exponent, sum = sum, total = total, last = last,
-    lately = string.sub(text, RING_BYTES + 1, split), slots = string.sub(text, split + 1) }
+  return { exponent = exponent, grain = 2 ^ exponent, sum = sum, total = total, last = last, lately_sum = 0, width = RING_WIDTH,
+    slot = SLOTS[RING_WIDTH], lately = string.sub(text, RING_BYTES + 1, split), slots = string.sub(text, split + 1) }
 end
 
 local function packed_ring(ring)
-  return struct.pack(RING, ring.exponent, #ring.lately / SLOT_BYTES, ring.sum, ring.total, ring.last) .. ring.lately
+  return struct.pack(RING, ring.exponent, #ring.lately / (RING_WIDTH + 1), ring.sum, ring.total, ring.last) .. ring.lately
     .. ring.slots
 end
 

@@ -11,7 +11,7 @@ return finish(each(function(k)
   local count, ring = edits_in(keys, p, window_ms), ring_of(p)
   local is_trending, is_spiking = judged(keys, p, count)
   local editors, unique = {}, 0
-  for _, made in ipairs(call('LRANGE', keys.editors, -p.count, -1)) do
+  for _, made in ipairs(p.count > 0 and call('LRANGE', keys.editors, -p.count, -1) or {}) do
     local _, editor = parts_of(made)
     if editor ~= '' and not editors[editor] then
       editors[editor] = true

@@ -4,6 +4,8 @@
 -- Answers  id, when (ms), editor and byte change of each, one after the other
 return finish(each(function(k, at)
   local keys = keys_of(string.sub(KEYS[k], PAGE_AT))
+  -- A space that only counts keeps none.
+  if not keys.window then return {} end
   local from_ms = math.max(tonumber(ARGV[at + 1]), now_ms + 1 - window_ms)
   local to_ms = math.min(tonumber(ARGV[at + 2]), ahead_ms)
   local found = call('ZRANGEBYSCORE', keys.window, from_ms, to_ms, 'WITHSCORES')

@@ -25,10 +25,16 @@ mod limit {
 }
 
 mod hot {
-    use tidegate::hot_conformance;
+    use tidegate::{hot_conformance, hot_counting_conformance};
 
     use super::*;
 
+    hot_counting_conformance!(counting_memory, On::url("memory:"));
+    hot_counting_conformance!(counting_redis, On::url(REDIS.url()));
+    hot_counting_conformance!(
+        counting_cluster,
+        On { url: CLUSTER.url(), options: |options| options.partitions = Some(8) }
+    );
     hot_conformance!(memory, On::url("memory:"));
     hot_conformance!(redis, On::url(REDIS.url()));
     hot_conformance!(cluster, On { url: CLUSTER.url(), options: |options| options.partitions = Some(8) });

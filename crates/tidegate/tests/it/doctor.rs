@@ -116,6 +116,7 @@ async fn a_healthy_store_is_well(url: &str, partitions: Option<u32>) {
     assert_well(&world.check().await, "much later");
     world.hot.cleanup().await.unwrap();
     world.links.cleanup().await.unwrap();
+    world.views.cleanup().await.unwrap();
     world.runs.cleanup().await.unwrap();
     assert_well(&world.check().await, "and cleaned up");
     assert_well(&world.fix().await, "nothing to mend");

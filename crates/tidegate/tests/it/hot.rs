@@ -188,16 +188,16 @@ async fn spaces_and_namespaces_do_not_share() {
         space.fill(&["p".to_owned()], 3).await;
         assert_eq!(other.record(&Edit::new(key("p"), "fill0", "bob")).await.unwrap(), Recorded::Remembered);
         assert!(!other.is_hot(key("p")).await.unwrap(), "{on}");
-        assert_eq!((space.hot.count().await.unwrap(), other.count().await.unwrap()), (1, 0), "{on}");
+        assert_eq!((space.hot.tracked().await.unwrap(), other.tracked().await.unwrap()), (1, 0), "{on}");
         let mut watch = other.watch(Some("0-0")).await.unwrap();
         assert_eq!(other.record(&Edit::new(key("p"), "b", "bob")).await.unwrap(), PROMOTED, "{on}");
         assert_eq!(other.stats(key("p")).await.unwrap().edits_last_hour, 2, "{on}");
         assert_eq!(events(&mut watch, 1).await[0].kind, EventKind::Promoted, "{on}");
         let elsewhere = Space::on(on, &space.url, HotOptions::default()).await;
-        assert_eq!(elsewhere.hot.count().await.unwrap(), 0, "{on}");
+        assert_eq!(elsewhere.hot.tracked().await.unwrap(), 0, "{on}");
         assert_eq!(elsewhere.record("p", "fill0").await, Recorded::Remembered, "{on}");
         let again = space.gate.hot("pages", HotOptions::default()).unwrap();
-        assert_eq!(again.count().await.unwrap(), 1, "{on}: asked again it is the same");
+        assert_eq!(again.tracked().await.unwrap(), 1, "{on}: asked again it is the same");
         let error = space.gate.hot("pages", options(|it| it.max_tracked = 7)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{on}: {error}");
         assert!(error.to_string().contains("pages"), "{on}: {error}");
@@ -275,7 +275,7 @@ async fn options_that_cannot_be_are_refused() {
     let space = Space::on("memory", "memory:", odd).await;
     space.fill(&["p".to_owned()], 2).await;
     space.set(START_MS + 1998);
-    assert_eq!(space.hot.count().await.unwrap(), 1, "a part of a second is not lost");
+    assert_eq!(space.hot.tracked().await.unwrap(), 1, "a part of a second is not lost");
 }
 
 /// Whatever the caller calls a page, an edit or an editor: nothing chooses a slot,
@@ -325,7 +325,7 @@ async fn other_numbers_after_a_deploy_take_the_data_over() {
         space.fill(&["p".to_owned(), "q".to_owned()], 9).await;
         let (_gate, longer) = space.another(HotOptions::default()).await;
         space.set(START_MS + 900_000);
-        let counted = tokio::time::timeout(Duration::from_secs(30), longer.count()).await;
+        let counted = tokio::time::timeout(Duration::from_secs(30), longer.tracked()).await;
         assert_eq!(counted.expect("a count that ends").unwrap(), 2, "{on}: the window is an hour now");
         assert_eq!(longer.cleanup().await.unwrap(), 0, "{on}");
         let (_gate, fewer) = space.another(options(|it| it.max_members_per_page = 4)).await;
@@ -333,9 +333,9 @@ async fn other_numbers_after_a_deploy_take_the_data_over() {
         let stats = fewer.stats(key("p")).await.unwrap();
         assert_eq!((stats.edits_last_hour, stats.members), (10, 4), "{on}: all are counted");
         space.set(START_MS + HOUR - 1);
-        assert_eq!(longer.count().await.unwrap(), 2, "{on}");
+        assert_eq!(longer.tracked().await.unwrap(), 2, "{on}");
         space.set(START_MS + HOUR);
-        assert_eq!(longer.count().await.unwrap(), 1, "{on}");
+        assert_eq!(longer.tracked().await.unwrap(), 1, "{on}");
         assert_eq!(longer.cleanup().await.unwrap(), 1, "{on}");
         let connections = match on {
             "redis" => vec![REDIS.connection()],
@@ -357,13 +357,13 @@ async fn another_number_of_partitions_is_refused() {
         let (_gate, other) = space.another(options(|it| it.partitions = 2)).await;
         for error in [
             other.record(&Edit::new(key("p"), "a", "bob")).await.unwrap_err(),
-            other.count().await.unwrap_err(),
+            other.tracked().await.unwrap_err(),
             other.is_hot(key("p")).await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Config, "{on}: {error}");
             assert!(error.to_string().contains("with 4 partitions, this is set to 2"), "{on}: {error}");
         }
         let elsewhere = space.gate.hot("articles", options(|it| it.partitions = 2)).unwrap();
-        assert_eq!(elsewhere.count().await.unwrap(), 0, "{on}: each space has its own");
+        assert_eq!(elsewhere.tracked().await.unwrap(), 0, "{on}: each space has its own");
     }
 }

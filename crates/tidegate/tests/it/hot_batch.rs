@@ -103,6 +103,6 @@ async fn a_batch_of_any_size_is_counted_once() {
         assert!(again.iter().all(|it| *it == Recorded::Duplicate), "{on}");
         assert_eq!(space.stats("often").await.edits_last_hour, 1300, "{on}");
         assert_eq!(space.list(2).await[0], ("often".to_owned(), 1300), "{on}");
-        assert_eq!(space.hot.count().await.unwrap(), 701, "{on}");
+        assert_eq!(space.hot.tracked().await.unwrap(), 701, "{on}");
     }
 }

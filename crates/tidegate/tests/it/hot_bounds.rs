@@ -105,7 +105,7 @@ async fn flood(url: &str, nodes: &[&RedisServer], partitions: u32, when_full: Wh
     let bound = MAX_TRACKED / u64::from(partitions);
     assert_eq!(most, bound, "it fills up, and no index is ever above its bound");
     assert!(samples > 20, "{samples}");
-    assert_eq!(writers[0].1.count().await.unwrap(), MAX_TRACKED);
+    assert_eq!(writers[0].1.tracked().await.unwrap(), MAX_TRACKED);
     assert_eq!(promoted - replaced, MAX_TRACKED);
     assert_eq!(replaced > 0, when_full == WhenFull::ReplaceColdest);
     let connections = nodes.iter().map(|node| node.connection()).collect();

@@ -219,7 +219,7 @@ async fn goes_well_with(name: &'static str, family: &'static str, plant: Plant) 
     check(space.hot.stats(key(page)).await, &what);
     check(space.hot.window(key(page), everything.clone()).await, &what);
     let listed = check(space.hot.list(9).await, &what);
-    check(space.hot.count().await, &what);
+    check(space.hot.tracked().await, &what);
     let mut watch = space.hot.watch(Some("0-0")).await.expect(&what);
     if is_page {
         assert!(listed.unwrap().iter().any(|it| it.page == "good"), "{what}");
@@ -277,7 +277,7 @@ async fn goes_well_with(name: &'static str, family: &'static str, plant: Plant) 
     assert_eq!(audit(connections, &space.namespace, HOUR), hot, "{what}");
     space.clock.advance_ms(2 * HOUR);
     space.hot.cleanup().await.expect(&what);
-    assert_eq!(space.hot.count().await.unwrap(), 0, "{what}");
+    assert_eq!(space.hot.tracked().await.unwrap(), 0, "{what}");
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn a_cleanup_ends_and_drops_what_it_cannot_read() {
             cleaned.expect(&what).expect(&what);
             space.clock.advance_ms(MINUTE);
             space.hot.cleanup().await.expect(&what);
-            assert_eq!(space.hot.count().await.unwrap(), 0, "{what}");
+            assert_eq!(space.hot.tracked().await.unwrap(), 0, "{what}");
             assert_eq!(space.hot.list(9).await.unwrap(), [], "{what}");
             assert_eq!(audit(vec![FEW_KEYS.connection()], &space.namespace, HOUR), 0, "{what}");
         }

@@ -73,7 +73,7 @@ async fn compare(space: &Space, sizes: &[u64]) {
         space.set(START_MS + span + minute * MINUTE);
         check(space, &names, &raw).await;
     }
-    assert_eq!(space.hot.count().await.unwrap(), 0, "{}", space.on);
+    assert_eq!(space.hot.tracked().await.unwrap(), 0, "{}", space.on);
 }
 
 async fn check(space: &Space, names: &[String], raw: &[Raw]) {

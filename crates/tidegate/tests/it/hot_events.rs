@@ -405,7 +405,7 @@ async fn a_removed_page_begins_anew_and_its_keys_are_gone() {
         assert_eq!(remove("p").await, Removed::Hot, "{on}");
         assert_eq!(remove("p").await, Removed::Unknown, "{on}");
         assert!(!space.hot.is_hot(key("p")).await.unwrap(), "{on}");
-        assert_eq!(space.hot.count().await.unwrap(), 1, "{on}");
+        assert_eq!(space.hot.tracked().await.unwrap(), 1, "{on}");
         assert_eq!(space.record("p", "fill0").await, Recorded::Remembered, "{on}: nothing of it is left");
         assert_eq!(remove("p").await, Removed::Remembered, "{on}");
         assert_eq!(space.record("p", "1").await, Recorded::Remembered, "{on}");

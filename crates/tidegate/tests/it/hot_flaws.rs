@@ -94,7 +94,7 @@ async fn h4_processes_that_promote_at_once_never_exceed_the_bound_together() {
             }
         }
         for (_, hot) in &gates {
-            assert_eq!(hot.count().await.unwrap(), 0);
+            assert_eq!(hot.tracked().await.unwrap(), 0);
         }
         let mut tasks = Vec::new();
         for (number, (_, hot)) in gates.iter().enumerate().cycle().take(12) {
@@ -117,7 +117,7 @@ async fn h4_processes_that_promote_at_once_never_exceed_the_bound_together() {
         }
         let rejected: u64 = gates.iter().map(|(gate, _)| metric(gate, "promotion_rejected_total")).sum();
         assert_eq!((promoted, rejected), (7, 12 * 20 - 7), "{}", space.on);
-        assert_eq!(space.hot.count().await.unwrap(), 7, "{}", space.on);
+        assert_eq!(space.hot.tracked().await.unwrap(), 7, "{}", space.on);
     }
 }
 
@@ -311,7 +311,7 @@ async fn h10_an_edit_from_the_future_neither_empties_the_window_nor_stays_in_it(
         assert_eq!(space.record_at("q", "b", far).await, PROMOTED, "{on}");
         assert_eq!(space.window("q").await, ["a@1800000", "b@1800000"], "{on}");
         space.set(START_MS + 90 * MINUTE);
-        assert_eq!(space.hot.count().await.unwrap(), 0, "{on}");
+        assert_eq!(space.hot.tracked().await.unwrap(), 0, "{on}");
     }
 }
 
@@ -389,7 +389,7 @@ async fn h12_the_list_is_the_hottest_and_the_hour_is_what_is_covered() {
         assert_eq!(space.list(5).await, expected, "{on}");
         space.clock.advance_ms(1);
         assert_eq!(space.list(5).await, [(name(3), 9), (name(4), 7)], "{on}: exact, not as it was");
-        assert_eq!(space.hot.count().await.unwrap(), 2, "{on}");
+        assert_eq!(space.hot.tracked().await.unwrap(), 2, "{on}");
         // "Last hour" says of how much of it.
         let stats = space.stats(&name(3)).await;
         assert_eq!((stats.edits_last_hour, stats.covered_ms), (9, 15 * MINUTE), "{on}");

@@ -56,7 +56,7 @@ async fn at_the_bound_on_bytes_the_hottest_stay() {
     let hottest: Vec<_> = (0..20).map(|i| format!("hot {i}")).collect();
     space.fill(&hottest, 50).await;
     flood(&space, 20_000).await;
-    assert_eq!(space.hot.count().await.unwrap(), 20, "one-edit pages replace none");
+    assert_eq!(space.hot.tracked().await.unwrap(), 20, "one-edit pages replace none");
     for i in 0..3000 {
         space.fill(&[format!("two edits {i}")], 2).await;
     }
@@ -86,7 +86,7 @@ async fn when_all_is_over_no_bytes_are_left() {
         let used = space.hot.bytes_in_process();
         space.clock.advance_ms(2 * 3_600_000);
         space.hot.cleanup().await.unwrap();
-        assert_eq!(space.hot.count().await.unwrap(), 0);
+        assert_eq!(space.hot.tracked().await.unwrap(), 0);
         assert_eq!(space.metric("tidegate_hot_activities"), 0);
         (used, space.hot.bytes_in_process())
     };
@@ -111,7 +111,7 @@ async fn a_flood_of_pages_stays_within_its_bound_and_takes_no_longer_the_more_th
     for i in 0..100_000 {
         space.hot.record(&Edit::new(key(&format!("another one of them {i}")), "1", "bob")).await.unwrap();
     }
-    space.hot.count().await.unwrap();
+    space.hot.tracked().await.unwrap();
     assert_eq!(space.metric("tidegate_hot_activities"), 20_000);
     assert!(space.hot.bytes_in_process() <= full.0 * 11 / 10);
     // Five times as many; a busy machine may be slow, but not a hundred times.

@@ -29,7 +29,7 @@ async fn reads(hot: &Hot) -> Vec<tidegate::Result<()>> {
         hot.is_hot(key("p")).await.map(drop),
         hot.window(key("p"), ALL).await.map(drop),
         hot.list(3).await.map(drop),
-        hot.count().await.map(drop),
+        hot.tracked().await.map(drop),
         hot.cleanup().await.map(drop),
         hot.watch(None).await.map(drop),
     ]
@@ -122,7 +122,7 @@ async fn after_a_flush_of_all_data_it_starts_over() {
         assert_eq!(record(&hot, "p", "1").await, Recorded::Remembered, "round {round}");
         assert_eq!(record(&hot, "p", "2").await, PROMOTED, "round {round}");
         assert_eq!(record(&hot, "once", "1").await, Recorded::Remembered, "round {round}");
-        assert_eq!(hot.count().await.unwrap(), 1, "round {round}");
+        assert_eq!(hot.tracked().await.unwrap(), 1, "round {round}");
         let seen = events(&mut watch, 1 + usize::from(round > 0)).await;
         assert_eq!(seen.last().unwrap().page, "p", "round {round}: whoever watches sees it");
         assert_eq!(seen.len() > 1, seen[0].kind == EventKind::Missed, "round {round}: and what it missed");
@@ -130,7 +130,7 @@ async fn after_a_flush_of_all_data_it_starts_over() {
         for read in reads(&hot).await {
             read.unwrap();
         }
-        assert_eq!(hot.count().await.unwrap(), 0, "round {round}");
+        assert_eq!(hot.tracked().await.unwrap(), 0, "round {round}");
     }
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
     assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), 0);
@@ -146,7 +146,7 @@ async fn after_a_restart_of_the_store_it_starts_over() {
     server.kill();
     until("the loss is noticed", async || (record(&hot, "p", "3").await == Recorded::Dropped).then_some(()))
         .await;
-    assert!(hot.count().await.unwrap_err().is_transient());
+    assert!(hot.tracked().await.unwrap_err().is_transient());
     server.restart();
     until("the store is back", async || (record(&hot, "p", "1").await != Recorded::Dropped).then_some(()))
         .await;

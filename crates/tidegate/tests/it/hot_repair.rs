@@ -138,7 +138,7 @@ async fn no_more_pages_are_hot_than_may_be_after_an_index_was_lost() {
                     // One that is hot is listed again, beside those.
                     it.space.record("hot0", &format!("again{round}")).await;
                     it.space.hot.cleanup().await.unwrap();
-                    assert_eq!(it.space.hot.count().await.unwrap(), 10, "{what}");
+                    assert_eq!(it.space.hot.tracked().await.unwrap(), 10, "{what}");
                     it.space.hot.remove(key("first")).await.unwrap();
                     it.space.clock.advance_ms(11 * MINUTE);
                     it.space.hot.cleanup().await.unwrap();
@@ -184,7 +184,7 @@ async fn a_lost_index_is_made_whole_in_steps_of_a_few_hundred() {
                 it.space.hot.remove(key(&format!("hot{}", page + 1))).await.unwrap();
             }
             it.space.hot.cleanup().await.unwrap();
-            assert_eq!(it.space.hot.count().await.unwrap(), 2000, "{what}");
+            assert_eq!(it.space.hot.tracked().await.unwrap(), 2000, "{what}");
             it.space.hot.remove(key("first")).await.unwrap();
             assert_eq!(it.audit(), 2000, "{what}");
             let left: Vec<Option<String>> = it.run("HMGET", "hot:state", &["matching", "mended"]);
@@ -266,7 +266,7 @@ async fn reading_leaves_a_state_that_is_not_ours_as_it_is() {
             let all = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX);
             assert_eq!(hot.window(key("hot1"), all).await.unwrap().len(), 2, "{on}");
             let listed = hot.list(2).await.unwrap();
-            assert_eq!((listed.len(), hot.count().await.unwrap()), (2, 3), "{on}");
+            assert_eq!((listed.len(), hot.tracked().await.unwrap()), (2, 3), "{on}");
             assert_eq!(hot.list_after(Some(&listed[1]), 9).await.unwrap().len(), 1, "{on}");
             hot.watch(Some("0-0")).await.unwrap();
             hot.watch(Some("5-0-7")).await.unwrap();

@@ -19,6 +19,7 @@ mod hot_audit;
 mod hot_batch;
 mod hot_bounds;
 mod hot_corrupt;
+mod hot_counting;
 mod hot_counts;
 mod hot_events;
 mod hot_flaws;

@@ -97,7 +97,7 @@ async fn a_visit_to_64_partitions_takes_the_time_of_a_few() {
 
     assert_eq!(hot.list(1000).await.unwrap().len(), 200);
     since = took("list of pages", since);
-    assert_eq!(hot.count().await.unwrap(), 200);
+    assert_eq!(hot.tracked().await.unwrap(), 200);
     since = took("count", since);
     let third: Vec<_> = (0..200).map(|number| format!("page {number}")).collect();
     let third: Vec<_> = third.iter().map(|page| Edit::new(key(page), "3", "bob")).collect();
@@ -242,7 +242,7 @@ async fn pages_are_looked_after_everywhere_but_where_they_cannot_be() {
         assert_eq!(away.kill(first), 1);
         let there = away.keys_elsewhere("*:hot:meta:*");
         assert!((1..300).contains(&there), "{there}");
-        until("it is noticed", async || hot.count().await.err()).await;
+        until("it is noticed", async || hot.tracked().await.err()).await;
         away.clock.advance_ms(hot::HOUR);
         if !in_background {
             assert!(hot.cleanup().await.unwrap_err().is_transient(), "not all of it was done");
@@ -313,7 +313,7 @@ async fn pages_in_partitions_are_the_same_in_this_process_and_on_redis() {
                 let edits: Vec<_> = pages.iter().map(|page| Edit::new(key(page), &id, "alice")).collect();
                 answers.push(match what {
                     0 => format!("{:?}", hot.list(4).await),
-                    1 => format!("{:?}", hot.count().await),
+                    1 => format!("{:?}", hot.tracked().await),
                     2 => format!("{:?}", hot.stats(key(&pages[0])).await),
                     3 => format!("{:?}", hot.cleanup().await),
                     4 => format!("{:?}", hot.remove(key(&pages[0])).await),

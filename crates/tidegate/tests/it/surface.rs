@@ -73,7 +73,7 @@ async fn calls_that_wait_and_calls_that_do_not_are_on_the_same_state() {
         let promoted = hot::Recorded::Promoted { replaced: None };
         assert_eq!(recorded, if number % 2 == 0 { hot::Recorded::Remembered } else { promoted });
     }
-    assert_eq!((here.count(), hot.count().await.unwrap()), (20, 20));
+    assert_eq!((here.tracked(), hot.tracked().await.unwrap()), (20, 20));
     assert_eq!(here.list(50), hot.list(50).await.unwrap());
     assert_eq!(here.stats(key("p3")), hot.stats(key("p3")).await.unwrap());
     assert!(here.is_hot(key("p3")));
@@ -134,7 +134,7 @@ fn all_three_parts_work_in_this_process_without_a_runtime() {
     hot.record(&Edit::new(key("p"), "1", "e")).unwrap();
     assert_eq!(hot.record(&Edit::new(key("q"), "1", "e")).unwrap(), hot::Recorded::Rejected);
     assert!(hot.record(&Edit::new(key("q"), "", "e")).is_err());
-    assert_eq!((hot.count(), hot.remove(key("p")), hot.count()), (1, hot::Removed::Hot, 0));
+    assert_eq!((hot.tracked(), hot.remove(key("p")), hot.tracked()), (1, hot::Removed::Hot, 0));
 
     let options = SessionOptions::new().holder_lease(Duration::from_secs(6)).grace(Duration::from_secs(1));
     let sessions = session::InProcess::with_clock(options, clock.clone().into()).unwrap();

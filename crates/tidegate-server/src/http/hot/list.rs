@@ -73,7 +73,7 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, 
     } else {
         pages.extend(hottest.into_iter().map(|page| Ranked::new(page, None)));
     }
-    Ok(Json(Pages::new(hot, hot.count().await?, pages, next)))
+    Ok(Json(Pages::new(hot, hot.tracked().await?, pages, next)))
 }
 
 /// A place in a list, as `next` has it.

@@ -19,8 +19,8 @@ group!(RawHot for HotOptions {
     promotion_threshold: Leaf<NonZeroU32>,
     /// for how long an edit counts, whole seconds (1h)
     window_duration: Leaf<Duration>,
-    /// most edits kept of a hot page, up to 4000: the newest (100)
-    max_members_per_page: Leaf<NonZeroUsize>,
+    /// most edits kept of a hot page, up to 4000: the newest; 0 for a space that only counts (100)
+    max_members_per_page: Leaf<usize>,
     /// into how many slots a window is split to count edits beyond those, up to 128 (60)
     count_slots: Leaf<NonZeroU32>,
     /// edits within ten minutes that make a page hot, up to 100 (2)

@@ -1,6 +1,7 @@
-//! What is remembered of pages that are not hot, in the order it began.
+//! What is remembered of a page that is not hot.
 
 use super::ALLOCATION;
+use super::activities::{Linked, Links};
 use super::member::{Made, Member};
 use super::texts::Texts;
 
@@ -9,9 +10,7 @@ use super::texts::Texts;
 pub(super) struct Activity {
     pub(super) first_ms: u64,
     pub(super) hash: u32,
-    /// Its neighbours in the order they began.
-    before: u32,
-    after: u32,
+    links: Links,
     at_ms: u64,
     byte_change: i64,
     /// The page; id and editor of the first edit.
@@ -20,8 +19,17 @@ pub(super) struct Activity {
     more: Option<Box<Vec<Member>>>,
 }
 
-/// No neighbour.
-const NONE: u32 = u32::MAX;
+impl Linked for Activity {
+    #[inline]
+    fn links(&self) -> Links {
+        self.links
+    }
+
+    #[inline]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
 
 impl Activity {
     #[inline]
@@ -29,8 +37,7 @@ impl Activity {
         Self {
             first_ms: now_ms,
             hash,
-            before: NONE,
-            after: NONE,
+            links: Links::default(),
             at_ms: edit.at_ms,
             byte_change: edit.byte_change,
             texts: Texts::new([name, edit.id, edit.editor]),
@@ -99,124 +106,5 @@ impl Activity {
             size_of::<Vec<Member>>() + more.capacity() * size_of::<Member>() + 2 * ALLOCATION + texts
         });
         size_of::<Self>() + self.texts.heap() + more
-    }
-}
-
-/// Entries per allocation.
-const CHUNK: usize = 256;
-
-/// Without a gap: what leaves makes room for the last one.
-#[derive(Debug)]
-pub(super) struct Activities {
-    chunks: Vec<Vec<Activity>>,
-    len: usize,
-    oldest: u32,
-    newest: u32,
-}
-
-impl Activities {
-    pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), len: 0, oldest: NONE, newest: NONE }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline]
-    pub(super) fn get(&self, at: u32) -> &Activity {
-        &self.chunks[at as usize / CHUNK][at as usize % CHUNK]
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, at: u32) -> &mut Activity {
-        &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
-    }
-
-    /// The one that began first.
-    pub(super) fn oldest(&self) -> Option<u32> {
-        (self.oldest != NONE).then_some(self.oldest)
-    }
-
-    /// Adds one as the newest; where it is.
-    #[inline]
-    pub(super) fn push(&mut self, new: Activity) -> u32 {
-        let at = self.len as u32;
-        if self.len.is_multiple_of(CHUNK) {
-            // The first one grows as it fills: a space with few pages is small.
-            let room = if self.len == 0 { 4 } else { CHUNK };
-            self.chunks.push(Vec::with_capacity(room));
-        }
-        if let Some(chunk) = self.chunks.last_mut() {
-            chunk.push(new);
-        }
-        self.len += 1;
-        self.link(at);
-        at
-    }
-
-    /// Puts one, as the newest, in the place of the oldest.
-    #[inline]
-    pub(super) fn replace(&mut self, at: u32, new: Activity) -> Activity {
-        self.unlink(at);
-        let old = std::mem::replace(self.get_mut(at), new);
-        self.link(at);
-        old
-    }
-
-    /// Takes one out. If another is at its place then, that one came from the end.
-    pub(super) fn remove(&mut self, at: u32) -> Option<Activity> {
-        self.unlink(at);
-        let last = self.chunks.last_mut()?.pop()?;
-        if self.chunks.last().is_some_and(Vec::is_empty) {
-            self.chunks.pop();
-        }
-        self.len -= 1;
-        if at as usize == self.len {
-            return Some(last);
-        }
-        match last.before {
-            NONE => self.oldest = at,
-            before => self.get_mut(before).after = at,
-        }
-        match last.after {
-            NONE => self.newest = at,
-            after => self.get_mut(after).before = at,
-        }
-        Some(std::mem::replace(self.get_mut(at), last))
-    }
-
-    fn link(&mut self, at: u32) {
-        let newest = std::mem::replace(&mut self.newest, at);
-        let it = self.get_mut(at);
-        (it.before, it.after) = (newest, NONE);
-        match newest {
-            NONE => self.oldest = at,
-            newest => self.get_mut(newest).after = at,
-        }
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Activity { before, after, .. } = *self.get(at);
-        match before {
-            NONE => self.oldest = after,
-            before => self.get_mut(before).after = after,
-        }
-        match after {
-            NONE => self.newest = before,
-            after => self.get_mut(after).before = before,
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Activity> {
-        self.chunks.iter().flatten()
-    }
-
-    /// From the oldest to the newest.
-    #[cfg(test)]
-    pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
-        let after = |at: &u32| Some(self.get(*at).after).filter(|at| *at != NONE);
-        std::iter::successors(self.oldest(), after)
     }
 }

@@ -258,13 +258,7 @@ impl Page {
             return false;
         }
         let (edits, lately) = (self.edits(now_ms, window_ms, over), self.edits_lately(now_ms, window_ms));
-        if lately < bounds.spike_minimum {
-            return false;
-        }
-        let ratio = if self.is_spiking { bounds.spike_ratio / 2.0 } else { bounds.spike_ratio };
-        let rate = lately as f64 / SPIKE_MS as f64;
-        let base = (edits - lately) as f64 / (covered_ms - SPIKE_MS) as f64;
-        rate >= ratio * base
+        bounds.is_spike(self.is_spiking, edits, lately, covered_ms)
     }
 
     /// With all that it has elsewhere; and a sixteenth of its window, for what a window

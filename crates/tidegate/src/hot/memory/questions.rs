@@ -1,8 +1,9 @@
 //! What can be asked of a partition.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::Partition;
+use super::hottest::hottest;
 use super::member::Member;
 use super::page::Page;
 use crate::clock::{Timestamp, absurd_ms, deciding};
@@ -17,7 +18,7 @@ impl Partition {
     }
 
     /// How many pages are hot, and activities. Looks after none.
-    pub(in crate::hot) fn count(&mut self, now_ms: u64) -> (u64, u64) {
+    pub(in crate::hot) fn hot_and_remembered(&mut self, now_ms: u64) -> (u64, u64) {
         let now_ms = self.advance(now_ms);
         let ahead_ms = self.ahead_ms(now_ms) + self.bounds.window_ms + 1;
         let over = self.pages.due(now_ms, ahead_ms).filter(|page| !self.is_within(now_ms, page)).count();
@@ -46,35 +47,24 @@ impl Partition {
         let now_ms = self.advance(now_ms);
         let window_ms = self.bounds.window_ms;
         self.pages.refresh(window_ms);
-        let after = after.map(|after| (after.rank(), after.page.as_str()));
-        let is_behind = |place: (Rank, &str)| after.is_none_or(|after| place < after);
+        let behind = after.map(|after| (after.rank(), after.page.as_str()));
+        let is_behind = |place: (Rank, &str)| behind.is_none_or(|behind| place < behind);
         // What is ranked higher and has lost edits since may be behind by now.
         let ahead_ms = self.ahead_ms(now_ms) + window_ms + 1;
         let higher = after.is_some().then(|| self.pages.due(now_ms, ahead_ms)).into_iter().flatten();
         let higher = higher.filter(|page| !is_behind((page.indexed_rank, &page.name)));
         let higher = higher.map(|page| (None, page));
-        // The coldest of them is at hand.
-        let mut hottest: BTreeMap<(Rank, &str), HotPage> = BTreeMap::new();
-        let ranked = self.pages.hottest_first(after).map(|(rank, page)| (Some(rank), page));
-        for (indexed, page) in higher.chain(ranked) {
-            let coldest = hottest.first_key_value().filter(|_| hottest.len() == limit);
-            if coldest.zip(indexed).is_some_and(|(((rank, _), _), indexed)| indexed < *rank) {
-                break;
-            }
-            if !self.is_within(now_ms, page) {
-                continue;
-            }
-            let edits = page.edits(now_ms, window_ms, page.over(now_ms, window_ms));
-            let place = (Rank::new(edits, page.last_ms()), &*page.name);
-            if is_behind(place) {
-                let last_seen = Timestamp::from_millis(page.last_ms());
-                hottest.insert(place, HotPage::new(&*page.name, edits, last_seen));
-            }
-            if hottest.len() > limit {
-                hottest.pop_first();
-            }
-        }
-        hottest.into_values().rev().collect()
+        let ranked = self.pages.hottest_first(behind).map(|(rank, page)| (Some(rank), page));
+        hottest(
+            higher.chain(ranked),
+            after,
+            limit,
+            |page| &page.name,
+            |page| {
+                let edits = || page.edits(now_ms, window_ms, page.over(now_ms, window_ms));
+                self.is_within(now_ms, page).then(|| (edits(), page.last_ms()))
+            },
+        )
     }
 
     /// Whether a page is hot. Changes nothing.

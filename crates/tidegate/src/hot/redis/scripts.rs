@@ -19,6 +19,10 @@ const CHECKED: &str = if cfg!(debug_assertions) { "local CHECKED = true" } else 
 const CODES: &str = include_str!("../codes.lua");
 const RING: &str = include_str!("../ring.lua");
 const HOT: &str = include_str!("../hot.lua");
+const EDITED: &str = include_str!("../edited_page.lua");
+const COUNTED: &str = include_str!("../counted_page.lua");
+const PAGE: &str = include_str!("../page.lua");
+const PROMOTE: &str = include_str!("../promote.lua");
 
 pub(super) static PIN: LazyLock<Script> =
     LazyLock::new(|| Script::of(PartKind::Hot, &[include_str!("../pin.lua")]));
@@ -31,11 +35,12 @@ pub(in crate::hot) static LOOK: LazyLock<Script> = LazyLock::new(|| {
 /// The operations of one kind of space: its numbers are part of each script.
 #[derive(Debug)]
 pub(super) struct Scripts {
+    /// Of edits, or of counts in a space that only counts.
     pub(super) record: Script,
     pub(super) stats: Script,
     pub(super) window: Script,
     pub(super) cleanup: Script,
-    pub(super) count: Script,
+    pub(super) tracked: Script,
     pub(super) list: Script,
     pub(super) is_hot: Script,
     pub(super) events: Script,
@@ -46,15 +51,19 @@ pub(super) struct Scripts {
 /// process opens with other settings, which is a few, so they are never dropped.
 static SCRIPTS: Mutex<BTreeMap<String, &'static Scripts>> = Mutex::new(BTreeMap::new());
 
-pub(super) fn scripts(numbers: String) -> &'static Scripts {
+pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
     let mut all = SCRIPTS.lock();
     if let Some(scripts) = all.get(&numbers) {
         return scripts;
     }
     // Codes come last, next to who uses them: for each variable that a function keeps, Lua looks
     // through those that were declared behind it and are kept by others, in every call of a script.
+    let (form, record) = match only_counts {
+        true => (COUNTED, include_str!("../count.lua")),
+        false => (EDITED, include_str!("../record.lua")),
+    };
     let with = |kind: &str, more: &str, operation: &str| {
-        Script::of(PartKind::Hot, &[CHECKED, kind, &numbers, RING, HOT, more, CODES, operation])
+        Script::of(PartKind::Hot, &[CHECKED, kind, &numbers, RING, HOT, form, PAGE, more, CODES, operation])
     };
     let (reads, writes) = ("local READS, REPAIRS = true, false", "local READS, REPAIRS = false, false");
     let reading = |operation: &str| with(reads, include_str!("../read.lua"), operation);
@@ -62,11 +71,11 @@ pub(super) fn scripts(numbers: String) -> &'static Scripts {
         with("local READS, REPAIRS = false, true", include_str!("../repair.lua"), operation)
     };
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
-        record: with(writes, "", include_str!("../record.lua")),
+        record: with(writes, PROMOTE, record),
         stats: reading(include_str!("../stats.lua")),
         window: reading(include_str!("../window.lua")),
         cleanup: repairing(include_str!("../cleanup.lua")),
-        count: reading(include_str!("../count.lua")),
+        tracked: reading(include_str!("../tracked.lua")),
         list: reading(include_str!("../list.lua")),
         is_hot: with(reads, "", include_str!("../is_hot.lua")),
         events: with(reads, "", include_str!("../events.lua")),

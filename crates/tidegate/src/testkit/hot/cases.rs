@@ -10,21 +10,21 @@ use crate::error::ErrorKind;
 use crate::hot::{Edit, EventKind, HotOptions, HotPage, Recorded, Stats};
 use crate::key::Key;
 
-const MINUTE: u64 = 60_000;
-const HOUR: u64 = 3_600_000;
+pub(super) const MINUTE: u64 = 60_000;
+pub(super) const HOUR: u64 = 3_600_000;
 
-const PROMOTED: Recorded = Recorded::Promoted { replaced: None };
+pub(super) const PROMOTED: Recorded = Recorded::Promoted { replaced: None };
 
 /// A space in the hands of a case.
-struct Subject<F>(F);
+pub(super) struct Subject<F>(pub(super) F);
 
 impl<F: Face> Subject<F> {
-    async fn new(kit: &impl Kit<Face = F>, set: impl FnOnce(&mut HotOptions)) -> Self {
+    pub(super) async fn new(kit: &impl Kit<Face = F>, set: impl FnOnce(&mut HotOptions)) -> Self {
         Self(kit.fresh(options(set)).await)
     }
 
     /// Sets the clock to `ms` after the start.
-    fn at(&self, ms: u64) {
+    pub(super) fn at(&self, ms: u64) {
         self.0.clock().set(Timestamp::from_millis(START_MS + ms));
     }
 
@@ -33,7 +33,7 @@ impl<F: Face> Subject<F> {
     }
 
     /// An edit by alice, made now.
-    async fn record(&self, page: &str, id: &str) -> Recorded {
+    pub(super) async fn record(&self, page: &str, id: &str) -> Recorded {
         self.0.record(&edit(page, id)).await.expect("an answer")
     }
 
@@ -50,23 +50,23 @@ impl<F: Face> Subject<F> {
         self.0.record_many(&edits).await.expect("an answer")
     }
 
-    async fn stats(&self, page: &str) -> Stats {
+    pub(super) async fn stats(&self, page: &str) -> Stats {
         self.0.stats(page).await.expect("stats")
     }
 
-    async fn is_hot(&self, page: &str) -> bool {
+    pub(super) async fn is_hot(&self, page: &str) -> bool {
         let alone = self.0.is_hot(page).await.expect("an answer");
         let is_hot = self.stats(page).await.is_hot;
         assert_eq!(alone.unwrap_or(is_hot), is_hot);
         is_hot
     }
 
-    async fn count(&self) -> u64 {
-        self.0.count().await.expect("a count")
+    pub(super) async fn tracked(&self) -> u64 {
+        self.0.tracked().await.expect("a count")
     }
 
     /// All that is in the window of a page, as `id@ms` after the start.
-    async fn window(&self, page: &str) -> Vec<String> {
+    pub(super) async fn window(&self, page: &str) -> Vec<String> {
         let all = Timestamp::from_millis(0)..=Timestamp::from_millis(MAX_COUNT);
         let edits = self.0.window(page, all).await.expect("a window");
         let since = |at: Timestamp| at.as_millis().wrapping_sub(START_MS) as i64;
@@ -74,7 +74,7 @@ impl<F: Face> Subject<F> {
     }
 
     /// The hottest pages with their edits.
-    async fn list(&self, limit: usize) -> Vec<(String, u64)> {
+    pub(super) async fn list(&self, limit: usize) -> Vec<(String, u64)> {
         let list = self.0.list_after(None, limit).await.expect("a list");
         list.into_iter().map(|it| (it.page, it.edits)).collect()
     }
@@ -90,7 +90,7 @@ impl<F: Face> Subject<F> {
     }
 }
 
-fn edit<'a>(page: &'a str, id: &'a str) -> Edit<'a> {
+pub(super) fn edit<'a>(page: &'a str, id: &'a str) -> Edit<'a> {
     Edit::new(Key::new(page).expect("a page"), id, "alice")
 }
 
@@ -110,10 +110,10 @@ pub async fn an_edit_counts_until_the_last_millisecond_of_its_window(kit: &impl 
     assert_eq!(s.list(9).await, [("p".to_owned(), 1)]);
     assert_eq!(s.stats("p").await.edits_last_hour, 1);
     s.at(1000 + window - 1);
-    assert_eq!((s.count().await, s.is_hot("p").await), (1, true));
+    assert_eq!((s.tracked().await, s.is_hot("p").await), (1, true));
     s.at(1000 + window);
     assert_eq!(s.window("p").await, Vec::<String>::new());
-    assert_eq!((s.count().await, s.is_hot("p").await), (0, false));
+    assert_eq!((s.tracked().await, s.is_hot("p").await), (0, false));
 }
 
 /// Activity is remembered until the last millisecond of ten minutes.
@@ -177,7 +177,7 @@ pub async fn a_clock_that_steps_back_changes_nothing(kit: &impl Kit) {
     let s = Subject::new(kit, |_| {}).await;
     s.fill(&["p".to_owned()], 2).await;
     s.at(HOUR);
-    assert_eq!(s.count().await, 0);
+    assert_eq!(s.tracked().await, 0);
     s.fill(&["q".to_owned()], 2).await;
     s.at(HOUR / 2);
     assert!(!s.is_hot("p").await, "it does not come back");
@@ -207,7 +207,7 @@ pub async fn an_absurd_leap_of_the_clock_is_forgotten(kit: &impl Kit) {
     let listed: Vec<_> = s.list(9).await.into_iter().map(|it| it.0).collect();
     assert_eq!(listed, ["after2", "after1", "after0"]);
     s.at(1000 + HOUR);
-    assert_eq!(s.count().await, 0);
+    assert_eq!(s.tracked().await, 0);
     s.0.cleanup().await.expect("a count");
     assert_eq!(s.metric("tidegate_hot_activities").await, 0);
 }

@@ -10,13 +10,15 @@ use std::time::Duration;
 use crate::Tidegate;
 use crate::clock::{ManualClock, Timestamp};
 use crate::error::Result;
-use crate::hot::{Edit, EditRef, EventKind, Hot, HotOptions, HotPage, Recorded, Removed, Stats, Watch};
+use crate::hot::{
+    Count, Edit, EditRef, EventKind, Hot, HotOptions, HotPage, Recorded, Removed, Stats, Watch,
+};
 use crate::key::Key;
 
 /// What happened: kind, page, edits, when in ms.
 pub type Happened = (EventKind, String, u64, u64);
 
-/// What became of many edits: of each, or how many met which fate.
+/// What became of many edits or counts: of each, or how many met which fate.
 #[derive(Debug)]
 pub enum Many {
     /// Of each, in their order.
@@ -64,6 +66,10 @@ pub trait Face {
     fn record(&self, edit: &Edit<'_>) -> impl Future<Output = Result<Recorded>>;
     /// Records many.
     fn record_many(&self, edits: &[Edit<'_>]) -> impl Future<Output = Result<Many>>;
+    /// Counts so many of a page.
+    fn count(&self, page: &str, count: u64) -> impl Future<Output = Result<Recorded>>;
+    /// Counts many.
+    fn count_many(&self, counts: &[Count<'_>]) -> impl Future<Output = Result<Many>>;
     /// What is known of a page.
     fn stats(&self, page: &str) -> impl Future<Output = Result<Stats>>;
     /// Whether a page is hot; none where that cannot be asked alone.
@@ -80,7 +86,7 @@ pub trait Face {
     fn list_after(&self, after: Option<&HotPage>, limit: usize)
     -> impl Future<Output = Result<Vec<HotPage>>>;
     /// How many are hot.
-    fn count(&self) -> impl Future<Output = Result<u64>>;
+    fn tracked(&self) -> impl Future<Output = Result<u64>>;
     /// Drops what is over.
     fn cleanup(&self) -> impl Future<Output = Result<u64>>;
     /// Everything that happens, from the beginning.
@@ -125,6 +131,14 @@ impl Face for Library {
         self.hot.record_many(edits).await.map(Many::Each)
     }
 
+    async fn count(&self, page: &str, count: u64) -> Result<Recorded> {
+        self.hot.count(Key::new(page)?, count).await
+    }
+
+    async fn count_many(&self, counts: &[Count<'_>]) -> Result<Many> {
+        self.hot.count_many(counts).await.map(Many::Each)
+    }
+
     async fn stats(&self, page: &str) -> Result<Stats> {
         self.hot.stats(Key::new(page)?).await
     }
@@ -145,8 +159,8 @@ impl Face for Library {
         self.hot.list_after(after, limit).await
     }
 
-    async fn count(&self) -> Result<u64> {
-        self.hot.count().await
+    async fn tracked(&self) -> Result<u64> {
+        self.hot.tracked().await
     }
 
     async fn cleanup(&self) -> Result<u64> {
@@ -171,6 +185,8 @@ impl Face for Library {
 pub trait Kit {
     /// What it makes.
     type Face: Face;
+    /// Whether its spaces take counts; then histories have spaces that only count.
+    const TAKES_COUNTS: bool = true;
     /// A space that nobody has used, on a clock that starts at [`START_MS`](super::START_MS).
     fn fresh(&self, options: HotOptions) -> impl Future<Output = Self::Face>;
 }

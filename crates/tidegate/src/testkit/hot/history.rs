@@ -1,6 +1,6 @@
 //! The same random edits on a space and on the model: every answer and every event must
 //! agree. Among them are duplicates, late ones, early ones and some from the future, and a
-//! clock that steps back.
+//! clock that steps back. In spaces that only count, counts are in the place of edits.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use proptest::test_runner::{TestCaseError, TestCaseResult};
 use super::face::SOON;
 use super::{Face, HotModel, KINDS, Kit};
 use crate::clock::Timestamp;
-use crate::hot::{Edit, HotOptions, HotPage, WhenFull};
+use crate::hot::{Count, Edit, HotOptions, HotPage, MAX_AT_ONCE, WhenFull};
 use crate::key::Key;
 use crate::testkit::history;
 
@@ -23,7 +23,7 @@ enum Op {
     Remove { page: u8 },
     Window { page: u8, from_ms: i64, to_ms: i64 },
     List { limit: usize },
-    Count,
+    Tracked,
     Cleanup,
     Move { by_ms: i64 },
 }
@@ -50,7 +50,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (page, -4_000_000..0_i64, -1_000_000..1000_i64)
             .prop_map(|(page, from_ms, to_ms)| Op::Window { page, from_ms, to_ms }),
         1 => (0..8_usize).prop_map(|limit| Op::List { limit }),
-        1 => Just(Op::Count),
+        1 => Just(Op::Tracked),
         1 => Just(Op::Cleanup),
         5 => (0..40_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
         1 => (0..900_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
@@ -61,24 +61,26 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-fn spaces() -> impl Strategy<Value = HotOptions> {
+fn spaces(takes_counts: bool) -> impl Strategy<Value = HotOptions> {
     let window = prop_oneof![Just(60_u64), Just(900), Just(3600)];
     let slots = prop_oneof![Just(60_u32), Just(1), Just(7), Just(128)];
-    (1..4_u32, 1..9_u32, window, 1..6_usize, 0..6_usize, any::<bool>(), 1..9_usize, slots).prop_map(
-        |(hot, promotion, window, tracked, more, replaces, activity, count_slots)| {
-            let members = hot as usize + more;
-            HotOptions {
-                hot_threshold: hot,
-                promotion_threshold: promotion,
-                window_duration: Duration::from_secs(window),
-                max_tracked: tracked,
-                max_members_per_page: members,
-                count_slots,
-                when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse },
-                max_activity: activity,
-                spike_minimum: 3,
-                ..HotOptions::default()
-            }
+    // Of a page whose edits are kept, and of one that is only counted.
+    let kinds = prop_oneof![
+        2 => (1..4_u32, 0..6_usize).prop_map(|(hot, more)| (hot, hot as usize + more)),
+        u32::from(takes_counts) => (1..13_u32).prop_map(|hot| (hot, 0)),
+    ];
+    (kinds, 1..9_u32, window, 1..6_usize, any::<bool>(), 1..9_usize, slots).prop_map(
+        |((hot, members), promotion, window, tracked, replaces, activity, count_slots)| HotOptions {
+            hot_threshold: hot,
+            promotion_threshold: promotion,
+            window_duration: Duration::from_secs(window),
+            max_tracked: tracked,
+            max_members_per_page: members,
+            count_slots,
+            when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse },
+            max_activity: activity,
+            spike_minimum: 3,
+            ..HotOptions::default()
         },
     )
 }
@@ -87,9 +89,19 @@ fn name(page: u8) -> String {
     format!("en:{{page}}/{page}?")
 }
 
+/// How many are counted where an edit would have this id: mostly few.
+fn count_of(id: u16) -> u64 {
+    match id {
+        399 => MAX_AT_ONCE,
+        390..399 => 10_u64.pow(u32::from(id - 390)),
+        _ => u64::from(1 + id % 20),
+    }
+}
+
 /// A space, and the model beside it.
 struct Pair<'a, F> {
     face: &'a F,
+    only_counts: bool,
     model: HotModel,
 }
 
@@ -120,6 +132,16 @@ impl<F: Face> Pair<'_, F> {
         Ok(())
     }
 
+    async fn count_many(&mut self, many: &[(u8, u16, i64)]) -> TestCaseResult {
+        let texts: Vec<_> = many.iter().map(|(page, id, _)| (name(*page), count_of(*id))).collect();
+        let counts: Vec<_> =
+            texts.iter().map(|(page, count)| Count::new(Key::new(page).expect("a page"), *count)).collect();
+        let counted = self.face.count_many(&counts).await.expect("an answer");
+        let expected = self.model.count_many(self.now(), &counts);
+        prop_assert!(counted.is(&expected), "{:?} is not {:?}", counted, expected);
+        Ok(())
+    }
+
     async fn list(&mut self, limit: usize) -> TestCaseResult {
         let now = self.now();
         let list = self.face.list_after(None, limit).await.expect("a list");
@@ -136,18 +158,23 @@ impl<F: Face> Pair<'_, F> {
             }
         }
         prop_assert_eq!(paged, all, "by {}", size);
-        self.count().await
+        self.tracked().await
     }
 
-    async fn count(&mut self) -> TestCaseResult {
-        let (now, count) = (self.now(), self.face.count().await.expect("a count"));
-        prop_assert_eq!(count, self.model.count(now));
+    async fn tracked(&mut self) -> TestCaseResult {
+        let (now, tracked) = (self.now(), self.face.tracked().await.expect("a count"));
+        prop_assert_eq!(tracked, self.model.tracked(now));
         Ok(())
     }
 
     async fn step(&mut self, op: &Op) -> TestCaseResult {
         let (now, face) = (self.now(), self.face);
         match op {
+            Op::Record { page, id, .. } if self.only_counts => {
+                let counted = face.count(&name(*page), count_of(*id)).await.expect("an answer");
+                prop_assert_eq!(counted, self.model.count(now, &name(*page), count_of(*id)));
+            }
+            Op::Many(many) if self.only_counts => self.count_many(many).await?,
             Op::Record { page, id, editor, change, late_ms } => {
                 let (page, id) = (name(*page), format!("e{id}"));
                 // One of them is nobody.
@@ -179,7 +206,7 @@ impl<F: Face> Pair<'_, F> {
                 prop_assert_eq!(window, self.model.window_of(now, &name(*page), from, to));
             }
             Op::List { limit } => self.list(*limit).await?,
-            Op::Count => self.count().await?,
+            Op::Tracked => self.tracked().await?,
             Op::Cleanup => {
                 let cleaned = face.cleanup().await.expect("a count");
                 prop_assert_eq!(cleaned, self.model.cleanup(now));
@@ -211,7 +238,7 @@ impl<F: Face> Pair<'_, F> {
 
 async fn agree(face: &impl Face, options: HotOptions, history: &[Op], is_live: bool) -> TestCaseResult {
     let live = if is_live { Some(face.watch().await.expect("events")) } else { None };
-    let mut pair = Pair { face, model: HotModel::new(options) };
+    let mut pair = Pair { face, only_counts: options.only_counts(), model: HotModel::new(options) };
     for (number, op) in history.iter().enumerate() {
         let agreed = pair.step(op).await;
         agreed.map_err(|error| TestCaseError::fail(format!("step {number}, {op:?}: {error}")))?;
@@ -225,11 +252,15 @@ async fn agree(face: &impl Face, options: HotOptions, history: &[Op], is_live: b
 }
 
 /// Runs so many random operations on spaces of `kit` and on the model.
-pub fn check(kit: &impl Kit, operations: usize) {
+pub fn check<K: Kit>(kit: &K, operations: usize) {
     // Whoever watches while it happens waits for the store to be asked again; whoever comes after does not.
     let is_live = prop::bool::weighted(0.1);
     // Histories have 60 operations in the mean.
-    history::run(operations / 60, &(spaces(), ops(), is_live), async |(options, history, is_live)| {
-        agree(&kit.fresh(options.clone()).await, options, &history, is_live).await
-    });
+    history::run(
+        operations / 60,
+        &(spaces(K::TAKES_COUNTS), ops(), is_live),
+        async |(options, history, is_live)| {
+            agree(&kit.fresh(options.clone()).await, options, &history, is_live).await
+        },
+    );
 }

@@ -6,11 +6,13 @@
 //! [random histories](history::check) beside the [model](HotModel).
 
 mod cases;
+mod counting;
 mod face;
 pub mod history;
 mod model;
 
 pub use self::cases::*;
+pub use self::counting::*;
 pub use self::face::{Face, Happened, Kit, Library, Many, options};
 pub use self::model::HotModel;
 use crate::hot::EventKind;
@@ -37,6 +39,21 @@ macro_rules! hot_conformance {
             all_hot_pages_are_listed_page_by_page_each_once
             as_many_as_there_are_can_be_listed
             wrong_input_is_an_error_and_changes_nothing
+        );
+    };
+}
+
+/// The same of spaces that only count, for kits that [take counts](Kit::TAKES_COUNTS).
+#[macro_export]
+macro_rules! hot_counting_conformance {
+    ($store:ident, $kit:expr) => {
+        $crate::conformance_cases!(hot, $store, $kit;
+            a_count_counts_until_the_end_of_its_slot_and_the_window
+            counts_before_a_page_is_hot_are_remembered_for_ten_minutes
+            what_a_space_does_not_take_is_an_error_and_changes_nothing
+            a_batch_of_counts_comes_to_the_same_however_it_is_split
+            a_counted_page_beyond_the_bound_is_rejected_or_replaces_the_coldest
+            counts_beyond_the_most_add_nothing
         );
     };
 }

@@ -1,6 +1,7 @@
 //! What is right about hot pages, as plainly as possible: every edit is kept, and
 //! every question answered by going through all of them.
 
+mod counting;
 mod counts;
 
 use std::cmp::Reverse;
@@ -27,9 +28,9 @@ struct Page {
     is_spiking: bool,
     /// The latest edit that counts and is not kept.
     cut: u64,
-    /// Once an edit is not kept any more: when each edit was made, whether it is kept or not. Until what is not kept has
-    /// left the window.
-    counted: Option<Vec<u64>>,
+    /// Once an edit is not kept any more: when each edit was made, whether it is kept or not, and that it is one. Until
+    /// what is not kept has left the window. In a space that only counts: when was counted, and how many.
+    counted: Option<Vec<(u64, u64)>>,
 }
 
 #[derive(Debug, Clone)]
@@ -37,6 +38,10 @@ struct Activity {
     began: u64,
     number: u64,
     kept: Vec<Kept>,
+    /// In a space that only counts: when, and how many.
+    counts: Vec<(u64, u64)>,
+    /// How many in all.
+    total: u64,
 }
 
 /// The model of a space with one partition.
@@ -101,8 +106,8 @@ impl HotModel {
 
     /// The first edit that counts, or the end of its slot.
     fn first_due(&self, page: &Page) -> Option<u64> {
-        let counted = page.counted.iter().flatten().map(|at| Self::slot_end(*at, self.grain()));
-        page.kept.iter().map(|it| it.at).chain(counted).min()
+        let counted = page.counted.iter().flatten().map(|it| Self::slot_end(it.0, self.grain()));
+        page.kept.iter().map(|it| it.at).chain(counted).chain([page.last.0]).min()
     }
 
     fn settle(&mut self, name: &str, now: u64) -> bool {
@@ -112,14 +117,14 @@ impl HotModel {
         let before = sizes(page);
         let is_ahead = page.last.0 > ahead;
         page.kept.retain(|it| it.at + window > now && !is_ahead);
-        if page.kept.is_empty() {
+        if page.last.0 + window <= now || is_ahead {
             self.end(name, EventKind::Cooled, 0, now);
             return true;
         }
         if Self::slot_end(page.cut, grain) + window <= now {
             page.counted = None;
         }
-        page.counted.iter_mut().for_each(|it| it.retain(|at| Self::slot_end(*at, grain) + window > now));
+        page.counted.iter_mut().for_each(|it| it.retain(|(at, _)| Self::slot_end(*at, grain) + window > now));
         if sizes(page) != before {
             self.judge(name, now);
         }
@@ -254,19 +259,7 @@ impl HotModel {
         if self.hot.contains_key(name) {
             return self.add(name, kept);
         }
-        if self.activity.get(name).is_some_and(|it| self.is_over(it, now)) {
-            self.activity.remove(name);
-        }
-        if !self.activity.contains_key(name) {
-            if self.activity.len() >= self.options.max_activity {
-                let oldest = self.activity.iter().min_by_key(|(_, it)| it.number);
-                let oldest = oldest.map(|(name, _)| name.clone()).expect("there are some");
-                self.activity.remove(&oldest);
-            }
-            self.number += 1;
-            let fresh = Activity { began: now, number: self.number, kept: Vec::new() };
-            self.activity.insert(name.to_owned(), fresh);
-        }
+        self.begin(name, now);
         let threshold = self.options.hot_threshold as usize;
         let activity = self.activity.get_mut(name).expect("just made");
         if activity.kept.iter().any(|it| it.id == kept.id) {
@@ -282,6 +275,25 @@ impl HotModel {
         self.promote(name, now)
     }
 
+    /// A page that is not hot is remembered from now on, unless it is already.
+    fn begin(&mut self, name: &str, now: u64) {
+        if self.activity.get(name).is_some_and(|it| self.is_over(it, now)) {
+            self.activity.remove(name);
+        }
+        if self.activity.contains_key(name) {
+            return;
+        }
+        if self.activity.len() >= self.options.max_activity {
+            let oldest = self.activity.iter().min_by_key(|(_, it)| it.number);
+            let oldest = oldest.map(|(name, _)| name.clone()).expect("there are some");
+            self.activity.remove(&oldest);
+        }
+        self.number += 1;
+        let fresh =
+            Activity { began: now, number: self.number, kept: Vec::new(), counts: Vec::new(), total: 0 };
+        self.activity.insert(name.to_owned(), fresh);
+    }
+
     fn add(&mut self, name: &str, kept: Kept) -> Recorded {
         let most = self.options.max_members_per_page;
         let page = self.hot.get_mut(name).expect("it is hot");
@@ -294,10 +306,10 @@ impl HotModel {
         page.first = page.first.min(kept.at);
         let is_full = page.kept.len() >= most;
         if is_full && page.counted.is_none() {
-            page.counted = Some(page.kept.iter().map(|it| it.at).collect());
+            page.counted = Some(page.kept.iter().map(|it| (it.at, 1)).collect());
         }
         if let Some(counted) = &mut page.counted {
-            counted.push(kept.at);
+            counted.push((kept.at, 1));
             if place < oldest {
                 page.cut = page.cut.max(kept.at);
                 return Recorded::Counted;
@@ -320,21 +332,7 @@ impl HotModel {
         let Some(last) = kept.iter().max_by_key(|it| (it.at, it.id.clone())).cloned() else {
             return Recorded::Remembered;
         };
-        let mut replaced = None;
-        if self.hot.len() >= self.options.max_tracked {
-            for due in self.due(now).into_iter().take(64) {
-                self.settle(&due, now);
-            }
-        }
-        if self.hot.len() >= self.options.max_tracked {
-            let (rank, coldest, edits) = self.ranked(now).remove(0);
-            let is_hotter = Self::rank(kept.len() as u64, last.at) > rank;
-            if self.options.when_full == WhenFull::Refuse || !is_hotter {
-                return Recorded::Rejected;
-            }
-            self.end(&coldest, EventKind::Replaced, edits, now);
-            replaced = Some(coldest);
-        }
+        let Ok(replaced) = self.make_room(kept.len() as u64, last.at, now) else { return Recorded::Rejected };
         self.activity.remove(name);
         let page = Page {
             total: kept.len() as u64,
@@ -351,6 +349,24 @@ impl HotModel {
         self.tell(EventKind::Promoted, name, edits, now);
         self.judge(name, now);
         Recorded::Promoted { replaced }
+    }
+
+    /// Makes room for a page with so many edits: the page that left for it, if one had to.
+    fn make_room(&mut self, edits: u64, last: u64, now: u64) -> Result<Option<String>, ()> {
+        if self.hot.len() >= self.options.max_tracked {
+            for due in self.due(now).into_iter().take(64) {
+                self.settle(&due, now);
+            }
+        }
+        if self.hot.len() < self.options.max_tracked {
+            return Ok(None);
+        }
+        let (rank, coldest, its_edits) = self.ranked(now).remove(0);
+        if self.options.when_full == WhenFull::Refuse || Self::rank(edits, last) <= rank {
+            return Err(());
+        }
+        self.end(&coldest, EventKind::Replaced, its_edits, now);
+        Ok(Some(coldest))
     }
 
     /// Forgets a page; what it was.
@@ -388,7 +404,7 @@ impl HotModel {
     fn seen(&self, name: &str, now: u64) -> Option<Page> {
         let mut page = self.hot.get(name)?.clone();
         page.kept.retain(|it| it.at + self.window() > now);
-        (!page.kept.is_empty() && page.last.0 <= self.ahead(now)).then_some(page)
+        (page.last.0 + self.window() > now && page.last.0 <= self.ahead(now)).then_some(page)
     }
 
     /// The hottest pages.
@@ -410,7 +426,7 @@ impl HotModel {
     }
 
     /// How many pages are hot, of which it looks after none.
-    pub fn count(&mut self, clock: u64) -> u64 {
+    pub fn tracked(&mut self, clock: u64) -> u64 {
         let now = self.now(clock);
         let due = self.due(now);
         let last = |name: &String| self.hot[name].last.0;
@@ -421,9 +437,8 @@ impl HotModel {
     /// Whether a page is hot, which changes nothing.
     pub fn is_hot(&self, clock: u64, name: &str) -> bool {
         let now = if self.latest > self.ahead(clock) { clock } else { self.latest.max(clock) };
-        self.hot.get(name).is_some_and(|page| {
-            page.last.0 <= self.ahead(now) && page.kept.iter().any(|it| it.at + self.window() > now)
-        })
+        let last = self.hot.get(name).map(|page| page.last.0);
+        last.is_some_and(|last| last <= self.ahead(now) && last + self.window() > now)
     }
 
     /// What is known of a page.

@@ -64,7 +64,7 @@ async fn a_shorter_window_deletes_nothing_of_a_longer_one() {
         assert_eq!((stats.is_hot, stats.edits_last_hour, stats.unique_editors), (true, 1, 1));
         let list = hour.list(10).await.unwrap();
         assert_eq!(list.iter().map(|it| (it.page.as_str(), it.edits)).collect::<Vec<_>>(), [("en:Weir", 1)]);
-        assert_eq!(hour.count().await.unwrap(), 1);
+        assert_eq!(hour.tracked().await.unwrap(), 1);
         let all = Timestamp::from_millis(0)..=Timestamp::from_millis(u64::MAX >> 20);
         assert_eq!(hour.window(weir, all.clone()).await.unwrap().len(), 1);
         if let Some(before) = before {
@@ -78,7 +78,7 @@ async fn a_shorter_window_deletes_nothing_of_a_longer_one() {
         let list = day.list(10).await.unwrap();
         let expected = [("en:Weir", 4), ("en:Tide gate", 3)];
         assert_eq!(list.iter().map(|it| (it.page.as_str(), it.edits)).collect::<Vec<_>>(), expected);
-        assert_eq!(day.count().await.unwrap(), 2);
+        assert_eq!(day.tracked().await.unwrap(), 2);
 
         // The old server leaves. An hour later nobody needs its window any more.
         long.shutdown().await;
@@ -86,7 +86,7 @@ async fn a_shorter_window_deletes_nothing_of_a_longer_one() {
         clock.advance_ms(HOUR + 1000);
         short.declare().await.unwrap();
         assert_eq!(hour.cleanup().await.unwrap(), 2);
-        assert_eq!(hour.count().await.unwrap(), 0);
+        assert_eq!(hour.tracked().await.unwrap(), 0);
     }
 }
 
@@ -141,7 +141,7 @@ async fn a_changed_window_finds_what_is_due() {
             clock.advance_ms(HOUR + 1);
             gate.declare().await.unwrap();
             let expected = if next > 7200 { 3 } else { 0 };
-            assert_eq!(pages.count().await.unwrap(), expected, "from {seconds} s to {next} s");
+            assert_eq!(pages.tracked().await.unwrap(), expected, "from {seconds} s to {next} s");
             pages.cleanup().await.unwrap();
             assert_eq!(pages.list(10).await.unwrap().len() as u64, expected);
             gate.shutdown().await;

@@ -232,6 +232,36 @@ const PLANTED: &[Planted] = &[
             "EXPIRE ~courtlistener:runs:paused 900",
         ],
     ),
+    planted(
+        DataWithoutEntry,
+        "spaces:views:hot:count:page:0",
+        false,
+        &["ZREM ~spaces:views:hot:counting:due page:0"],
+    ),
+    planted(
+        DataWithoutEntry,
+        "spaces:views:hot:count:quiet 0",
+        false,
+        &["ZREM ~spaces:views:hot:counting:activities quiet_0"],
+    ),
+    planted(
+        EntryWithoutData,
+        "spaces:views:hot:counting:rank",
+        true,
+        &["DEL ~spaces:views:hot:count:page:0"],
+    ),
+    planted(
+        EntryWithoutData,
+        "spaces:views:hot:counting:activities",
+        true,
+        &["ZADD ~spaces:views:hot:counting:activities 99999 ghost"],
+    ),
+    planted(
+        Unreadable,
+        "spaces:views:hot:count:page:0",
+        false,
+        &["SET ~spaces:views:hot:count:page:0 x EX 100"],
+    ),
     planted(Incomplete, "hot:rank", false, &["DEL ~hot:meta:page:0"]),
     planted(Incomplete, "hot:meta:page:0", false, &["DEL ~hot:window:page:0"]),
     planted(

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) hot: Hot,
     /// One that is spread over partitions of its own.
     pub(crate) links: Hot,
+    /// One that only counts.
+    pub(crate) views: Hot,
     pub(crate) sessions: Sessions,
     pub(crate) runs: Runs,
     pub(crate) others: Runs,
@@ -70,13 +72,15 @@ impl World {
         let leased = gate.limit("leased", sliding(100_000, 60, 600), leasing).unwrap();
         let hot = gate.hot("main", HotOptions::new().hot_threshold(3).max_tracked(20)).unwrap();
         let links = gate.hot("links", HotOptions::new().hot_threshold(2).partitions(3)).unwrap();
+        let views = HotOptions::new().hot_threshold(3).max_tracked(20).max_members_per_page(0);
+        let views = gate.hot("views", views).unwrap();
         let sessions = SessionOptions::new().reap(Reap::Claims).max_attempts(1);
         let sessions = gate.sessions("main", sessions).unwrap();
         let runs = gate.runs("main", RunOptions::default()).unwrap();
         let others = RunOptions::new().prefix("a:{b}%".to_owned());
         let others = gate.runs("nightly", others).unwrap();
         gate.declare().await.unwrap();
-        Self { url: url.to_owned(), options, gate, limits, leased, hot, links, sessions, runs, others }
+        Self { url: url.to_owned(), options, gate, limits, leased, hot, links, views, sessions, runs, others }
     }
 
     /// A bit of everything, with other subjects for other numbers.
@@ -130,7 +134,10 @@ impl World {
         let quiet = format!("quiet {number}");
         self.hot.record(&Edit::new(key(&quiet), "1", "somebody")).await.unwrap();
         self.links.record(&Edit::new(key(&quiet), "1", "somebody")).await.unwrap();
+        self.views.count(key(&format!("page:{}", number % 40)), 4).await.unwrap();
+        self.views.count(key(&quiet), 1).await.unwrap();
         if number % 5 == 4 {
+            self.views.remove(key(&quiet)).await.unwrap();
             self.hot.remove(key(&format!("page:{}", number % 40))).await.unwrap();
             self.links.cleanup().await.unwrap();
         }

@@ -100,7 +100,7 @@ impl Sink for Clocked {
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         let message = |error: tidegate::Error| error.to_string();
         let hottest = self.hot.list(self.top).await.map_err(message)?;
-        report.count = self.hot.count().await.map_err(message)?;
+        report.count = self.hot.tracked().await.map_err(message)?;
         report.window_ms = self.hot.options().window_duration.as_secs() * 1000;
         report.pages = hottest.into_iter().map(|page| Ranked::new(page, None)).collect();
         report.namespace = self.namespace.take();

@@ -26,8 +26,8 @@ impl HotModel {
         match self.counted(page, now) {
             Some(counted) => {
                 let grain = self.grain();
-                counted.iter().filter(|at| Self::slot_end(**at, grain) + ms.min(self.window()) > now).count()
-                    as u64
+                let is_in = |at: u64| Self::slot_end(at, grain) + ms.min(self.window()) > now;
+                counted.iter().filter(|it| is_in(it.0)).map(|it| it.1).sum()
             }
             None => {
                 page.kept.iter().filter(|it| it.at + ms > now && it.at + self.window() > now).count() as u64
@@ -41,15 +41,15 @@ impl HotModel {
             Some(counted) => {
                 let until = now.max(page.last.0);
                 let recent =
-                    counted.iter().filter(|at| Self::slot_end(**at, MINUTE / 2) + 5 * MINUTE > until);
-                (recent.count() as u64).min(self.edits(page, now))
+                    counted.iter().filter(|it| Self::slot_end(it.0, MINUTE / 2) + 5 * MINUTE > until);
+                recent.map(|it| it.1).sum::<u64>().min(self.edits(page, now))
             }
             None => self.within(page, now, 5 * MINUTE),
         }
     }
 
     /// All edits, if some in the window are not kept, by the slot of the last of them.
-    pub(super) fn counted<'a>(&self, page: &'a Page, now: u64) -> Option<&'a Vec<u64>> {
+    pub(super) fn counted<'a>(&self, page: &'a Page, now: u64) -> Option<&'a Vec<(u64, u64)>> {
         let counts = Self::slot_end(page.cut, self.grain()) + self.window() > now;
         page.counted.as_ref().filter(|_| counts)
     }
