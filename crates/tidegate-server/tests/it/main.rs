@@ -23,6 +23,7 @@ mod hot;
 mod hot_bulk;
 mod hot_cli;
 mod hot_corrupt;
+mod hot_counting;
 mod hot_events;
 mod hot_redis;
 mod hot_replay;

@@ -149,6 +149,14 @@ pub enum Recorded {
 }
 
 impl Recorded {
+    /// The page that had to leave, if one had to.
+    pub fn replaced(&self) -> Option<&str> {
+        match self {
+            Self::Promoted { replaced } => replaced.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The name in answers.
     pub fn as_str(&self) -> &'static str {
         match self {

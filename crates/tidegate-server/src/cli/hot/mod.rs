@@ -1,6 +1,7 @@
 //! `tidegate hot`: the same requests to a server or straight to a store.
 
 pub(super) mod args;
+mod count;
 mod render;
 mod replay;
 mod top;
@@ -14,6 +15,7 @@ use self::args::{HotCommand, PageArgs};
 use super::send::{in_space, send};
 use super::{Request, SpaceArgs, encoded};
 use crate::api::hot::Edit;
+use crate::api::hot_counts::Count;
 use crate::moment::{self, Moment};
 
 pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
@@ -35,6 +37,12 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                 let request = Request::post(format!("{}/edits", path_of(of))).json(&body);
                 in_space(PartKind::Hot, of, request, render::edited).await
             }
+            HotCommand::Count { page: Some(page), count, of } => {
+                let body = Count { page: page.into(), count: Some(*count) };
+                let request = Request::post(format!("{}/counts", path_of(of))).json(&body);
+                in_space(PartKind::Hot, of, request, render::counted).await
+            }
+            HotCommand::Count { page: None, of, .. } => count::lines(of).await,
             HotCommand::Stats(PageArgs { page, of }) => {
                 in_space(PartKind::Hot, of, Request::get(page_of(of, page)), render::stats).await
             }
