@@ -114,7 +114,7 @@ impl<O: Origin> Core<O> {
         drop(flights);
         let core = Arc::clone(self);
         // Whoever stops waiting does not stop it: others may wait too.
-        tokio::spawn(async move {
+        self.spawn(async move {
             core.fly(&asked, reads, &sender).await;
             core.leave(&asked, &sender.subscribe());
         });
