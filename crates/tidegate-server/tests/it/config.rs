@@ -137,6 +137,7 @@ const SAMPLES: &[Sample] = &[
     ("rules.block_life", "2s", RULES),
     ("edge.listen", "localhost:9001", &[]),
     ("edge.origin", "http://10.0.0.5:8080", EDGE),
+    ("edge.threads", "3", EDGE),
     ("edge.name", "a", EDGE),
     ("edge.max_memory_mb", "7", EDGE),
     ("edge.max_prefix_bytes", "5000", EDGE),
