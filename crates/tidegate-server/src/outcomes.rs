@@ -23,6 +23,8 @@ pub(crate) struct Outcomes {
     corrupt: u64,
     #[serde(default)]
     counted: u64,
+    #[serde(default)]
+    gathered: u64,
 }
 
 impl Outcomes {
@@ -37,6 +39,7 @@ impl Outcomes {
             Recorded::Dropped => &mut self.dropped,
             Recorded::Corrupt => &mut self.corrupt,
             Recorded::Counted => &mut self.counted,
+            Recorded::Gathered => &mut self.gathered,
             // Whatever else there will be.
             _ => &mut self.unknown,
         };
@@ -65,7 +68,7 @@ impl Outcomes {
     }
 
     /// All of them, by name.
-    fn each(&mut self) -> [(&mut u64, &'static str); 10] {
+    fn each(&mut self) -> [(&mut u64, &'static str); 11] {
         [
             (&mut self.remembered, "remembered"),
             (&mut self.promoted, "promoted"),
@@ -77,6 +80,7 @@ impl Outcomes {
             (&mut self.unknown, "unknown"),
             (&mut self.corrupt, "corrupt"),
             (&mut self.counted, "counted"),
+            (&mut self.gathered, "gathered"),
         ]
     }
 }

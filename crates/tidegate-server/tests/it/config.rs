@@ -94,6 +94,7 @@ const SAMPLES: &[Sample] = &[
     ("hot.main.window_duration", "15m", &[]),
     ("hot.main.max_members_per_page", "50", &[]),
     ("hot.main.count_slots", "30", &[]),
+    ("hot.main.gather", "100ms", &[("hot.main.max_members_per_page", "0")]),
     ("hot.main.hot_threshold", "3", &[]),
     ("hot.main.cleanup_interval", "10m", &[]),
     ("hot.main.when_full", "replace_coldest", &[]),

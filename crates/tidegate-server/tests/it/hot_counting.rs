@@ -33,7 +33,7 @@ async fn a_count_tells_what_became_of_it() {
         json!({
             "space": "views", "lines": 6, "good": 3, "bad": 2,
             "outcomes": {"remembered": 2, "promoted": 0, "added": 0, "rejected": 0, "duplicate": 0,
-                "too_late": 0, "dropped": 0, "unknown": 0, "corrupt": 0, "counted": 1},
+                "too_late": 0, "dropped": 0, "unknown": 0, "corrupt": 0, "counted": 1, "gathered": 0},
             "bad_lines": [
                 {"line": 4, "detail": "a count of 0 is not allowed: 1 to 1000000000 are"},
                 {"line": 5, "detail": "it is an array: an object is expected"},

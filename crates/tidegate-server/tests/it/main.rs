@@ -25,6 +25,7 @@ mod hot_cli;
 mod hot_corrupt;
 mod hot_counting;
 mod hot_events;
+mod hot_gather;
 mod hot_redis;
 mod hot_replay;
 mod layout;

@@ -30,6 +30,7 @@ pub(super) fn counted(response: Counted) -> Rendered {
         "remembered" => "remembered: the page is not hot yet",
         "promoted" => "promoted: the page is hot now",
         "counted" => "counted",
+        "gathered" => "gathered: it is sent with others",
         "rejected" => "rejected: it would be hot, and as many are tracked as may be",
         "dropped" => "dropped: the store is away",
         "unknown" => "unknown: the store did not answer; sent again it may count twice",

@@ -209,6 +209,8 @@ response! {
         only_counts: bool = options.only_counts(),
         #[serde(default)]
         count_slots: u32 = options.count_slots,
+        #[serde(default)]
+        gather_ms: u64 = ms(options.gather),
         hot_threshold: u32 = options.hot_threshold,
         cleanup_interval_ms: u64 = ms(options.cleanup_interval),
         when_full: String = match options.when_full {

@@ -42,6 +42,7 @@ impl Kit for OverHttp {
             format!("main.max_tracked={}", options.max_tracked),
             format!("main.max_members_per_page={}", options.max_members_per_page),
             format!("main.count_slots={}", options.count_slots),
+            format!("main.gather={}ms", options.gather.as_millis()),
             format!("main.when_full={when_full}"),
             format!("main.max_activity={}", options.max_activity),
             format!("main.spike_minimum={}", options.spike_minimum),
@@ -106,7 +107,7 @@ impl Client {
         let outcomes = Fields::of(body.take("outcomes")).0;
         body.0.remove("hint");
         body.end();
-        assert_eq!(outcomes.len(), 10, "{outcomes:?}");
+        assert_eq!(outcomes.len(), 11, "{outcomes:?}");
         Ok(Many::Counts(outcomes.into_iter().map(|(name, count)| (name, count.as_u64().unwrap())).collect()))
     }
 }
@@ -183,6 +184,11 @@ impl Face for Client {
     async fn count_many(&self, counts: &[Count<'_>]) -> Result<Many> {
         let line = |it: &Count<'_>| json!({"page": it.page.as_str(), "count": it.count});
         self.many("/v1/hot/main/counts", counts.iter().map(line).collect()).await
+    }
+
+    /// Nothing is gathered in this process.
+    async fn flush(&self) -> Result<()> {
+        Ok(())
     }
 
     async fn stats(&self, page: &str) -> Result<Stats> {
