@@ -1,15 +1,17 @@
-//! Links that are redirected most right now: a sample of redirects, in a space of hot pages of this process.
+//! Links that are redirected most right now: a sample of redirects, in a space of this process that only counts.
 //!
 //! A redirect that is noted costs a lock that nobody waits for; of many only some are, so that a flood of them costs nothing.
+//! What was noted is added up by link and counted off their way.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate::Key;
-use tidegate::hot::{Edit, HotOptions, HotPage, InProcess};
+use tidegate::hot::{Count, HotOptions, HotPage, InProcess};
 use tidegate::limit::WhenFull;
 use tidegate_edge::path::{normalised, normalised_host};
 use tokio::sync::Notify;
@@ -43,7 +45,6 @@ struct Shared {
     gathered: Mutex<Vec<(String, String)>>,
     is_full: AtomicBool,
     noted: Notify,
-    number: AtomicU64,
     hasher: RandomState,
 }
 
@@ -60,7 +61,7 @@ impl HotLinks {
             .hot_threshold(1)
             .window_duration(WINDOW)
             .max_tracked(1000)
-            .max_members_per_page(4000)
+            .max_members_per_page(0)
             .when_full(WhenFull::ReplaceColdest)
             .max_activity(1000)
             .max_bytes(16 << 20);
@@ -69,7 +70,6 @@ impl HotLinks {
             gathered: Mutex::new(Vec::with_capacity(MAX_GATHERED)),
             is_full: AtomicBool::new(false),
             noted: Notify::new(),
-            number: AtomicU64::new(0),
             hasher: RandomState::new(),
         });
         let task = tokio::spawn(gather(Arc::clone(&shared)));
@@ -104,14 +104,17 @@ impl Shared {
         }
     }
 
-    fn record(&self, host: &str, path: &str) {
-        let Some((host, path)) = normalised_host(host).zip(normalised(path)) else { return };
-        let link = cut(format!("{host}{path}"), |link| self.hasher.hash_one(link));
-        let id = self.number.fetch_add(1, Ordering::Relaxed).to_string();
-        // A link that is none of a key's form is not counted.
-        if let Ok(page) = Key::new(&link) {
-            let _ = self.space.record(&Edit::new(page, &id, "-"));
+    /// Counts what was noted, all of a link together.
+    fn count(&self, noted: &[(String, String)]) {
+        let mut links: BTreeMap<String, u64> = BTreeMap::new();
+        for (host, path) in noted {
+            let Some((host, path)) = normalised_host(host).zip(normalised(path)) else { continue };
+            let link = cut(format!("{host}{path}"), |link| self.hasher.hash_one(link));
+            *links.entry(link).or_default() += 1;
         }
+        // A link that is none of a key's form is not counted.
+        let keys = links.iter().filter_map(|(link, count)| Some(Count::new(Key::new(link).ok()?, *count)));
+        let _ = self.space.count_many(&keys.collect::<Vec<_>>());
     }
 }
 
@@ -125,7 +128,7 @@ async fn gather(shared: Arc<Shared>) {
             shared.is_full.store(false, Ordering::Relaxed);
             taken
         };
-        gathered.iter().for_each(|(host, path)| shared.record(host, path));
+        shared.count(&gathered);
     }
 }
 

@@ -83,7 +83,7 @@ response! {
     struct HotLink from(it: HotPage) {
         /// Host and path; of a long one its beginning, and a number.
         link: String = it.page,
-        /// Redirects that were counted, at most 4000.
+        /// Redirects that were counted.
         redirects: u64 = it.edits,
         last_seen: String = it.last_seen.to_string(),
     }
