@@ -402,6 +402,7 @@ class HotSpace:
     max_members_per_page: int
     only_counts: bool
     count_slots: int
+    gather_ms: int
     hot_threshold: int
     cleanup_interval_ms: int
     when_full: str

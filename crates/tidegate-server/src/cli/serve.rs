@@ -142,7 +142,9 @@ async fn run_until_signal(settings: &Settings, app: App, listeners: Listeners) -
             );
         }
         if tokio::time::timeout(back, app.gate().shutdown()).await.is_err() {
-            tracing::warn!("not all leases could be given back: what is left of them ends by itself");
+            tracing::warn!(
+                "not all leases could be given back, which end by themselves, or not all gathered counts sent, which are lost"
+            );
         }
         cut + cut_redirects
     };

@@ -41,7 +41,9 @@ impl HotModel {
         let (window, grain) = (self.window(), self.grain());
         let activity = self.activity.get_mut(name).expect("it has begun");
         let is_in = |at: u64| Self::slot_end(at, grain) + window > now;
-        let counted: u64 = activity.counts.iter().filter(|it| is_in(it.0)).map(|it| it.1).sum();
+        // What has left the window is gone, also for a clock that is put back by far.
+        activity.counts.retain(|it| is_in(it.0));
+        let counted: u64 = activity.counts.iter().map(|it| it.1).sum();
         activity.total += count;
         activity.counts.push((now, count.min(MOST - counted)));
         if activity.total < u64::from(self.options.hot_threshold) {
