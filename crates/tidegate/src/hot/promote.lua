@@ -1,8 +1,4 @@
 -- How pages begin to be remembered, and become hot: what edits and counts have in common.
-local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
-
--- How many pages are remembered, if that is known.
-local remembered
 
 -- Notes that a page has begun to be remembered, and makes room for it.
 local function begin(page)

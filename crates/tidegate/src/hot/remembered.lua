@@ -1,0 +1,5 @@
+-- What calls that record know of pages that are not hot.
+local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
+
+-- How many pages are remembered, if that is known.
+local remembered
