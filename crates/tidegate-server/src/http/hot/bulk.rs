@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use http_body_util::BodyExt as _;
 use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
@@ -18,7 +17,9 @@ use tidegate::hot::Hot;
 
 use crate::api::hot::{BadLine, Bulk, Edit, late_hint};
 use crate::http::encoding::{broken, decoded};
-use crate::http::{Answer, AnswerShape, BodyShape, Call, FromBody, Kind, NoQuery, OfSpace, Problem, json};
+use crate::http::{
+    AnswerShape, BodyShape, Call, Described, FromBody, Kind, NoQuery, OfSpace, Problem, Result, Shapes, json,
+};
 use crate::lines::{Line, Lines};
 use crate::settings::HttpSettings;
 
@@ -48,14 +49,9 @@ pub(crate) struct Tally {
 }
 
 /// What became of all of them: 207 if the store did not take them all.
-pub(crate) struct BulkRecorded(Bulk);
+pub(crate) struct BulkRecorded;
 
-impl Answer for BulkRecorded {
-    fn into_response(self) -> Response {
-        let is_whole = self.0.outcomes.lost() == 0;
-        json(if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS }, &self.0)
-    }
-
+impl Shapes for BulkRecorded {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let about = "some may not have been recorded: the store was away";
         vec![
@@ -69,7 +65,7 @@ impl Answer for BulkRecorded {
 pub(crate) struct LinesBody(Body);
 
 impl FromBody for LinesBody {
-    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self, Problem> {
+    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self> {
         Ok(Self(decoded(headers, sent)?))
     }
 
@@ -79,7 +75,7 @@ impl FromBody for LinesBody {
     }
 }
 
-pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<BulkRecorded, Problem> {
+pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Described<BulkRecorded>> {
     let (settings, mut stopping) = (call.app.settings().clone(), call.app.stopping().clone());
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let mut body = call.body.0;
@@ -91,7 +87,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
         let wake_at = tally.due_at().map_or(silent_until, |due_at| due_at.min(silent_until));
         let frame = tokio::select! {
             biased;
-            () = stopping.wait() => {
+            _ = stopping.changed() => {
                 tally.flush(hot).await?;
                 return Err(Problem::stopping(tally.so_far()).with_counts(&tally.response));
             }
@@ -135,7 +131,9 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Bu
         tally.read(&line);
     }
     tally.flush(hot).await?;
-    Ok(BulkRecorded(tally.response))
+    let is_whole = tally.response.outcomes.lost() == 0;
+    let status = if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+    Ok(Described::new(json(status, &tally.response)))
 }
 
 impl Tally {
@@ -171,7 +169,7 @@ impl Tally {
         }
     }
 
-    async fn flush(&mut self, hot: &Hot) -> Result<(), Problem> {
+    async fn flush(&mut self, hot: &Hot) -> Result<()> {
         self.waiting_since = None;
         if self.batch.is_empty() {
             return Ok(());
