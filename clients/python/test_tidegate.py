@@ -788,6 +788,14 @@ class Lost(unittest.TestCase):
         self.assertEqual(told.outcomes["duplicate"], 2)
         self.assertEqual(self.direct.hot("pages").stats(page).total_edits, 5)
 
+    def test_a_count_whose_answer_was_lost_is_not_sent_again(self):
+        hot, page = self.client.hot("views"), unique()
+        for count in [lambda: hot.count(page, 10), lambda: hot.count_many({page: 10})]:
+            self.proxy.lose = 1
+            with self.assertRaises(tidegate.TidegateError):
+                count()
+        self.assertEqual(self.direct.hot("views").stats(page).total_edits, 20)
+
     def test_a_session_is_activated_and_deleted_once(self):
         sessions = self.client.sessions("rooms")
         self.proxy.lose = 2
@@ -1142,6 +1150,13 @@ class EveryOperation(unittest.TestCase):
         self.assertEqual(next(hot.events("0-0")).page != "", True)
         self.assertEqual(hot.remove(page), "hot")
         self.assertGreaterEqual(hot.cleanup(), 0)
+        views = client.hot("views")
+        self.assertEqual(views.count(page).outcome, "remembered")
+        self.assertEqual(views.count(page, 9).outcome, "promoted")
+        self.assertTrue(views.count_many({page: 5}).is_complete)
+        self.assertEqual(views.count_many((page, 1) for _ in range(6000)).outcomes["counted"], 6000)
+        self.assertEqual(views.stats(page).total_edits, 6015)
+        self.assertTrue(next(each for each in client.hot_spaces() if each.space == "views").only_counts)
 
     def of_sessions(self, client):
         self.assertIn("rooms", [each.space for each in client.session_spaces()])

@@ -47,7 +47,8 @@ from typing import (
 
 __all__ = [
     "Ack", "ActiveRun", "ActiveTask", "AllDecision", "BadLine", "BadRequest", "BulkRecorded", "Charged",
-    "ChargedLimit", "Claim", "Claims", "Cleaned", "Client", "Conflict", "DeadlineExceeded", "Decision", "EVERYONE",
+    "ChargedLimit", "Claim", "Claims", "Cleaned", "Client", "Conflict", "Counted",
+    "DeadlineExceeded", "Decision", "EVERYONE",
     "Edit", "EditInWindow", "Event", "Failure", "FailureNoted", "Held", "Holder", "Hot", "HotPage", "HotPages",
     "HotSpace", "Limit", "LimitInfo", "NoAnswer", "NotFound", "Override", "PageStats", "Problem", "Processed",
     "Quota", "QuotaCharge", "QuotaHour", "QuotaUse", "Recorded", "Reservation", "Reserved", "Run", "RunInList",
@@ -299,6 +300,17 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What became of counts of a page. `dropped` and `unknown` are told, not raised: what is `unknown` may have been
+    counted, and sent again it may count twice."""
+
+    outcome: str
+    page: str
+    count: int
+    replaced: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class BadLine:
     line: int
     detail: str
@@ -306,7 +318,7 @@ class BadLine:
 
 @dataclass(frozen=True)
 class BulkRecorded:
-    """What became of edits in bulk. What was sent again since an answer was lost is counted as `duplicate`."""
+    """What became of edits or counts in bulk. An edit that was sent again since an answer was lost is counted as `duplicate`."""
 
     lines: int
     good: int
@@ -317,7 +329,7 @@ class BulkRecorded:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of them are recorded."""
+        """Whether all of them are recorded or counted."""
         return self.bad == 0 and not any(self.outcomes.get(it) for it in ("dropped", "unknown", "corrupt"))
 
 
@@ -388,6 +400,7 @@ class HotSpace:
     promotion_threshold: int
     window_ms: int
     max_members_per_page: int
+    only_counts: bool
     count_slots: int
     hot_threshold: int
     cleanup_interval_ms: int
@@ -1465,13 +1478,30 @@ class Hot:
 
     def record_many(self, edits: Iterable[Edit]) -> BulkRecorded:
         """Records edits, 5000 at a time; each time has the deadline of a call."""
+        return self._bulk("edits", (_edit(each) for each in edits), repeatable=True)
+
+    def count(self, page: str, count: int = 1) -> Counted:
+        """Counts so many of a page, in a space that only counts. It is not sent again if its answer was lost: it may have
+        been counted."""
+        body = {"page": _text("a page", page), "count": count}
+        return _record(Counted, self._client._done("POST", f"{self._path}/counts", body, repeatable=False))
+
+    def count_many(self, counts: Union[Mapping[str, int], Iterable[Tuple[str, int]]]) -> BulkRecorded:
+        """Counts so many of each page, 5000 pages at a time; each time has the deadline of a call. If one of them fails
+        those before have been counted."""
+        pairs = counts.items() if isinstance(counts, Mapping) else counts
+        lines = ({"page": _text("a page", page), "count": count} for page, count in pairs)
+        return self._bulk("counts", lines, repeatable=False)
+
+    def _bulk(self, what: str, items: Iterable[Dict[str, Any]], *, repeatable: bool) -> BulkRecorded:
         lines = good = bad = 0
         outcomes: Dict[str, int] = {}
         bad_lines: List[BadLine] = []
         hint: Optional[str] = None
-        for batch in _batches(edits, self._BATCH):
-            body = b"".join(_json(_edit(edit)) + b"\n" for edit in batch)
-            answer = self._client._call("POST", f"{self._path}/edits", body, media_type="application/x-ndjson")
+        for batch in _batches(items, self._BATCH):
+            body = b"".join(_json(each) + b"\n" for each in batch)
+            answer = self._client._call("POST", f"{self._path}/{what}", body, repeatable=repeatable,
+                media_type="application/x-ndjson")
             if not answer.is_success:
                 raise answer.problem()
             told = answer.json()

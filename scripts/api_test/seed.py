@@ -22,6 +22,7 @@ limits:
   thinned: {algorithm: suppressed, rate: 5/d, window: 24h}
 hot:
   pages: {max_tracked: 5, promotion_threshold: 2, window_duration: 1h, max_members_per_page: 4, hot_threshold: 2}
+  views: {max_tracked: 5, promotion_threshold: 20, max_members_per_page: 0, hot_threshold: 10}
   swapped: {max_tracked: 2, promotion_threshold: 2, when_full: replace_coldest}
 sessions:
   rooms: {grace: 1h, holder_lease: 1h, session_ttl: 24h, cleanup_interval: 24h}
@@ -119,9 +120,10 @@ def of_hot(client):
     for number in range(4):
         edit = {"page": "seen", "id": str(number), "editor": "alice", "byte_change": number}
         client.request("POST", "/v1/hot/pages/edits", edit)
+    client.request("POST", "/v1/hot/views/counts", {"page": "seen", "count": 10})
     page = {"path.space": HOT, "path.page": ["seen"]}
     found = {name: {"path.space": HOT} for name in ["hot_record", "hot_list", "hot_remove", "hot_cleanup"]}
-    return found | {"hot_stats": page, "hot_window": page}
+    return found | {"hot_count": {"path.space": ["views"]}, "hot_stats": page, "hot_window": page}
 
 
 def of_sessions(client):

@@ -47,6 +47,8 @@ ARGUMENTS = {
     "--space", "swapped"], ["cli page", "--id", "c3", "--at", "2015-09-12T00:46:58Z"], ["cli page", "--id", "c4",
     "--at", "1442018818"], ["cli page", "--id", "c5", "--at", "soon"], ["", "--id", "c6"],
     ["p", "--id", "c7", "--space", "nope"]],
+    "hot count": [["cli page", "9", "--space", "views"], ["cli page", "--space", "views"], ["p", "0", "--space",
+    "views"], ["--space", "views"], ["p"], ["p", "x", "--space", "views"], ["p", "--space", "nope"]],
     "hot stats": [["cli page"], ["never"], ["cli page", "--space", "swapped"], ["p", "--space", "nope"]],
     "hot window": [["cli page"], ["never"], ["cli page", "--from", "2015-09-12T00:46:58Z", "--to", "1442018818772"],
     ["cli page", "--from", "2", "--to", "1"]],

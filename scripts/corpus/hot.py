@@ -9,6 +9,7 @@ from .client import Connection, chunked, request_bytes, unchunked
 from .routes import EMPTY_NAMES
 
 EDITS = "/v1/hot/{space}/edits"
+COUNTS = "/v1/hot/{space}/counts"
 PAGE = "/v1/hot/{space}/pages/{page}"
 NDJSON = ("content-type", "application/x-ndjson")
 
@@ -35,6 +36,7 @@ def record(rec):
     bad_edits(rec, edits)
     questions(rec)
     in_bulk(rec, edits)
+    counts(rec)
     events(rec, edits)
     over(rec)
     any_order(rec, edits)
@@ -169,6 +171,36 @@ def in_bulk(rec, edits):
     rec.request("POST", "/v1/hot/nope/edits", bodies[0], [NDJSON], route=EDITS)
     rec.request("POST", "/v1/hot/swapped/edits?x=y", bodies[0], [NDJSON], route=EDITS)
     rec.request("GET", "/v1/hot/swapped", route="/v1/hot/{space}")
+
+
+def counts(rec):
+    """A space that only counts."""
+    rec.section = "counts"
+    for count in [1, 8, 1, None, 10**9, 2.0]:
+        rec.request("POST", "/v1/hot/views/counts", {"page": "V", **({} if count is None else {"count": count})},
+            route=COUNTS)
+    for page in ["W", "X", "Y", "Y"]:
+        rec.request("POST", "/v1/hot/views/counts", {"page": page, "count": 10}, route=COUNTS)
+    for body in [{"page": "V", "count": 0}, {"page": "V", "count": 10**9 + 1}, {"page": "V", "count": -1},
+            {"page": "V", "count": "1"}, {"page": "V", "count": 1.5}, {"page": "V", "count": None}, {"page": ""}, {},
+            {"page": "x" * 256}, {"page": "V", "id": "1"}, [{"page": "V"}], None]:
+        rec.request("POST", "/v1/hot/views/counts", json.dumps(body), [("content-type", "application/json")],
+            route=COUNTS)
+    lines = [b"", b'{"page":"V"}\n' * 3, b'{"page":"W","count":5}\n{"page":"V","count":0}\n\n[1]\n{"page":"X"}',
+        b"".join(b'{"page":"many %d","count":2}\n' % (number % 40) for number in range(1200))]
+    for body in lines:
+        rec.request("POST", "/v1/hot/views/counts", body, [NDJSON], route=COUNTS)
+        rec.request("POST", "/v1/hot/pages/counts", body, [NDJSON], route=COUNTS)
+        rec.request("POST", "/v1/hot/views/edits", body, [NDJSON], route=EDITS)
+    rec.request("POST", "/v1/hot/views/edits", {"page": "V", "id": "1"}, route=EDITS)
+    for space in ["pages", "nope"]:
+        rec.request("POST", f"/v1/hot/{space}/counts", {"page": "V"}, route=COUNTS)
+    for page in ["V", "Y", "never"]:
+        rec.request("GET", f"/v1/hot/views/pages/{page}", route=PAGE)
+        rec.request("GET", f"/v1/hot/views/pages/{page}/window", route=PAGE + "/window")
+    rec.request("GET", "/v1/hot/views", route="/v1/hot/{space}")
+    for page in ["V", "V"]:
+        rec.request("DELETE", f"/v1/hot/views/pages/{page}", route=PAGE)
 
 
 def stream(rec, name, headers=(), query="", meanwhile=None, until=b"\n\n"):

@@ -25,6 +25,7 @@ def every_question(rec):
         "/v1/limits/{limit}/keys/{key}/reservations/{id}": {"lasting": "1h"},
         "/v1/limits/{limit}/everyone/reservations/{id}": {"lasting": "1h"},
         "/v1/hot/{space}/edits": {"page": "away", "id": "1"},
+        "/v1/hot/{space}/counts": {"page": "away"},
         "/v1/charges": {"id": "away", "key": "away", "limits": [{"limit": "api"}]},
         "/v1/charges/release": {"id": "away", "key": "away", "limits": ["api"]},
         "/v1/runs/{space}/runs/{run}/finish": {"state": "failed"},

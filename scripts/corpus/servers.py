@@ -34,6 +34,8 @@ hot:
     hot_threshold: 2, cleanup_interval: 1h, spike_minimum: 4, max_activity: 1000}
   swapped: {max_tracked: 2, promotion_threshold: 3, window_duration: 1h, max_members_per_page: 10,
     hot_threshold: 2, cleanup_interval: 1h, when_full: replace_coldest}
+  views: {max_tracked: 3, promotion_threshold: 20, window_duration: 1h, max_members_per_page: 0,
+    hot_threshold: 10, cleanup_interval: 1h, max_activity: 1000}
   brief: {max_tracked: 5, promotion_threshold: 3, window_duration: 1s, max_members_per_page: 10,
     hot_threshold: 2, cleanup_interval: 24h}
 sessions:

@@ -1,4 +1,4 @@
-//! How many edits had which outcome, the same over HTTP and on the command line.
+//! How many edits or counts had which outcome, the same over HTTP and on the command line.
 
 use std::fmt;
 
@@ -51,12 +51,19 @@ outcomes! {
     corrupt: Recorded::Corrupt,
     #[serde(default)]
     counted: Recorded::Counted,
+    #[serde(default)]
+    gathered: Recorded::Gathered,
 }
 
 impl Outcomes {
     /// Those that the store did not take, or may not have.
     pub(crate) fn lost(&self) -> u64 {
         self.dropped + self.unknown + self.corrupt
+    }
+
+    /// Those for which there was no room.
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected
     }
 
     /// Those of pages that cannot be read.

@@ -8,7 +8,7 @@ use std::future::Future;
 use tokio::net::TcpListener;
 
 pub use crate::connection::Ended;
-use crate::connection::accept;
+use crate::connection::{Threads, accept};
 use crate::edge::EdgeService;
 use crate::http::{App, HttpService};
 use crate::settings::HttpSettings;
@@ -22,7 +22,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Ended {
     let service = |stopping| HttpService::new(app.with_settings(settings).until(stopping));
-    accept::run(listener, settings, service, shutdown).await
+    accept::run(listener, settings, Threads::none(), service, shutdown).await
 }
 
 /// Serves the redirects of `app` on `listener` in the same way. One that has none ends at once.
@@ -35,7 +35,8 @@ pub async fn run_edge(
     match &app.parts().edge {
         Some(edge) => {
             let service = EdgeService::new(edge.clone());
-            accept::run(listener, settings, |_| service, shutdown).await
+            let threads = Threads::start(edge.threads());
+            accept::run(listener, settings, threads, |_| service, shutdown).await
         }
         None => Ended { cut: 0 },
     }

@@ -120,6 +120,15 @@ impl Reaper {
         Self { stop, task }
     }
 
+    /// Runs `work` until it sees that it is to stop, and has ended.
+    pub(crate) fn spawn<F>(work: impl FnOnce(watch::Receiver<bool>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = watch::channel(false);
+        Self { stop, task: tokio::spawn(work(stopped)) }
+    }
+
     /// Runs `job` with a clone of `of` each time.
     pub(crate) fn of<P, J, F>(of: &P, rhythm: Rhythm, metrics: ReaperMetrics, job: J) -> Self
     where

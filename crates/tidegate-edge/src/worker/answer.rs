@@ -153,7 +153,7 @@ impl<O: Origin> Core<O> {
         let permit = self.blocks.spend(rule, elapsed_ms);
         if permit == (Permit::Granted { is_low: true }) {
             let (core, rule) = (Arc::clone(self), Box::<str>::from(rule));
-            tokio::spawn(async move { core.ask(&rule).await });
+            self.spawn(async move { core.ask(&rule).await });
         }
         permit
     }
@@ -268,7 +268,7 @@ impl<O: Origin> Core<O> {
         };
         let (core, rule) = (Arc::clone(self), Box::<str>::from(rule));
         // Whoever stops waiting does not stop it: what was granted is to be known of.
-        let asked = tokio::spawn(async move {
+        let asked = self.spawn(async move {
             let asked_ms = core.pace.elapsed_ms();
             let ask = Ask { rule: rule.to_string(), worker: core.options.name.clone(), number, wanted };
             let granted = timeout(core.options.deadline, core.grant(ask)).await.ok().flatten();

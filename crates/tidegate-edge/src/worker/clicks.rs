@@ -61,6 +61,11 @@ impl Clicks {
                     clicks.push((id.into_string(), count));
                 }
             }
+            // What many needed once is not kept from rules for ever.
+            if inner.gathered.len() < inner.gathered.capacity() / 4 {
+                let most = inner.gathered.len() * 2;
+                inner.gathered.shrink_to(most);
+            }
             let number = inner.number;
             inner.number += 1;
             inner.report = Some(Report { worker: self.worker.clone(), number, clicks });
@@ -114,5 +119,10 @@ mod tests {
         assert_eq!(clicks.lost(), 3);
         clicks.add([("7", 1)]);
         assert_eq!(clicks.lost(), 3, "of those that are known they are counted on");
+        let full = clicks.bytes();
+        while let Some(report) = clicks.next() {
+            clicks.told(report.number);
+        }
+        assert!(clicks.bytes() < full / 1000, "{} of {full}", clicks.bytes());
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
 use super::blocks::Blocks;
 use super::cache::Cache;
@@ -27,6 +29,8 @@ pub(crate) struct Core<O> {
     pub(super) options: WorkerOptions,
     state: RwLock<State>,
     pub(super) pace: Pace,
+    /// Where the truth is asked, whoever needs it: not on a thread that only has connections.
+    runtime: Handle,
     pub(super) blocks: Blocks,
     pub(super) clicks: Clicks,
     pub(super) fetches: Fetches,
@@ -57,6 +61,7 @@ pub(crate) struct Following {
 }
 
 impl<O> Core<O> {
+    /// Needs a tokio runtime: the truth is asked there.
     pub(super) fn new(origin: O, options: WorkerOptions, pace: Pace, hasher: KeyHasher) -> Arc<Self> {
         let bounds = Bounds {
             all: options.max_bytes,
@@ -79,9 +84,18 @@ impl<O> Core<O> {
             resident_before: resident_bytes().unwrap_or(0),
             metrics: WorkerMetrics::default(),
             pace,
+            runtime: Handle::current(),
             origin,
             options,
         })
+    }
+
+    /// Works where the worker was started.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.spawn(work)
     }
 
     /// Reads what is in memory.

@@ -68,8 +68,9 @@ impl<O: Origin> Core<O> {
         path: &str,
         applied: Option<&Mark>,
     ) -> Result<Arc<Resolution>> {
-        // Who knows nothing of where the truth stood takes only what was asked for since it came.
-        let mut is_since = applied.is_some();
+        // What was asked for before this request came is taken if it is of the very place that is here. Of a later one, or
+        // if nothing is here, the database may have gone back since without anybody here having heard of it.
+        let mut is_since = false;
         loop {
             let (mut flight, is_new) = self.join(host, path)?;
             is_since |= is_new;
@@ -82,7 +83,8 @@ impl<O: Origin> Core<O> {
             };
             let position = &resolution.position;
             let is_behind = |applied: &Mark| applied.epoch != position.epoch || position.seq < applied.seq;
-            if is_since && !applied.is_some_and(is_behind) {
+            let is_here = |applied: &Mark| *applied == Mark::from(position);
+            if (is_since || applied.is_some_and(is_here)) && !applied.is_some_and(is_behind) {
                 return Ok(resolution);
             }
             is_since = true;
@@ -114,7 +116,7 @@ impl<O: Origin> Core<O> {
         drop(flights);
         let core = Arc::clone(self);
         // Whoever stops waiting does not stop it: others may wait too.
-        tokio::spawn(async move {
+        self.spawn(async move {
             core.fly(&asked, reads, &sender).await;
             core.leave(&asked, &sender.subscribe());
         });

@@ -156,7 +156,7 @@ impl Filter {
 
     /// Whether so few keys are left that half of it would do.
     pub fn is_sparse(&self) -> bool {
-        self.buckets.len() > MIN_BUCKETS && self.len * 1000 < self.buckets.len() * SLOTS * SPARSE_LOAD
+        self.buckets.len() > min_buckets() && self.len * 1000 < self.buckets.len() * SLOTS * SPARSE_LOAD
     }
 
     /// The same keys in half the memory. Needs no key: a smaller filter goes by fewer bits of the same places.
@@ -265,7 +265,23 @@ struct Step {
 /// How many buckets so many keys need.
 fn buckets_for(keys: usize) -> usize {
     let slots = keys.saturating_mul(100).div_ceil(MAX_LOAD);
-    slots.div_ceil(SLOTS).next_power_of_two().max(MIN_BUCKETS)
+    slots.div_ceil(SLOTS).next_power_of_two().max(min_buckets())
+}
+
+#[cfg(not(test))]
+fn min_buckets() -> usize {
+    MIN_BUCKETS
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What is the smallest filter on this thread: a history of a few hundred rules has to see one grow.
+    pub(super) static SMALLEST: std::cell::Cell<usize> = const { std::cell::Cell::new(MIN_BUCKETS) };
+}
+
+#[cfg(test)]
+fn min_buckets() -> usize {
+    SMALLEST.get()
 }
 
 /// The high bits of a hash; 0 is an empty slot.

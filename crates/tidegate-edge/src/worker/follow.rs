@@ -219,7 +219,11 @@ impl<O: Origin> Core<O> {
             state.reads
         });
         let core = Arc::clone(self);
-        tokio::spawn(async move {
+        self.spawn(async move {
+            core.wait_to_grow().await;
+            if core.read(|state| state.reads != reads) {
+                return;
+            }
             let loading = core.read(|state| Loading::begin(state, Fields::Keys));
             let grown: Result<(Filter, Position)> = read_all(&core, loading, Fields::Keys, Some(&from))
                 .await
@@ -236,6 +240,14 @@ impl<O: Origin> Core<O> {
             });
             core.metrics.growths.inc();
         });
+    }
+
+    /// Waits until it is this worker's turn, or until what comes meanwhile has no room any more.
+    async fn wait_to_grow(&self) {
+        let mut moved = self.moved.subscribe();
+        let crowded =
+            async { while !self.read(|state| state.keys.is_crowded()) && moved.changed().await.is_ok() {} };
+        let _ = timeout(self.options.growth_spread.mul_f64(self.options.random.draw()), crowded).await;
     }
 
     fn connected(&self) {

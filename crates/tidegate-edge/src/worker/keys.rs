@@ -101,6 +101,12 @@ impl Keys {
         self.growth.is_none() && (is_full || self.is_blind)
     }
 
+    /// Whether there is soon no room for what comes while a larger filter is made.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let noted = self.growth.as_ref().map_or(0, |growth| growth.noted.len());
+        self.is_blind || self.overflow.len() > MAX_OVERFLOW / 2 || noted > MAX_NOTED / 2
+    }
+
     /// Keys that are there, at least.
     pub(crate) fn len(&self) -> usize {
         self.filter.len() + self.overflow.len()

@@ -39,6 +39,9 @@ pub struct WorkerOptions {
     pub deadline: Duration,
     /// For how long a key that the truth does not have is not asked for again.
     pub negative_life: Duration,
+    /// Over how long workers are spread whose filters are full at the same change, before they read all keys anew. A
+    /// reading is shared by all who come within ten seconds of it.
+    pub growth_spread: Duration,
     /// Who keeps which rules, if not everybody all; this worker is one of them by its name.
     pub owners: Option<Owners>,
     /// Whether the process is this worker's alone, so that its memory can be gone by.
@@ -62,6 +65,7 @@ impl WorkerOptions {
             hydrate: Hydrate::Keys,
             deadline: Duration::from_secs(1),
             negative_life: Duration::from_secs(5),
+            growth_spread: Duration::from_secs(5),
             owners: None,
             is_alone: false,
             clock: Clock::default(),

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::{Connections, Service};
+use super::{Connections, Service, Threads};
 use crate::settings::HttpSettings;
 
 /// How the server ended.
@@ -24,10 +24,12 @@ pub struct Ended {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves on `listener` until `shutdown`, then lets requests in flight end, for as long as the
-/// settings allow. `service` is given what says that the end has begun.
+/// settings allow. `service` is given what says that the end has begun. Connections are served on `threads`, if there are
+/// any.
 pub(crate) async fn run<S: Service>(
     listener: TcpListener,
     settings: &HttpSettings,
+    threads: Threads,
     service: impl FnOnce(watch::Receiver<()>) -> S,
     shutdown: impl Future<Output = ()>,
 ) -> Ended {
@@ -44,10 +46,24 @@ pub(crate) async fn run<S: Service>(
                 // An answer is one small packet: it shall not wait for another.
                 let _ = stream.set_nodelay(true);
                 let (connections, stopping) = (connections.clone(), stopping.clone());
-                open.spawn(async move {
-                    connections.serve(stream, Some(peer), stopping).await;
-                    drop(permit);
-                });
+                match threads.next() {
+                    None => drop(open.spawn(async move {
+                        connections.serve(stream, Some(peer), stopping).await;
+                        drop(permit);
+                    })),
+                    Some((thread, place)) => {
+                        // Whose runtime hears of its bytes is decided where it is made.
+                        let stream = stream.into_std();
+                        let served = async move {
+                            match stream.and_then(TcpStream::from_std) {
+                                Ok(stream) => connections.serve(stream, Some(peer), stopping).await,
+                                Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
+                            }
+                            drop((permit, place));
+                        };
+                        drop(open.spawn_on(served, thread));
+                    }
+                }
             }
             Some(ended) = open.join_next() => log_panic(ended),
         }

@@ -21,6 +21,7 @@ mod request_stream;
 mod service;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod timeouts;
 
 use std::convert::Infallible;
@@ -52,6 +53,7 @@ pub(crate) use self::output::{Output, Written, put_field};
 use self::request_head::MAX_HEAD_BYTES;
 use self::request_stream::{Heads, RequestStream};
 pub(crate) use self::service::{Begun, Service};
+pub(crate) use self::threads::Threads;
 use self::timeouts::{TimedStream, Timeouts};
 use crate::http::{Endless, Problem, Streamed};
 use crate::settings::HttpSettings;

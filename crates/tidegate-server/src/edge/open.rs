@@ -29,6 +29,7 @@ struct Inner {
     readiness: EdgeReadiness,
     connections: ConnectionMetrics,
     hot: HotLinks,
+    threads: usize,
 }
 
 impl OpenEdge {
@@ -54,6 +55,7 @@ impl OpenEdge {
             readiness: settings.readiness,
             connections: ConnectionMetrics::new(),
             hot: HotLinks::start()?,
+            threads: settings.threads,
         })))
     }
 
@@ -75,6 +77,11 @@ impl OpenEdge {
     /// Which links are hot.
     pub(crate) fn hot(&self) -> &HotLinks {
         &self.0.hot
+    }
+
+    /// How many threads redirect, and do nothing else.
+    pub(crate) fn threads(&self) -> usize {
+        self.0.threads
     }
 
     pub(crate) fn readiness(&self) -> EdgeReadiness {

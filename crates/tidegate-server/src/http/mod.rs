@@ -64,7 +64,7 @@ const PARTS: [Routes; 6] =
 pub(crate) mod bodies {
     pub(crate) use super::edge::api as edge;
     pub(crate) use super::health;
-    pub(crate) use super::hot::api as hot;
+    pub(crate) use super::hot::{api as hot, api_counts as hot_counts};
     pub(crate) use super::limits::{api as limit, api_charge as charge, decision};
     pub(crate) use super::rules::{
         api as rule, api_bulk as rule_bulk, api_import as rule_import, api_worker as rule_worker,

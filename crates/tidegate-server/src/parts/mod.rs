@@ -186,6 +186,8 @@ pub struct RulesSettings {
 pub struct EdgeSettings {
     /// Where to.
     pub listen: Listen,
+    /// How many threads redirect, and do nothing else.
+    pub threads: usize,
     /// Whose rules are followed, if not those of this server.
     pub(crate) origin: Option<Address>,
     /// How the worker keeps them.

@@ -237,6 +237,15 @@ fn values_that_do_not_fit_together_are_refused_with_the_reason() {
             "`hot.main`: a hot_threshold of 3 is not allowed: 1 to 2 are",
         ),
         (
+            vec![("hot.main.gather", "100ms")],
+            "`hot.main`: a gather of 100ms is not allowed: edits are not gathered, only counts are, with a \
+             max_members_per_page of 0",
+        ),
+        (
+            vec![("hot.main.max_members_per_page", "0"), ("hot.main.gather", "2m")],
+            "`hot.main`: a gather of 120s is not allowed: 0s to 60s are",
+        ),
+        (
             vec![("hot.main.max_bytes", "1000")],
             "`hot.main.max_bytes`: 1000 is not allowed: at least 1048576 are needed",
         ),

@@ -1,6 +1,7 @@
 //! Redirects over real sockets, by a server that has the rules.
 
 mod alike;
+mod database;
 mod flood;
 mod hostile;
 pub(crate) mod kit;

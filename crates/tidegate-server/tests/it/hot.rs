@@ -146,7 +146,7 @@ async fn the_spaces_are_listed_and_are_apart() {
     assert_eq!(
         listed["spaces"][1],
         json!({"space": "main", "max_tracked": 5, "promotion_threshold": 5, "window_ms": 3_600_000,
-            "max_members_per_page": 100, "count_slots": 60, "hot_threshold": 2, "cleanup_interval_ms": 300_000,
+            "max_members_per_page": 100, "only_counts": false, "count_slots": 60, "gather_ms": 0, "hot_threshold": 2, "cleanup_interval_ms": 300_000,
             "when_full": "reject", "spike_ratio": 3.0, "spike_minimum": 5, "max_activity": 100_000,
             "max_bytes": 268_435_456, "partitions": 1})
     );

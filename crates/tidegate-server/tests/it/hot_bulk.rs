@@ -42,7 +42,7 @@ async fn good_and_bad_lines_are_counted_and_the_first_bad_ones_explained() {
         json!({
             "space": "main", "lines": 13, "good": 7, "bad": 5,
             "outcomes": {"remembered": 2, "promoted": 1, "added": 1, "rejected": 1, "duplicate": 1,
-                "too_late": 1, "dropped": 0, "unknown": 0, "corrupt": 0, "counted": 0},
+                "too_late": 1, "dropped": 0, "unknown": 0, "corrupt": 0, "counted": 0, "gathered": 0},
             "bad_lines": [
                 {"line": 3, "detail": "expected ident at column 2"},
                 {"line": 5, "detail": "it is an array: an object is expected"},

@@ -1,6 +1,8 @@
 -- What scripts of hot pages answer: redis/codes.rs has the same names.
 -- What became of an edit:
 local REMEMBERED, PROMOTED, ADDED, REJECTED, DUPLICATE, TOO_LATE, COUNTED = 0, 1, 2, 3, 4, 5, 6
+-- Or of counts that were gathered, that they were here before:
+local REPEATED = 7
 -- More by so much if it counted as activity, and for each page that is not hot any more: most
 -- edits are answered with one number, which takes a server the least.
 local ACTIVITY, EXPIRED = 8, 16

@@ -11,7 +11,8 @@ use crate::key::Key;
 use crate::store::partitions;
 
 impl Hot {
-    /// Counts `count` more of `page`, now, in a space that [only counts](super::HotOptions::only_counts). While the store is away
+    /// Counts `count` more of `page`, now, in a space that [only counts](super::HotOptions::only_counts); or has it
+    /// [gathered](Recorded::Gathered) with others, where they are. While the store is away
     /// they are [dropped](Recorded::Dropped); of some that it was sent and did not answer nobody
     /// [knows](Recorded::Unknown), and sent again they may count twice.
     pub async fn count(&self, page: Key<'_>, count: u64) -> Result<Recorded> {
@@ -21,6 +22,11 @@ impl Hot {
         let count = Count::new(page, count);
         check_kind(self.options(), true)?;
         count.check()?;
+        if self.core.gatherer.is_some()
+            && let Some(gathered) = self.gathered(count, self.room_until(None)).await
+        {
+            return Ok(gathered);
+        }
         let counted = self.counted_on(self.partition(page), &[count], None).await;
         counted.into_iter().next().unwrap_or(Ok(Recorded::Unknown))
     }
@@ -44,6 +50,28 @@ impl Hot {
         }
         check_kind(self.options(), true)?;
         counts.iter().try_for_each(Count::check)?;
+        if self.core.gatherer.is_some() {
+            return self.gather_all(counts, deadline).await;
+        }
+        self.count_at_once(counts, deadline).await
+    }
+
+    async fn gather_all(&self, counts: &[Count<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
+        let mut met = Vec::with_capacity(counts.len());
+        let until = self.room_until(deadline);
+        for (number, count) in counts.iter().enumerate() {
+            match self.gathered(*count, until).await {
+                Some(gathered) => met.push(gathered),
+                None => {
+                    met.extend(self.count_at_once(&counts[number..], deadline).await?);
+                    break;
+                }
+            }
+        }
+        Ok(met)
+    }
+
+    async fn count_at_once(&self, counts: &[Count<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
         let (pages, numbers) = summed(counts);
         let send = async |number, pages: Vec<Count<'_>>| {
             let mut done = Vec::with_capacity(pages.len());

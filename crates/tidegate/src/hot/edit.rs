@@ -132,6 +132,9 @@ pub enum Recorded {
     /// It counts, and nothing else of it is kept: the space only counts, or it is older than all edits of its page that
     /// are, and some have left for want of room. Sent again it counts again, since nobody knows its id.
     Counted,
+    /// It waits in this process to be sent with others, see [`gather`](super::HotOptions::gather): what becomes of the page
+    /// is not known yet.
+    Gathered,
     /// It would have made the page hot, and there is no room.
     Rejected,
     /// It has been recorded before.
@@ -149,6 +152,14 @@ pub enum Recorded {
 }
 
 impl Recorded {
+    /// The page that had to leave, if one had to.
+    pub fn replaced(&self) -> Option<&str> {
+        match self {
+            Self::Promoted { replaced } => replaced.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The name in answers.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -156,6 +167,7 @@ impl Recorded {
             Self::Promoted { .. } => "promoted",
             Self::Added => "added",
             Self::Counted => "counted",
+            Self::Gathered => "gathered",
             Self::Rejected => "rejected",
             Self::Duplicate => "duplicate",
             Self::TooLate => "too_late",

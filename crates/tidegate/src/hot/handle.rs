@@ -13,9 +13,10 @@ use super::declared::longest_window_ms;
 use super::edit::check_kind;
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
 use super::feed::Feed;
+use super::gather::Gatherer;
 use super::in_process::{CLEANED_AT_A_TIME, InProcess};
 use super::memory::{Cleaned, Effects};
-use super::metrics::HotMetrics;
+use super::metrics::{GatherMetrics, HotMetrics};
 use super::notes::Notes;
 use super::options::{HotOptions, MAX_TRACKED};
 use super::position::{News, Position};
@@ -44,6 +45,8 @@ pub(super) struct Core {
     space: Name,
     pub(super) backend: Backend,
     pub(super) notes: Arc<Notes>,
+    /// What is counted and not sent yet, where that is gathered.
+    pub(super) gatherer: Option<Gatherer>,
     /// Reads events while somebody watches.
     feed: Mutex<Weak<Feed>>,
 }
@@ -83,8 +86,13 @@ impl OpenPart for Hot {
     type Options = HotOptions;
 
     fn open(store: &Store, name: Name, options: &HotOptions, metrics: &Metrics) -> Result<Self> {
+        options.check()?;
+        let gatherer = (!options.gather.is_zero() && store.on_redis().is_some()).then(|| {
+            let metrics = GatherMetrics::new(metrics, name.as_str());
+            Gatherer::new(name.as_str(), options.partitions, options.gather, metrics)
+        });
         let metrics = HotMetrics::new(metrics, name.as_str());
-        Self::new(store, name, options, metrics)
+        Self::new(store, name, options, metrics, gatherer)
     }
 
     fn part_name(&self) -> &Name {
@@ -110,7 +118,11 @@ impl OpenPart for Hot {
     fn reapers(&self, metrics: &Metrics) -> Vec<Reaper> {
         let rhythm = Rhythm { interval: self.core.notes.options.cleanup_interval, batch: CLEANED_BY_REAPER };
         let metrics = ReaperMetrics::new(metrics, "hot").in_space(self.space().as_str());
-        vec![Reaper::of(self, rhythm, metrics, Self::reap)]
+        let flusher = self.core.gatherer.is_some().then(|| {
+            let space = self.clone();
+            Reaper::spawn(|stopped| space.keep_flushing(stopped))
+        });
+        flusher.into_iter().chain([Reaper::of(self, rhythm, metrics, Self::reap)]).collect()
     }
 
     fn with(&self, background: &Arc<Background>) -> Self {
@@ -128,8 +140,13 @@ impl Tidegate {
 }
 
 impl Hot {
-    fn new(store: &Store, space: Name, options: &HotOptions, metrics: HotMetrics) -> Result<Self> {
-        options.check()?;
+    fn new(
+        store: &Store,
+        space: Name,
+        options: &HotOptions,
+        metrics: HotMetrics,
+        gatherer: Option<Gatherer>,
+    ) -> Result<Self> {
         let (bounds, of) = (options.bounds(), options.partitions);
         let notes = Arc::new(Notes::new(space.as_str(), options.clone(), metrics)?);
         let backend = match store.backend() {
@@ -141,7 +158,7 @@ impl Hot {
                 Backend::Redis { partitions: (0..of).map(one).collect(), is_pinned: AtomicBool::new(false) }
             }
         };
-        let core = Arc::new(Core { space, backend, notes, feed: Mutex::default() });
+        let core = Arc::new(Core { space, backend, notes, gatherer, feed: Mutex::default() });
         if let Backend::Memory(space) = &core.backend {
             let core = Arc::downgrade(&core);
             space.listen(move |number| {
@@ -492,7 +509,7 @@ impl Hot {
         self.core.notes.spread.partition(page.as_str()) as usize
     }
 
-    fn numbers(&self) -> std::ops::Range<usize> {
+    pub(super) fn numbers(&self) -> std::ops::Range<usize> {
         0..self.core.notes.options.partitions as usize
     }
 }

@@ -26,6 +26,7 @@ const FAMILIES: &[Family] = &[
     Family::index("counting_activities", "hot:counting:activities").numbered(),
     Family::index("counting_due", "hot:counting:due").numbered(),
     Family::index("counting_rank", "hot:counting:rank").numbered(),
+    Family::new("counting_flush", "hot:counting:flushes:<node>", "string", &[]),
     Family::new("counting_events", "hot:counting:events", "stream", &[]).numbered(),
 ];
 

@@ -1,6 +1,8 @@
 //! What is counted of a space of hot pages.
 
 use super::edit::EventKind;
+#[cfg(feature = "redis")]
+use super::gather::Loss;
 use crate::metrics::{Counter, Gauge, Metrics};
 
 /// Handles of one space.
@@ -51,5 +53,59 @@ impl HotMetrics {
                 metrics.counter("tidegate_hot_events", "What happened to pages, by kind", &labels)
             }),
         }
+    }
+}
+
+/// Handles of a space whose counts are gathered.
+#[cfg(feature = "redis")]
+#[derive(Debug, Clone)]
+pub(crate) struct GatherMetrics {
+    pub(super) waiting: Gauge,
+    /// Batches that the store counted, that it had counted before, and that it did not answer for.
+    pub(super) counted: Counter,
+    pub(super) repeated: Counter,
+    pub(super) failed: Counter,
+    dropped_counts: Counter,
+    unknown_counts: Counter,
+    failed_counts: Counter,
+}
+
+#[cfg(feature = "redis")]
+impl GatherMetrics {
+    /// Those of `space`.
+    pub(crate) fn new(metrics: &Metrics, space: &str) -> Self {
+        let batches = |outcome| {
+            let labels = [("space", space), ("outcome", outcome)];
+            metrics.counter(
+                "tidegate_hot_flushes",
+                "Batches of gathered counts, by what became of them",
+                &labels,
+            )
+        };
+        let lost = |why| {
+            let labels = [("space", space), ("why", why)];
+            metrics.counter("tidegate_hot_lost_counts", "Gathered counts that were lost", &labels)
+        };
+        Self {
+            waiting: metrics.gauge(
+                "tidegate_hot_gathered_pages",
+                "Pages whose counts wait to be sent, after the last flush",
+                &[("space", space)],
+            ),
+            counted: batches("counted"),
+            repeated: batches("repeated"),
+            failed: batches("failed"),
+            dropped_counts: lost("dropped"),
+            unknown_counts: lost("unknown"),
+            failed_counts: lost("failed"),
+        }
+    }
+
+    pub(super) fn lost(&self, loss: Loss, counts: u64) {
+        match loss {
+            Loss::Dropped => self.dropped_counts.inc_by(counts),
+            Loss::Unknown => self.unknown_counts.inc_by(counts),
+            Loss::Failed => self.failed_counts.inc_by(counts),
+        };
     }
 }

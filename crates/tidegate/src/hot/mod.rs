@@ -34,7 +34,11 @@ mod declared;
 mod edit;
 #[cfg(feature = "redis")]
 mod feed;
+#[cfg(feature = "redis")]
+mod flush;
 mod full;
+#[cfg(feature = "redis")]
+mod gather;
 #[cfg(feature = "redis")]
 mod handle;
 mod in_process;

@@ -25,6 +25,10 @@ pub struct HotOptions {
     /// Over how many slots of the window edits are counted of a page that has had more than are kept: the more there
     /// are, the shorter is what they count too long.
     pub count_slots: u32,
+    /// For how long a process adds up its counts of a space on Redis that [only counts](Self::only_counts), before it sends
+    /// them together: up to a minute, and 0 sends each count at once. They count when they arrive; a process that is
+    /// killed loses those of one gathering.
+    pub gather: Duration,
     /// How often pages whose window is empty are looked for.
     pub cleanup_interval: Duration,
     /// What happens to a page that becomes hot when as many are tracked as may be:
@@ -54,6 +58,7 @@ impl Default for HotOptions {
             max_tracked: 1000,
             max_members_per_page: 100,
             count_slots: 60,
+            gather: Duration::ZERO,
             cleanup_interval: Duration::from_secs(300),
             when_full: WhenFull::default(),
             spike_ratio: 3.0,
@@ -72,6 +77,7 @@ setters!(HotOptions {
     max_tracked: usize,
     max_members_per_page: usize,
     count_slots: u32,
+    gather: Duration,
     cleanup_interval: Duration,
     when_full: WhenFull,
     spike_ratio: f64,
@@ -189,6 +195,7 @@ impl HotOptions {
         };
         lasting("a window_duration", self.window_duration, 7)?;
         lasting("a cleanup_interval", self.cleanup_interval, 1)?;
+        self.check_gather()?;
         self.when_full.check("hot pages", [WhenFull::Refuse, WhenFull::ReplaceColdest])?;
         ranges::check(self, &COUNTS, |[least, most]| match most {
             u64::MAX => format!("at least {least} is, {MIN_BYTES} for each partition"),
@@ -198,6 +205,19 @@ impl HotOptions {
             return Err(Error::invalid(format!(
                 "a spike_ratio of {} is not allowed: 1 to 1000 are",
                 self.spike_ratio
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_gather(&self) -> Result<()> {
+        let gather = self.gather;
+        if gather > Duration::from_secs(60) {
+            return Err(Error::invalid(format!("a gather of {gather:?} is not allowed: 0s to 60s are")));
+        }
+        if !gather.is_zero() && !self.only_counts() {
+            return Err(Error::invalid(format!(
+                "a gather of {gather:?} is not allowed: edits are not gathered, only counts are, with a max_members_per_page of 0"
             )));
         }
         Ok(())

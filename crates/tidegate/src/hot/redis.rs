@@ -12,7 +12,7 @@ use compact_str::{CompactString, ToCompactString as _};
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
-use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, WAS_HOT, WAS_REMEMBERED};
+use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, REPEATED, WAS_HOT, WAS_REMEMBERED};
 use self::reply::{REPLIES, digits, event_counts, happened, recorded, recorded_several, unreadable, utf8};
 pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
@@ -30,6 +30,9 @@ use crate::store::redis::{Call, RedisStore, Script, server_failure};
 /// Edits of one call, at most: two milliseconds of the server's time or so.
 pub(super) const MAX_EDITS: usize = 512;
 
+/// For how long the last batch of a node is known by its number: far longer than anybody sends one again.
+const FLUSH_KNOWN_MS: u64 = 3_600_000;
+
 /// What became of the edits of one page, and what they did; or why they failed.
 pub(super) type OfPage = Result<(Vec<Recorded>, Effects)>;
 
@@ -39,8 +42,12 @@ pub(super) struct OnRedis {
     store: RedisStore,
     /// Of the store.
     partition: u32,
+    /// Of the space.
+    number: u32,
     /// What keys of activity start with.
     family: String,
+    /// What keys of nodes that gather start with.
+    flushes: String,
     space: Name,
     shared_keys: Arc<[String]>,
     bounds: Bounds,
@@ -71,7 +78,9 @@ impl OnRedis {
         Self {
             store,
             partition: place.partition,
+            number,
             family: families[0].clone(),
+            flushes: format!("{prefix}hot:counting:flushes:"),
             space: space.clone(),
             shared_keys,
             bounds,
@@ -93,6 +102,11 @@ impl OnRedis {
 
     fn scripts(&self) -> &'static Scripts {
         self.scripts.read().0
+    }
+
+    /// Within which a call is answered.
+    pub(super) fn deadline(&self) -> Duration {
+        self.store.deadline()
     }
 
     /// What this process takes for the time.
@@ -193,22 +207,53 @@ impl OnRedis {
         counts: &[Count<'_>],
         deadline: Option<Duration>,
     ) -> Result<Vec<Result<(Recorded, Effects)>>> {
-        let keys = counts.iter().map(|it| format!("{}{}", self.family, it.page.as_str()));
-        let args = counts.iter().map(|it| it.count.to_compact_string());
         let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
-        let call = call.items(counts.len()).keys(keys).args(args);
+        let call = self.with_counts(call, counts);
         let value = match deadline {
             None => self.store.call(self.partition, call).await,
             Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
         };
+        self.counted(&value.map_err(|error| self.named(error))?, counts)
+    }
+
+    /// The same of what `node` has gathered, by the number of the batch: nothing if it was counted before.
+    pub(super) async fn flush(
+        &self,
+        node: &str,
+        batch: u64,
+        counts: &[Count<'_>],
+        deadline: Duration,
+    ) -> Result<Option<Vec<Result<(Recorded, Effects)>>>> {
+        let Some(script) = &self.scripts().flush else {
+            return Err(Error::internal("the space keeps edits: nothing is gathered"));
+        };
+        let key = format!("{}{node}-{}", self.flushes, self.number);
+        let shared_keys = self.shared_keys.iter().cloned().chain([key]).collect();
+        let call = Call::new(script).shared_keys(shared_keys);
+        let call =
+            call.shared_args([batch, FLUSH_KNOWN_MS].iter().map(|it| it.to_compact_string()).collect());
+        let call = self.with_counts(call, counts).alone();
+        let value = self.store.call_within(self.partition, call, deadline).await;
         let value = value.map_err(|error| self.named(error))?;
+        match REPLIES.items(&value, counts.len())?.first() {
+            Some(Value::Int(REPEATED)) => Ok(None),
+            _ => self.counted(&value, counts).map(Some),
+        }
+    }
+
+    fn with_counts(&self, call: Call, counts: &[Count<'_>]) -> Call {
+        let keys = counts.iter().map(|it| format!("{}{}", self.family, it.page.as_str()));
+        call.items(counts.len()).keys(keys).args(counts.iter().map(|it| it.count.to_compact_string()))
+    }
+
+    fn counted(&self, value: &Value, counts: &[Count<'_>]) -> Result<Vec<Result<(Recorded, Effects)>>> {
         let one = |(value, count): (&Value, &Count<'_>)| match value {
             Value::BulkString(text) => {
                 Err(self.of_page(server_failure(&String::from_utf8_lossy(text)), count.page))
             }
             value => recorded(value),
         };
-        Ok(REPLIES.items(&value, counts.len())?.iter().zip(counts).map(one).collect())
+        Ok(REPLIES.items(value, counts.len())?.iter().zip(counts).map(one).collect())
     }
 
     pub(super) async fn stats(&self, page: Key<'_>) -> Result<Stats> {

@@ -81,6 +81,10 @@ impl limit::Kit for On {
 impl hot::Kit for On {
     type Face = hot::Library;
 
+    fn gathers(&self) -> bool {
+        self.url != "memory:"
+    }
+
     async fn fresh(&self, options: HotOptions) -> hot::Library {
         let clock = ManualClock::at(Timestamp::from_millis(hot::START_MS));
         let gate = self.open(clock.clone(), 1).await;

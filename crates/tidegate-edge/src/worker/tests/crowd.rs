@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::list::Seen;
 use super::origin::now;
-use super::pair::{Pair, another};
+use super::pair::{Pair, another, to};
 use crate::worker::Worker;
+use crate::worker::filter::SMALLEST;
 
 const WORKERS: usize = 1000;
 
@@ -66,4 +68,33 @@ async fn a_thousand_workers_come_back_one_by_one() {
     pair.pass(1000).await;
     let connects = std::mem::take(&mut pair.origin.world.lock().connects);
     assert!(connects.len() > WORKERS / 10 && crowd(&connects) < WORKERS / 10, "{}", crowd(&connects));
+}
+
+/// Their filters are full at the same change, and they do not read all keys at the same time for it.
+#[tokio::test(start_paused = true)]
+async fn workers_whose_filters_are_full_together_read_one_by_one() {
+    const FEW: usize = 200;
+    SMALLEST.set(16);
+    let pair = Pair::start(|_| ());
+    (0..60).for_each(|number| pair.put(&number.to_string(), |_| ()));
+    let workers: Vec<_> = (1..FEW).map(|number| another(&pair.origin, &number.to_string(), |_| ())).collect();
+    pair.caught_up().await;
+    let all = || workers.iter().chain([&pair.worker]);
+    let growths = || all().filter(|it| it.core.metrics.growths.get() > 0).count();
+    while all().any(|it| it.progress().applied != pair.worker.progress().applied) {
+        pair.pass(100).await;
+    }
+    assert_eq!(growths(), 0, "there is room");
+    pair.origin.world.lock().readings.clear();
+
+    (60..200).for_each(|number| pair.put(&number.to_string(), |_| ()));
+    pair.caught_up().await;
+    assert_eq!(pair.get("/199").await, to("199", 1), "meanwhile nothing is missing");
+    pair.pass(6000).await;
+    assert_eq!(growths(), FEW);
+    let readings = std::mem::take(&mut pair.origin.world.lock().readings);
+    assert_eq!(readings.len(), FEW, "each reads once");
+    assert!(crowd(&readings) < FEW / 10, "{} at once", crowd(&readings));
+    assert!(readings[FEW - 1] - readings[0] < Duration::from_secs(10), "while one reading is shared");
+    assert_eq!((pair.get("/199").await, pair.get("/201").await), (to("199", 1), Seen::NotFound));
 }

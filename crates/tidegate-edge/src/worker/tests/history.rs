@@ -37,13 +37,15 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) async fn run(seed: u64) {
+    /// How often its filter was made anew since the worker last began.
+    pub(super) async fn run(seed: u64) -> u64 {
         let mut history = Self::new(seed);
         let steps = 80 + history.below(160);
         for _ in 0..steps {
             history.step().await;
         }
         history.end().await;
+        history.worker.core.metrics.growths.get()
     }
 
     fn new(seed: u64) -> Self {
@@ -57,6 +59,7 @@ impl History {
         options.hydrate = if random.bits().is_multiple_of(3) { Hydrate::Bodies } else { Hydrate::Keys };
         options.random = Random::seeded(seed ^ 0x1234);
         options.clock = clock.clone().into();
+        options.growth_spread = Duration::from_millis(random.bits() % 4 * 30);
         if random.bits().is_multiple_of(6) {
             options.max_folder_bytes = Some(3000);
         }
@@ -296,7 +299,7 @@ impl History {
     }
 
     /// With nothing in the way, the worker ends with exactly what the list has.
-    async fn end(mut self) {
+    async fn end(&mut self) {
         {
             let mut world = self.origin.world.lock();
             world.faults = Faults::default();

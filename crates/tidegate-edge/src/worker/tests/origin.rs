@@ -49,6 +49,8 @@ pub(super) struct World {
     pub(super) fetches: u64,
     /// When somebody wanted to follow, by tokio's time.
     pub(super) connects: Vec<Instant>,
+    /// When somebody wanted all keys, by tokio's time.
+    pub(super) readings: Vec<Instant>,
 }
 
 /// Tokio's time, which a test passes at once.
@@ -88,6 +90,7 @@ impl SimOrigin {
             clicks: HashMap::new(),
             fetches: 0,
             connects: Vec::new(),
+            readings: Vec::new(),
         };
         Self { world: Arc::new(Mutex::new(world)), changed: Arc::default(), clock, random }
     }
@@ -243,7 +246,8 @@ impl Origin for SimOrigin {
         self.there()?;
         let had_bug = std::mem::take(&mut self.world.lock().faults.has_bug);
         assert!(!had_bug, "a bug that a test has planted");
-        let world = self.world.lock();
+        let mut world = self.world.lock();
+        world.readings.push(now());
         let epoch = world.epoch();
         let head = epoch.head();
         if let Some(from) = from {

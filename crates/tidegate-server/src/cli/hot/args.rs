@@ -12,6 +12,7 @@ use crate::cli::{SettingsArgs, SpaceArgs, TargetArgs, help};
     "0 done, 1 the answer is no (not hot, not kept)",
     &[
         "hot record 'en:Tide gate' --id 4711 --editor alice --byte-change 12",
+        "hot count /pricing 3 --space views",
         "hot list --limit 10",
         "hot top",
         "hot replay edits.json.gz --page-field channel,page",
@@ -44,6 +45,24 @@ pub(in crate::cli) enum HotCommand {
         /// When: milliseconds since 1970 or RFC 3339; now unless given
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
+        #[command(flatten)]
+        of: SpaceArgs,
+    },
+    /// Count so many of a page, or a page per line of standard input, in a space that only counts
+    #[command(after_help = help(
+        "0 counted, 1 some were rejected, dropped or unknown",
+        &[
+            "hot count /pricing --space views",
+            "hot count /pricing 3 --space views --json",
+            "hot count --space views < pages",
+        ],
+    ))]
+    Count {
+        /// The page; without one, each line of standard input is one of a page
+        page: Option<String>,
+        /// How many
+        #[arg(default_value_t = 1, value_name = "N")]
+        count: u64,
         #[command(flatten)]
         of: SpaceArgs,
     },
@@ -97,7 +116,7 @@ pub(in crate::cli) enum HotCommand {
     /// See the spaces and what they are bounded by
     #[command(after_help = help("", &["hot spaces --json"]))]
     Spaces(TargetArgs),
-    /// Feed a file of edits, by its own times or live, and show the hottest
+    /// Feed a file of edits, by its own times or live, and show the hottest; a space that only counts counts one for each
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Watch the hottest pages in the terminal; q quits

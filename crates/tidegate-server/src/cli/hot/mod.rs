@@ -1,6 +1,7 @@
 //! `tidegate hot`: the same requests to a server or straight to a store.
 
 pub(super) mod args;
+mod count;
 mod render;
 mod replay;
 mod top;
@@ -14,6 +15,7 @@ use self::args::HotCommand;
 use super::send::{in_space, send};
 use super::{Request, encoded};
 use crate::api::hot::Edit;
+use crate::api::hot_counts::Count;
 use crate::moment::{self, Moment};
 
 const HOT: PartKind = PartKind::Hot;
@@ -36,6 +38,11 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                 };
                 in_space(HOT, of, Request::post("/edits").json(&body), render::edited).await
             }
+            HotCommand::Count { page: Some(page), count, of } => {
+                let body = Count { page: page.into(), count: Some(*count) };
+                in_space(HOT, of, Request::post("/counts").json(&body), render::counted).await
+            }
+            HotCommand::Count { page: None, of, .. } => count::lines(of).await,
             HotCommand::Stats(it) => {
                 in_space(HOT, &it.of, Request::get(path_of(&it.page)), render::stats).await
             }

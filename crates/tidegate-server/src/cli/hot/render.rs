@@ -2,6 +2,7 @@
 
 use crate::api::Spaces;
 use crate::api::hot as api;
+use crate::api::hot_counts::Counted;
 use crate::cli::{Rendered, lines, moment, plural, printable, time};
 
 pub(super) fn edited(response: api::Edited) -> Rendered {
@@ -22,6 +23,22 @@ pub(super) fn edited(response: api::Edited) -> Rendered {
     let is_refusal = matches!(response.outcome.as_str(), "rejected" | "too_late" | "dropped" | "unknown");
     let text = format!("{rendered}{}{}", replaced.unwrap_or_default(), hint.unwrap_or_default());
     Rendered { text, is_refusal }
+}
+
+pub(super) fn counted(response: Counted) -> Rendered {
+    let rendered = match response.outcome.as_str() {
+        "remembered" => "remembered: the page is not hot yet",
+        "promoted" => "promoted: the page is hot now",
+        "counted" => "counted",
+        "gathered" => "gathered: it is sent with others",
+        "rejected" => "rejected: it would be hot, and as many are tracked as may be",
+        "dropped" => "dropped: the store is away",
+        "unknown" => "unknown: the store did not answer; sent again it may count twice",
+        other => other,
+    };
+    let replaced = response.replaced.map(|page| format!(", in the place of {}", printable(&page)));
+    let is_refusal = matches!(response.outcome.as_str(), "rejected" | "dropped" | "unknown");
+    Rendered { text: format!("{rendered}{}", replaced.unwrap_or_default()), is_refusal }
 }
 
 pub(super) fn stats(api::Page { page, stats: response, .. }: api::Page) -> Rendered {
@@ -97,11 +114,14 @@ pub(super) fn cleaned(response: api::Cleaned) -> String {
 
 pub(super) fn spaces(response: Spaces<api::Space>) -> String {
     let row = |it: &api::Space| {
+        let kept = match it.only_counts {
+            true => "only counted".to_owned(),
+            false => format!("of up to {} edits", it.max_members_per_page),
+        };
         format!(
-            "{}: up to {} pages of up to {} edits in {}, hot from {}, trending from {}, when full {}",
+            "{}: up to {} pages {kept} in {}, hot from {}, trending from {}, when full {}",
             it.space,
             it.max_tracked,
-            it.max_members_per_page,
             time(it.window_ms),
             it.hot_threshold,
             it.promotion_threshold,

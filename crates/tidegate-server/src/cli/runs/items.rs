@@ -23,7 +23,7 @@ const BATCH: usize = 512;
 const LATEST: Duration = Duration::from_millis(50);
 
 /// Items, a batch at a time.
-enum Source<'a> {
+pub(in crate::cli) enum Source<'a> {
     Given(Option<&'a [String]>),
     Stdin { items: mpsc::Receiver<Result<String, String>>, failure: Option<String> },
 }
@@ -37,7 +37,7 @@ impl<'a> Source<'a> {
     }
 
     /// Read by a thread of its own, which does not hold the process when it ends.
-    fn stdin(null: bool) -> Self {
+    pub(in crate::cli) fn stdin(null: bool) -> Self {
         let separator = if null { 0 } else { b'\n' };
         let (sender, items) = mpsc::channel(BATCH);
         std::thread::spawn(move || {
@@ -52,7 +52,7 @@ impl<'a> Source<'a> {
     }
 
     /// The next batch; an empty one is the end. What came before something that cannot be read is a batch of its own.
-    async fn next(&mut self) -> Result<Vec<String>, String> {
+    pub(in crate::cli) async fn next(&mut self) -> Result<Vec<String>, String> {
         match self {
             Self::Given(items) => {
                 let Some(all) = items else { return Ok(Vec::new()) };

@@ -2,7 +2,7 @@
 
 pub(super) mod args;
 mod card;
-mod items;
+pub(super) mod items;
 mod render;
 mod watch;
 

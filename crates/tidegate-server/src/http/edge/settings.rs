@@ -19,6 +19,8 @@ group!(RawEdge {
     listen: Leaf<Listen>,
     /// server whose rules are followed, like http://10.0.0.5:8080 (the rules of this one)
     origin: Leaf<String>,
+    /// threads that redirect and do nothing else, 1 to 1024 (one for two processors)
+    threads: Leaf<NonZeroUsize>,
     /// what this worker is called: no two of one origin (made of the machine and the process)
     name: Leaf<String>,
     /// memory of rules, filter and hosts, in MiB; also CACHE_MAX_HEAP_MB (500)
@@ -72,6 +74,9 @@ const ENVIRONMENT: &[Variable] = &[
 const MB: usize = 1 << 20;
 const MAX_MB: usize = MB;
 
+/// More threads than that are on no machine's account.
+const MAX_THREADS: usize = 1024;
+
 /// Fewer bytes than this leave no room for anything.
 const LEAST_PREFIX_BYTES: usize = 1 << 12;
 
@@ -114,6 +119,10 @@ impl SingleOptions for EdgeSettings {
         let (ms, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         between("edge.deadline", options.deadline, ms, minute)?;
         between("edge.check_interval", options.check_interval, 100 * ms, 60 * minute)?;
+        let threads = raw.threads.0.map_or_else(default_threads, NonZeroUsize::get);
+        if threads > MAX_THREADS {
+            return Err(wrong("threads", &format!("{threads} is not allowed: 1 to {MAX_THREADS} are")));
+        }
         options.owners = owners(raw.of.0, raw.replicas.0, &options.name)?;
         let origin = raw.origin.0.map(|url| {
             let why = format!("{url:?} is not a server: http://HOST:PORT and https://HOST:PORT are");
@@ -124,6 +133,7 @@ impl SingleOptions for EdgeSettings {
         };
         Ok(Some(Self {
             listen,
+            threads,
             origin: origin.transpose()?,
             options,
             trusted_proxies: raw.trusted_proxies.0.unwrap_or_default(),
@@ -137,6 +147,12 @@ impl SingleOptions for EdgeSettings {
     async fn open(&self, rules: &Self::Beside) -> Result<OpenEdge, SettingsError> {
         OpenEdge::start(self, rules.as_ref().map(|rules| rules.origin())).map_err(SettingsError)
     }
+}
+
+/// Half of the processors: a thread that has enough to do answers for less than two that are woken for each request, and
+/// what the system does for connections needs the others.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }
 
 /// Who keeps which rules, if not everybody all.

@@ -65,9 +65,9 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// What became of edits in bulk.
+/// What became of edits or counts in bulk.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EditsRecorded")]
+#[schemars(rename = "HotBulkRecorded")]
 pub(crate) struct Bulk {
     pub(crate) space: String,
     pub(crate) lines: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Bulk {
     pub(crate) hint: Option<String>,
 }
 
-/// A line that is no edit, and why.
+/// A line that cannot be read, and why.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BadLine {
     pub(crate) line: u64,
@@ -103,10 +103,7 @@ response! {
         outcome: String = recorded.as_str().to_owned(),
         /// The page that had to leave, if one had to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        replaced: Option<String> = match recorded {
-            Recorded::Promoted { replaced } => replaced.as_deref().map(str::to_owned),
-            _ => None,
-        },
+        replaced: Option<String> = recorded.replaced().map(str::to_owned),
         /// What may be wrong with one that was too late.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String> = late_hint(edit, recorded),
@@ -198,8 +195,13 @@ response! {
         promotion_threshold: u32 = options.promotion_threshold,
         window_ms: u64 = ms(options.window_duration),
         max_members_per_page: usize = options.max_members_per_page,
+        /// Whether it takes counts, and no edits. An older server does not say.
+        #[serde(default)]
+        only_counts: bool = options.only_counts(),
         #[serde(default)]
         count_slots: u32 = options.count_slots,
+        #[serde(default)]
+        gather_ms: u64 = ms(options.gather),
         hot_threshold: u32 = options.hot_threshold,
         cleanup_interval_ms: u64 = ms(options.cleanup_interval),
         when_full: String = match options.when_full {

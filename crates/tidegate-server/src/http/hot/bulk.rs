@@ -1,10 +1,11 @@
-//! Edits in bulk: a line each, read as they come and recorded in batches, full ones at once
+//! Edits or counts in bulk: a line each, read as they come and recorded in batches, full ones at once
 //! and others within [`LATEST`]. However many there are, no more than a batch and a line of
 //! them is in memory, and the sender is slowed to what the store takes: a store that is busy
 //! is waited for, and only one that is absent drops.
 //!
 //! A bad line is counted and the first few are explained; the others count. An edit
-//! that is sent again counts once, so a request that broke may be sent again.
+//! that is sent again counts once, so a request that broke may be sent again. Counts have no id: those that
+//! count are told, and only the rest may be sent again.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,11 @@ use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
-use tidegate::hot::Hot;
+use tidegate::hot::{Hot, Recorded};
 
+use crate::api::RequestBody;
 use crate::api::hot::{BadLine, Bulk, Edit, late_hint};
+use crate::api::hot_counts::Count;
 use crate::http::encoding::{broken, decoded};
 use crate::http::{
     AnswerShape, BodyShape, Call, Described, FromBody, Kind, NoQuery, OfSpace, Problem, Result, Shapes, json,
@@ -38,10 +41,66 @@ const BATCH_DEADLINE: Duration = Duration::from_secs(10);
 /// Bad lines that are explained.
 const EXPLAINED: usize = 10;
 
+/// What a line has.
+pub(super) trait Item: Send + Sync + Sized + 'static {
+    /// What becomes of one that is sent again.
+    const SENT_AGAIN: &'static str;
+
+    /// Reads a line, and whether it is allowed.
+    fn read(line: &[u8]) -> Result<Self, String>;
+
+    /// What became of each, and what may be wrong with them.
+    fn record(
+        hot: &Hot,
+        batch: &[Self],
+        deadline: Duration,
+    ) -> impl Future<Output = tidegate::Result<(Vec<Recorded>, Option<String>)>> + Send;
+}
+
+impl Item for Edit<'static> {
+    const SENT_AGAIN: &'static str = "an edit that is sent again counts once";
+
+    fn read(line: &[u8]) -> Result<Self, String> {
+        let edit = parse::<Self>(line)?;
+        edit.edit().map_err(|error| error.to_string())?;
+        Ok(edit.into_owned())
+    }
+
+    async fn record(
+        hot: &Hot,
+        batch: &[Self],
+        deadline: Duration,
+    ) -> tidegate::Result<(Vec<Recorded>, Option<String>)> {
+        let edits: Vec<_> = batch.iter().map(Edit::edit).collect::<Result<_, _>>()?;
+        let recorded = hot.record_many_within(&edits, deadline).await?;
+        let hint = edits.iter().zip(&recorded).find_map(|(edit, recorded)| late_hint(edit, recorded));
+        Ok((recorded, hint))
+    }
+}
+
+impl Item for Count<'static> {
+    const SENT_AGAIN: &'static str = "counts that are sent again count again";
+
+    fn read(line: &[u8]) -> Result<Self, String> {
+        let count = parse::<Self>(line)?;
+        count.count().map_err(|error| error.to_string())?;
+        Ok(count.into_owned())
+    }
+
+    async fn record(
+        hot: &Hot,
+        batch: &[Self],
+        deadline: Duration,
+    ) -> tidegate::Result<(Vec<Recorded>, Option<String>)> {
+        let counts: Vec<_> = batch.iter().map(Count::count).collect::<Result<_, _>>()?;
+        Ok((hot.count_many_within(&counts, deadline).await?, None))
+    }
+}
+
 /// What becomes of all of them.
-pub(crate) struct Tally {
+struct Tally<T> {
     response: Bulk,
-    batch: Vec<Edit<'static>>,
+    batch: Vec<T>,
     /// Since when the first of them waits.
     waiting_since: Option<Instant>,
     /// When all of it has to be done.
@@ -61,7 +120,7 @@ impl Shapes for BulkRecorded {
     }
 }
 
-/// A line for each edit, as they come.
+/// A line for each, as they come.
 pub(crate) struct LinesBody(Body);
 
 impl FromBody for LinesBody {
@@ -75,12 +134,14 @@ impl FromBody for LinesBody {
     }
 }
 
-pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<Described<BulkRecorded>> {
+pub(super) async fn record<T: Item>(
+    call: Call<OfSpace, NoQuery, LinesBody>,
+) -> Result<Described<BulkRecorded>> {
     let (settings, mut stopping) = (call.app.settings().clone(), call.app.stopping().clone());
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let mut body = call.body.0;
     let mut lines = Lines::new(MAX_LINE_BYTES);
-    let mut tally = Tally::new(hot.space().as_str(), monotonic() + settings.bulk_timeout);
+    let mut tally = Tally::<T>::new(hot.space().as_str(), monotonic() + settings.bulk_timeout);
     let mut heard_at = monotonic();
     loop {
         let silent_until = tally.until.min(heard_at + settings.request_timeout);
@@ -136,7 +197,7 @@ pub(super) async fn record(call: Call<OfSpace, NoQuery, LinesBody>) -> Result<De
     Ok(Described::new(json(status, &tally.response)))
 }
 
-impl Tally {
+impl<T: Item> Tally<T> {
     fn new(space: &str, until: Instant) -> Self {
         let response = Bulk { space: space.to_owned(), ..Bulk::default() };
         Self { response, batch: Vec::with_capacity(BATCH), waiting_since: None, until }
@@ -149,16 +210,16 @@ impl Tally {
 
     fn read(&mut self, line: &Line<'_>) {
         self.response.lines += 1;
-        let edit = match line {
+        let item = match line {
             Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
-            Line::Whole(bytes) => read(bytes),
+            Line::Whole(bytes) => T::read(bytes),
             Line::TooLong => Err(format!("it has more than {MAX_LINE_BYTES} bytes")),
         };
-        match edit {
-            Ok(edit) => {
+        match item {
+            Ok(item) => {
                 self.response.good += 1;
                 self.waiting_since.get_or_insert_with(monotonic);
-                self.batch.push(edit);
+                self.batch.push(item);
             }
             Err(detail) => {
                 self.response.bad += 1;
@@ -174,24 +235,21 @@ impl Tally {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let edits: Vec<_> = self.batch.iter().map(Edit::edit).collect::<Result<_, _>>()?;
         // Also at the very end there is a moment to record what was read.
         let left = self.until.saturating_duration_since(monotonic()).max(Duration::from_secs(1));
-        let recorded = hot.record_many_within(&edits, left.min(BATCH_DEADLINE)).await;
-        let recorded = recorded.map_err(|error| Problem::from(error).with_counts(&self.response))?;
-        for (edit, recorded) in edits.iter().zip(&recorded) {
-            self.response.outcomes.count(recorded);
-            self.response.hint = self.response.hint.take().or_else(|| late_hint(edit, recorded));
-        }
-        drop(edits);
+        let recorded = T::record(hot, &self.batch, left.min(BATCH_DEADLINE)).await;
+        let (recorded, hint) = recorded.map_err(|error| Problem::from(error).with_counts(&self.response))?;
+        recorded.iter().for_each(|it| self.response.outcomes.count(it));
+        self.response.hint = self.response.hint.take().or(hint);
         self.batch.clear();
         Ok(())
     }
 
     fn so_far(&self) -> String {
         let read = format!("after {} good and {} bad lines", self.response.good, self.response.bad);
+        let sent_again = T::SENT_AGAIN;
         match self.response.outcomes.lost() {
-            0 => format!("{read}, which count: an edit that is sent again counts once"),
+            0 => format!("{read}, which count: {sent_again}"),
             lost => {
                 let corrupt = if self.response.outcomes.corrupt() > 0 {
                     ", or has keys that cannot be read"
@@ -199,8 +257,7 @@ impl Tally {
                     ""
                 };
                 format!(
-                    "{read}, of which {lost} may not count since the store was away{corrupt}: an edit that is sent \
-                     again counts once"
+                    "{read}, of which {lost} may not count since the store was away{corrupt}: {sent_again}"
                 )
             }
         }
@@ -217,17 +274,15 @@ impl Tally {
     }
 }
 
-fn read(line: &[u8]) -> Result<Edit<'static>, String> {
+fn parse<T: RequestBody>(line: &[u8]) -> Result<T::Read<'_>, String> {
     // A struct could be read from an array, by position: nobody should rely on it.
     if line.trim_ascii_start().first() == Some(&b'[') {
         return Err("it is an array: an object is expected".to_owned());
     }
-    let edit: Edit<'_> = serde_json::from_slice(line).map_err(|error| {
+    serde_json::from_slice(line).map_err(|error| {
         let message = error.to_string();
         // It is always the first line to who reads only one.
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
         format!("{what} at column {}", error.column())
-    })?;
-    edit.edit().map_err(|error| error.to_string())?;
-    Ok(edit.into_owned())
+    })
 }

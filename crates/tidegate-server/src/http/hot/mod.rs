@@ -1,8 +1,10 @@
-//! Hot pages: a file each for what comes in, one by one ([`edits`]) or in bulk
+//! Hot pages: a file each for what comes in, one by one ([`edits`], [`counts`]) or in bulk
 //! ([`bulk`]), one page ([`pages`]), the hottest of them ([`list`]), and what happens ([`events`]).
 
 pub(crate) mod api;
+pub(crate) mod api_counts;
 mod bulk;
+mod counts;
 mod edits;
 mod events;
 mod list;
@@ -12,6 +14,8 @@ mod settings;
 
 use axum::{Router, routing};
 
+use self::api::Edit;
+use self::api_counts::Count;
 use super::{
     App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Result, Routes, TimeClass, delete, get, post,
 };
@@ -24,8 +28,15 @@ fn operations() -> Vec<Operation> {
         post("/v1/hot/{space}/edits", "hot_record", edits::record)
             .summary("Record one edit")
             .example(r#"{"page":"en:Tide gate","id":"4711","editor":"alice","byte_change":12}"#),
-        post("/v1/hot/{space}/edits", "hot_bulk", bulk::record)
+        post("/v1/hot/{space}/edits", "hot_bulk", bulk::record::<Edit<'static>>)
             .summary("Record edits, one per line, as they come")
+            .takes(TimeClass::Bulk)
+            .refuses(&[Kind::STOPPING]),
+        post("/v1/hot/{space}/counts", "hot_count", counts::record)
+            .summary("Count so many of a page, in a space that only counts")
+            .example(r#"{"page":"/pricing","count":3}"#),
+        post("/v1/hot/{space}/counts", "hot_count_bulk", bulk::record::<Count<'static>>)
+            .summary("Count pages, one per line, as they come")
             .takes(TimeClass::Bulk)
             .refuses(&[Kind::STOPPING]),
         get("/v1/hot/{space}", "hot_list", list::list).summary("The hottest pages").example("?limit=20"),

@@ -23,6 +23,8 @@ group!(RawHot for HotOptions {
     max_members_per_page: Leaf<usize>,
     /// into how many slots a window is split to count edits beyond those, up to 128 (60)
     count_slots: Leaf<NonZeroU32>,
+    /// for how long counts are added up before they are sent to Redis, up to 60s; 0s sends each at once (0s)
+    gather: Leaf<Duration>,
     /// edits within ten minutes that make a page hot, up to 100 (2)
     hot_threshold: Leaf<NonZeroU32>,
     /// how often pages whose window is empty are looked for (5m)

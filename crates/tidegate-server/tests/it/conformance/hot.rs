@@ -10,7 +10,7 @@ use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::hot::{Count, Edit, EditRef, HotOptions, HotPage, Recorded, Removed, Stats, WhenFull};
 use tidegate::testkit::history::operations;
 use tidegate::testkit::hot::{Face, Happened, KINDS, Kit, Many, START_MS, history};
-use tidegate::{Result, hot_conformance};
+use tidegate::{Result, hot_conformance, hot_counting_conformance};
 use tidegate_server::http::router;
 use tower_service::Service as _;
 
@@ -18,6 +18,7 @@ use super::{Fields, checked, encoded};
 use crate::support::{Fixture, bulk, settings};
 
 hot_conformance!(over_http, OverHttp);
+hot_counting_conformance!(counts_over_http, OverHttp);
 
 #[test]
 fn the_http_api_agrees_with_the_model() {
@@ -27,7 +28,6 @@ fn the_http_api_agrees_with_the_model() {
 struct OverHttp;
 
 impl Kit for OverHttp {
-    const TAKES_COUNTS: bool = false;
     type Face = Client;
 
     async fn fresh(&self, options: HotOptions) -> Client {
@@ -42,6 +42,7 @@ impl Kit for OverHttp {
             format!("main.max_tracked={}", options.max_tracked),
             format!("main.max_members_per_page={}", options.max_members_per_page),
             format!("main.count_slots={}", options.count_slots),
+            format!("main.gather={}ms", options.gather.as_millis()),
             format!("main.when_full={when_full}"),
             format!("main.max_activity={}", options.max_activity),
             format!("main.spike_minimum={}", options.spike_minimum),
@@ -97,16 +98,16 @@ impl Client {
 
 impl Client {
     /// A line each.
-    async fn many(&self, sent: Vec<serde_json::Value>) -> Result<Many> {
+    async fn many(&self, path: &str, sent: Vec<serde_json::Value>) -> Result<Many> {
         let lines: String = sent.iter().map(|it| format!("{it}\n")).collect();
-        let answer = bulk(&self.0.app, "/v1/hot/main/edits", lines).await;
+        let answer = bulk(&self.0.app, path, lines).await;
         let mut body = of_space(Fields::of(checked(&answer)?));
         assert_eq!((body.number("lines"), body.number("good")), (sent.len() as u64, sent.len() as u64));
         assert_eq!((body.number("bad"), body.take("bad_lines")), (0, json!([])));
         let outcomes = Fields::of(body.take("outcomes")).0;
         body.0.remove("hint");
         body.end();
-        assert_eq!(outcomes.len(), 10, "{outcomes:?}");
+        assert_eq!(outcomes.len(), 11, "{outcomes:?}");
         Ok(Many::Counts(outcomes.into_iter().map(|(name, count)| (name, count.as_u64().unwrap())).collect()))
     }
 }
@@ -138,6 +139,14 @@ fn recorded(outcome: &str, replaced: Option<String>) -> Recorded {
     found
 }
 
+/// What became of it, and nothing else is said.
+fn outcome(mut body: Fields) -> Recorded {
+    let replaced = body.0.remove("replaced").map(|page| page.as_str().unwrap().to_owned());
+    let recorded = recorded(&body.text("outcome"), replaced);
+    body.end();
+    recorded
+}
+
 impl Face for Client {
     type Watch = Events;
 
@@ -153,22 +162,33 @@ impl Face for Client {
         let body = checked(&self.0.post("/v1/hot/main/edits", &edit_json(edit).to_string()).await)?;
         let mut body = of_page(of_space(Fields::of(body)), edit.page.as_str());
         assert_eq!(body.text("id"), edit.id);
-        let replaced = body.0.remove("replaced").map(|page| page.as_str().unwrap().to_owned());
-        let recorded = recorded(&body.text("outcome"), replaced);
-        body.end();
-        Ok(recorded)
+        Ok(outcome(body))
     }
 
     async fn record_many(&self, edits: &[Edit<'_>]) -> Result<Many> {
-        self.many(edits.iter().map(edit_json).collect()).await
+        self.many("/v1/hot/main/edits", edits.iter().map(edit_json).collect()).await
     }
 
-    async fn count(&self, _: &str, _: u64) -> Result<Recorded> {
-        unreachable!("the API takes no counts yet")
+    async fn count(&self, page: &str, count: u64) -> Result<Recorded> {
+        // One is what is counted where nothing else is said.
+        let body = match count {
+            1 => json!({"page": page}),
+            _ => json!({"page": page, "count": count}),
+        };
+        let body = checked(&self.0.post("/v1/hot/main/counts", &body.to_string()).await)?;
+        let mut body = of_page(of_space(Fields::of(body)), page);
+        assert_eq!(body.number("count"), count);
+        Ok(outcome(body))
     }
 
-    async fn count_many(&self, _: &[Count<'_>]) -> Result<Many> {
-        unreachable!("the API takes no counts yet")
+    async fn count_many(&self, counts: &[Count<'_>]) -> Result<Many> {
+        let line = |it: &Count<'_>| json!({"page": it.page.as_str(), "count": it.count});
+        self.many("/v1/hot/main/counts", counts.iter().map(line).collect()).await
+    }
+
+    /// Nothing is gathered in this process.
+    async fn flush(&self) -> Result<()> {
+        Ok(())
     }
 
     async fn stats(&self, page: &str) -> Result<Stats> {

@@ -3,7 +3,6 @@
 //! and in the end all workers say what the server has.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,6 +14,7 @@ use tidegate::clock::{Clock, monotonic};
 use tidegate::random::Random;
 use tidegate::testkit::{Fault, FaultProxy};
 
+use super::database::Database;
 use super::kit::{Connection, Process, try_call, try_exchange, until};
 use super::model::{Link, Moment, Observed, Past, Seen};
 
@@ -115,8 +115,7 @@ impl Shared {
 struct Driver {
     seed: u64,
     random: Random,
-    folder: tempfile::TempDir,
-    url: String,
+    database: Database,
     runtime: tokio::runtime::Runtime,
     proxy: FaultProxy,
     truth: Option<Process>,
@@ -146,10 +145,8 @@ fn start_truth(url: &str) -> Process {
 }
 
 impl Driver {
-    fn start(seed: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("rules.db").display());
-        let truth = start_truth(&url);
+    fn start(seed: u64, database: Database) -> Self {
+        let truth = start_truth(&database.url());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let proxy = runtime.block_on(FaultProxy::start(port(&truth)));
@@ -163,8 +160,7 @@ impl Driver {
         let mut driver = Self {
             seed,
             random: Random::seeded(seed),
-            folder,
-            url,
+            database,
             runtime,
             proxy,
             truth: Some(truth),
@@ -302,33 +298,21 @@ impl Driver {
     }
 
     fn start_truth(&mut self) {
-        let truth = start_truth(&self.url);
+        let truth = start_truth(&self.database.url());
         self.proxy.move_to(port(&truth));
         self.truth = Some(truth);
     }
 
-    /// What is in the database's files, copied or put back.
-    fn copy(from: &Path, to: &Path) {
-        std::fs::create_dir_all(to).unwrap();
-        for name in ["rules.db", "rules.db-wal", "rules.db-shm"] {
-            match from.join(name).exists() {
-                true => drop(std::fs::copy(from.join(name), to.join(name)).unwrap()),
-                false => drop(std::fs::remove_file(to.join(name))),
-            }
-        }
-    }
-
     /// A backup is made, or put in the place of the database.
     fn back_up_or_restore(&mut self) {
-        let backup = self.folder.path().join("backup");
         self.truth.take().unwrap().kill();
         match self.backup.take() {
             None => {
-                Self::copy(self.folder.path(), &backup);
+                self.database.back_up();
                 self.backup = Some(self.shared.past.lock().now().clone());
             }
             Some(moment) => {
-                Self::copy(&backup, self.folder.path());
+                self.database.restore();
                 self.unpromised.extend(moment.links.iter().map(|it| it.id.clone()));
                 self.shared.past.lock().lives.push(vec![moment]);
                 self.start_truth();
@@ -448,9 +432,9 @@ fn at(process: &Process) -> At {
     At { api: process.api().to_owned(), redirects: process.redirects().to_owned() }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, database: Database) {
     let began = monotonic();
-    let mut driver = Driver::start(seed);
+    let mut driver = Driver::start(seed, database);
     let asking: Vec<_> = (0..3)
         .map(|number| {
             let (shared, random) = (Arc::clone(&driver.shared), Random::seeded(seed << 8 | number));
@@ -483,21 +467,33 @@ fn run(seed: u64) {
     assert!(observed.len() > 20 && moments > 20, "{} answers of {moments} moments", observed.len());
 }
 
-fn run_part(part: u64) {
-    let seeds = if std::env::var_os("TIDEGATE_LONG").is_some() { 20 } else { 4 };
+/// Every other of these seeds, or so many more if there is time for them.
+fn run_part(part: u64, few: u64, database: impl Fn() -> Database) {
+    let seeds = if std::env::var_os("TIDEGATE_LONG").is_some() { 20 } else { few };
     // One alone: what a failure names.
     let one = std::env::var("TIDEGATE_EDGE_SEED").ok().and_then(|it| it.parse::<u64>().ok());
-    (part..seeds).step_by(2).filter(|seed| one.is_none_or(|one| one == *seed)).for_each(run);
+    let all = (part..seeds).step_by(2).filter(|seed| one.is_none_or(|one| one == *seed));
+    all.for_each(|seed| run(seed, database()));
 }
 
 // In two parts, so that they run beside each other.
 
 #[test]
 fn every_answer_of_real_processes_is_the_truths_at_one_place_1() {
-    run_part(0);
+    run_part(0, 4, Database::file);
 }
 
 #[test]
 fn every_answer_of_real_processes_is_the_truths_at_one_place_2() {
-    run_part(1);
+    run_part(1, 4, Database::file);
+}
+
+#[test]
+fn every_answer_of_real_processes_on_postgres_is_the_truths_at_one_place_1() {
+    run_part(0, 1, Database::postgres);
+}
+
+#[test]
+fn every_answer_of_real_processes_on_postgres_is_the_truths_at_one_place_2() {
+    run_part(1, 2, Database::postgres);
 }

@@ -9,6 +9,8 @@ pub(super) const REJECTED: i64 = 3;
 pub(super) const DUPLICATE: i64 = 4;
 pub(super) const TOO_LATE: i64 = 5;
 pub(super) const COUNTED: i64 = 6;
+/// Or of counts that were gathered, that they were here before.
+pub(super) const REPEATED: i64 = 7;
 /// More by so much if it counted as activity.
 pub(super) const ACTIVITY: i64 = 8;
 /// More by so much for each page that is not hot any more.

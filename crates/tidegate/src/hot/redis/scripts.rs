@@ -23,6 +23,7 @@ const EDITED: &str = include_str!("../edited_page.lua");
 const COUNTED: &str = include_str!("../counted_page.lua");
 const PAGE: &str = include_str!("../page.lua");
 const PROMOTE: &str = include_str!("../promote.lua");
+const FLUSH: &str = include_str!("../flush.lua");
 
 pub(super) static PIN: LazyLock<Script> =
     LazyLock::new(|| Script::of(PartKind::Hot, &[include_str!("../pin.lua")]));
@@ -37,6 +38,8 @@ pub(in crate::hot) static LOOK: LazyLock<Script> = LazyLock::new(|| {
 pub(super) struct Scripts {
     /// Of edits, or of counts in a space that only counts.
     pub(super) record: Script,
+    /// Of counts that were gathered.
+    pub(super) flush: Option<Script>,
     pub(super) stats: Script,
     pub(super) window: Script,
     pub(super) cleanup: Script,
@@ -72,6 +75,12 @@ pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
     };
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record: with(writes, PROMOTE, record),
+        flush: only_counts.then(|| {
+            Script::of(
+                PartKind::Hot,
+                &[CHECKED, writes, &numbers, RING, HOT, form, PAGE, PROMOTE, CODES, FLUSH, record],
+            )
+        }),
         stats: reading(include_str!("../stats.lua")),
         window: reading(include_str!("../window.lua")),
         cleanup: repairing(include_str!("../cleanup.lua")),

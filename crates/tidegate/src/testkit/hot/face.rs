@@ -70,6 +70,8 @@ pub trait Face {
     fn count(&self, page: &str, count: u64) -> impl Future<Output = Result<Recorded>>;
     /// Counts many.
     fn count_many(&self, counts: &[Count<'_>]) -> impl Future<Output = Result<Many>>;
+    /// Sends what was gathered.
+    fn flush(&self) -> impl Future<Output = Result<()>>;
     /// What is known of a page.
     fn stats(&self, page: &str) -> impl Future<Output = Result<Stats>>;
     /// Whether a page is hot; none where that cannot be asked alone.
@@ -139,6 +141,10 @@ impl Face for Library {
         self.hot.count_many(counts).await.map(Many::Each)
     }
 
+    async fn flush(&self) -> Result<()> {
+        self.hot.flush().await
+    }
+
     async fn stats(&self, page: &str) -> Result<Stats> {
         self.hot.stats(Key::new(page)?).await
     }
@@ -185,8 +191,10 @@ impl Face for Library {
 pub trait Kit {
     /// What it makes.
     type Face: Face;
-    /// Whether its spaces take counts; then histories have spaces that only count.
-    const TAKES_COUNTS: bool = true;
+    /// Whether counts are gathered where that is set, until they are flushed.
+    fn gathers(&self) -> bool {
+        false
+    }
     /// A space that nobody has used, on a clock that starts at [`START_MS`](super::START_MS).
     fn fresh(&self, options: HotOptions) -> impl Future<Output = Self::Face>;
 }

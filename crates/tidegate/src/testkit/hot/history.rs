@@ -25,6 +25,7 @@ enum Op {
     List { limit: usize },
     Tracked,
     Cleanup,
+    Flush,
     Move { by_ms: i64 },
 }
 
@@ -52,6 +53,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (0..8_usize).prop_map(|limit| Op::List { limit }),
         1 => Just(Op::Tracked),
         1 => Just(Op::Cleanup),
+        2 => Just(Op::Flush),
         5 => (0..40_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
         1 => (0..900_000_i64).prop_map(|by_ms| Op::Move { by_ms }),
         1 => edge.prop_map(|by_ms| Op::Move { by_ms }),
@@ -61,22 +63,25 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-fn spaces(takes_counts: bool) -> impl Strategy<Value = HotOptions> {
+fn spaces() -> impl Strategy<Value = HotOptions> {
     let window = prop_oneof![Just(60_u64), Just(900), Just(3600)];
     let slots = prop_oneof![Just(60_u32), Just(1), Just(7), Just(128)];
     // Of a page whose edits are kept, and of one that is only counted.
     let kinds = prop_oneof![
-        2 => (1..4_u32, 0..6_usize).prop_map(|(hot, more)| (hot, hot as usize + more)),
-        u32::from(takes_counts) => (1..13_u32).prop_map(|hot| (hot, 0)),
+        4 => (1..4_u32, 0..6_usize).prop_map(|(hot, more)| (hot, hot as usize + more, Duration::ZERO)),
+        1 => (1..13_u32).prop_map(|hot| (hot, 0, Duration::ZERO)),
+        // So long that only a flush that is asked for sends them.
+        1 => (1..13_u32).prop_map(|hot| (hot, 0, Duration::from_secs(60))),
     ];
     (kinds, 1..9_u32, window, 1..6_usize, any::<bool>(), 1..9_usize, slots).prop_map(
-        |((hot, members), promotion, window, tracked, replaces, activity, count_slots)| HotOptions {
+        |((hot, members, gather), promotion, window, tracked, replaces, activity, count_slots)| HotOptions {
             hot_threshold: hot,
             promotion_threshold: promotion,
             window_duration: Duration::from_secs(window),
             max_tracked: tracked,
             max_members_per_page: members,
             count_slots,
+            gather,
             when_full: if replaces { WhenFull::ReplaceColdest } else { WhenFull::Refuse },
             max_activity: activity,
             spike_minimum: 3,
@@ -211,6 +216,10 @@ impl<F: Face> Pair<'_, F> {
                 let cleaned = face.cleanup().await.expect("a count");
                 prop_assert_eq!(cleaned, self.model.cleanup(now));
             }
+            Op::Flush => {
+                face.flush().await.expect("all of it is sent");
+                self.model.flush(now);
+            }
             Op::Move { by_ms } => {
                 face.clock().set(Timestamp::from_millis(now.strict_add_signed(*by_ms)));
             }
@@ -236,9 +245,11 @@ impl<F: Face> Pair<'_, F> {
     }
 }
 
-async fn agree(face: &impl Face, options: HotOptions, history: &[Op], is_live: bool) -> TestCaseResult {
+async fn agree<K: Kit>(kit: &K, options: HotOptions, history: &[Op], is_live: bool) -> TestCaseResult {
+    let face = &kit.fresh(options.clone()).await;
     let live = if is_live { Some(face.watch().await.expect("events")) } else { None };
-    let mut pair = Pair { face, only_counts: options.only_counts(), model: HotModel::new(options) };
+    let model = HotModel::new(options.clone()).gathering(kit.gathers());
+    let mut pair = Pair { face, only_counts: options.only_counts(), model };
     for (number, op) in history.iter().enumerate() {
         let agreed = pair.step(op).await;
         agreed.map_err(|error| TestCaseError::fail(format!("step {number}, {op:?}: {error}")))?;
@@ -256,11 +267,7 @@ pub fn check<K: Kit>(kit: &K, operations: usize) {
     // Whoever watches while it happens waits for the store to be asked again; whoever comes after does not.
     let is_live = prop::bool::weighted(0.1);
     // Histories have 60 operations in the mean.
-    history::run(
-        operations / 60,
-        &(spaces(K::TAKES_COUNTS), ops(), is_live),
-        async |(options, history, is_live)| {
-            agree(&kit.fresh(options.clone()).await, options, &history, is_live).await
-        },
-    );
+    history::run(operations / 60, &(spaces(), ops(), is_live), async |(options, history, is_live)| {
+        agree(kit, options, &history, is_live).await
+    });
 }

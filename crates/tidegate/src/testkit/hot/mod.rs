@@ -43,7 +43,7 @@ macro_rules! hot_conformance {
     };
 }
 
-/// The same of spaces that only count, for kits that [take counts](Kit::TAKES_COUNTS).
+/// The same of spaces that only count.
 #[macro_export]
 macro_rules! hot_counting_conformance {
     ($store:ident, $kit:expr) => {

@@ -52,6 +52,9 @@ pub struct HotModel {
     activity: BTreeMap<String, Activity>,
     latest: u64,
     number: u64,
+    /// Whether counts wait for a flush, and those that do.
+    gathers: bool,
+    gathered: Vec<(String, u64)>,
     /// What happened, in order: kind, page, edits, when.
     pub events: Vec<(EventKind, String, u64, u64)>,
 }
@@ -67,8 +70,16 @@ impl HotModel {
             activity: BTreeMap::new(),
             latest: 0,
             number: 0,
+            gathers: false,
+            gathered: Vec::new(),
             events: Vec::new(),
         }
+    }
+
+    /// The same, where counts are gathered if the options say so.
+    pub fn gathering(self, gathers: bool) -> Self {
+        let gathers = gathers && !self.options.gather.is_zero();
+        Self { gathers, ..self }
     }
 
     fn window(&self) -> u64 {

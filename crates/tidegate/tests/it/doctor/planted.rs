@@ -233,6 +233,12 @@ const PLANTED: &[Planted] = &[
         ],
     ),
     planted(
+        NoTtl,
+        "spaces:views:hot:counting:flushes:theirs",
+        true,
+        &["SET ~spaces:views:hot:counting:flushes:theirs 1"],
+    ),
+    planted(
         DataWithoutEntry,
         "spaces:views:hot:count:page:0",
         false,

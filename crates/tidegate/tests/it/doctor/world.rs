@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) links: Hot,
     /// One that only counts.
     pub(crate) views: Hot,
+    /// And one whose counts are gathered.
+    pub(crate) gathered: Hot,
     pub(crate) sessions: Sessions,
     pub(crate) runs: Runs,
     pub(crate) others: Runs,
@@ -73,14 +75,17 @@ impl World {
         let hot = gate.hot("main", HotOptions::new().hot_threshold(3).max_tracked(20)).unwrap();
         let links = gate.hot("links", HotOptions::new().hot_threshold(2).partitions(3)).unwrap();
         let views = HotOptions::new().hot_threshold(3).max_tracked(20).max_members_per_page(0);
+        let gathered = views.clone().partitions(2).gather(Duration::from_secs(60));
         let views = gate.hot("views", views).unwrap();
+        let gathered = gate.hot("gathered", gathered).unwrap();
         let sessions = SessionOptions::new().reap(Reap::Claims).max_attempts(1);
         let sessions = gate.sessions("main", sessions).unwrap();
         let runs = gate.runs("main", RunOptions::default()).unwrap();
         let others = RunOptions::new().prefix("a:{b}%".to_owned());
         let others = gate.runs("nightly", others).unwrap();
         gate.declare().await.unwrap();
-        Self { url: url.to_owned(), options, gate, limits, leased, hot, links, views, sessions, runs, others }
+        let url = url.to_owned();
+        Self { url, options, gate, limits, leased, hot, links, views, gathered, sessions, runs, others }
     }
 
     /// A bit of everything, with other subjects for other numbers.
@@ -136,6 +141,9 @@ impl World {
         self.links.record(&Edit::new(key(&quiet), "1", "somebody")).await.unwrap();
         self.views.count(key(&format!("page:{}", number % 40)), 4).await.unwrap();
         self.views.count(key(&quiet), 1).await.unwrap();
+        self.gathered.count(key(&format!("page:{}", number % 40)), 4).await.unwrap();
+        self.gathered.count(key(&quiet), 1).await.unwrap();
+        self.gathered.flush().await.unwrap();
         if number % 5 == 4 {
             self.views.remove(key(&quiet)).await.unwrap();
             self.hot.remove(key(&format!("page:{}", number % 40))).await.unwrap();

@@ -89,7 +89,11 @@ impl Sink for Clocked {
     async fn edit(&mut self, edit: Mapped, report: &mut Report) -> Result<(), Refused> {
         self.advance(edit.at).await.map_err(Refused::All)?;
         let edit = edit.edit(Some(edit.at)).map_err(Refused::Line)?;
-        let recorded = self.hot.record(&edit).await.map_err(|error| Refused::All(error.to_string()))?;
+        let recorded = match self.hot.options().only_counts() {
+            true => self.hot.count(edit.page, 1).await,
+            false => self.hot.record(&edit).await,
+        };
+        let recorded = recorded.map_err(|error| Refused::All(error.to_string()))?;
         if matches!(recorded, Recorded::Dropped | Recorded::Unknown) {
             // What follows would be wrong.
             return Err(Refused::All("the store went away".to_owned()));

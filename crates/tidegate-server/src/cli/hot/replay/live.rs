@@ -8,7 +8,9 @@ use tidegate::store::PartKind;
 use super::fields::Mapped;
 use super::report::Report;
 use super::{Refused, Sink};
-use crate::api::hot::{Bulk, Edit, Pages};
+use crate::api::Spaces;
+use crate::api::hot::{Bulk, Edit, Pages, Space};
+use crate::api::hot_counts::Count;
 use crate::cli::hot::args::ReplayArgs;
 use crate::cli::{NDJSON, Request, Target, encoded, read};
 use crate::parts::Access;
@@ -23,6 +25,8 @@ const MAX_EDITS: u32 = 5000;
 pub(super) struct Live {
     target: Target,
     path: String,
+    /// Whether each line is one more of its page, and no edit.
+    only_counts: bool,
     top: u32,
     rate: u32,
     begun: Instant,
@@ -41,8 +45,10 @@ impl Live {
             None => Target::server(args.server.as_deref().unwrap_or("http://127.0.0.1:8080"))?,
         };
         let path = format!("/v1/hot/{}", encoded(&args.space));
-        let begun = monotonic();
-        Ok(Self { target, path, top: args.top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
+        let spaces: Spaces<Space> = read(&target.fetch(Request::get("/v1/hot".to_owned())).await?)?;
+        let only_counts = spaces.spaces.iter().any(|it| it.space == args.space && it.only_counts);
+        let (top, begun) = (args.top, monotonic());
+        Ok(Self { target, path, only_counts, top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
     }
 
     /// Sends what waits, when it is due.
@@ -54,11 +60,12 @@ impl Live {
         tokio::time::sleep_until(due.into()).await;
         self.sent += u64::from(std::mem::take(&mut self.waiting));
         let body = std::mem::take(&mut self.body);
-        let request = Request::post(format!("{}/edits", self.path)).body(NDJSON, body);
+        let what = if self.only_counts { "counts" } else { "edits" };
+        let request = Request::post(format!("{}/{what}", self.path)).body(NDJSON, body);
         let tally: Bulk = read(&self.target.fetch(request).await?)?;
         if tally.bad > 0 {
             return Err(format!(
-                "{} edits were not understood: is that a server of this version?",
+                "{} {what} were not understood: is that a server of this version?",
                 tally.bad
             ));
         }
@@ -70,15 +77,18 @@ impl Live {
 impl Sink for Live {
     async fn edit(&mut self, edit: Mapped, report: &mut Report) -> Result<(), Refused> {
         let Mapped { page, id, editor, byte_change, .. } = edit;
-        let line = Edit {
-            page: page.into(),
-            id: id.into(),
-            editor: Some(editor.into()),
-            byte_change: Some(byte_change),
-            at: None,
+        let line = match self.only_counts {
+            true => serde_json::to_vec(&Count { page: page.into(), count: None }),
+            false => serde_json::to_vec(&Edit {
+                page: page.into(),
+                id: id.into(),
+                editor: Some(editor.into()),
+                byte_change: Some(byte_change),
+                at: None,
+            }),
         };
         // Strings and numbers: there is nothing that JSON cannot write.
-        self.body.extend_from_slice(&serde_json::to_vec(&line).unwrap_or_default());
+        self.body.extend_from_slice(&line.unwrap_or_default());
         self.body.push(b'\n');
         self.waiting += 1;
         if self.waiting >= (self.rate / REQUESTS_PER_SECOND).clamp(1, MAX_EDITS) {

@@ -9,8 +9,22 @@ use crate::hot::{Count, EventKind, Recorded};
 const MOST: u64 = (1 << 40) - 1;
 
 impl HotModel {
-    /// Counts so many of a page.
+    /// Counts so many of a page, or gathers them.
     pub fn count(&mut self, clock: u64, name: &str, count: u64) -> Recorded {
+        if self.gathers {
+            self.gathered.push((name.to_owned(), count));
+            return Recorded::Gathered;
+        }
+        self.count_now(clock, name, count)
+    }
+
+    /// Counts what was gathered, now.
+    pub fn flush(&mut self, clock: u64) {
+        let gathered = std::mem::take(&mut self.gathered);
+        self.count_summed(clock, gathered.iter().map(|(page, count)| (page.as_str(), *count)));
+    }
+
+    fn count_now(&mut self, clock: u64, name: &str, count: u64) -> Recorded {
         let now = self.now(clock);
         self.settle(name, now);
         if let Some(page) = self.hot.get(name) {
@@ -63,13 +77,23 @@ impl HotModel {
 
     /// Counts many: page by page, in the order of their names, those of a page together.
     pub fn count_many(&mut self, clock: u64, counts: &[Count<'_>]) -> Vec<Recorded> {
-        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-        for count in counts {
-            let sum = sums.entry(count.page.as_str()).or_default();
-            *sum = (*sum + count.count).min(MOST);
+        if self.gathers {
+            return counts.iter().map(|it| self.count(clock, it.page.as_str(), it.count)).collect();
         }
-        let met: BTreeMap<_, _> =
-            sums.into_iter().map(|(page, sum)| (page, self.count(clock, page, sum))).collect();
+        let met = self.count_summed(clock, counts.iter().map(|it| (it.page.as_str(), it.count)));
         counts.iter().map(|it| met[it.page.as_str()].clone()).collect()
+    }
+
+    fn count_summed<'a>(
+        &mut self,
+        clock: u64,
+        counts: impl Iterator<Item = (&'a str, u64)>,
+    ) -> BTreeMap<&'a str, Recorded> {
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (page, count) in counts {
+            let sum = sums.entry(page).or_default();
+            *sum = (*sum + count).min(MOST);
+        }
+        sums.into_iter().map(|(page, sum)| (page, self.count_now(clock, page, sum))).collect()
     }
 }

@@ -1,0 +1,159 @@
+//! Gathering: counts are added up by page in this process, and sent together.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use compact_str::CompactString;
+use tokio::sync::watch;
+
+use super::edit::{Count, Recorded};
+use super::gather::{Added, Gatherer, Loss};
+use super::handle::{Backend, Hot};
+use crate::clock::{monotonic, since_boot};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::store::partitions;
+
+/// How much longer than a call a batch may wait for a busy store: nobody waits for it.
+const PATIENCE: u32 = 10;
+
+/// How long the last flush of all is tried for, and how long after one that failed.
+const FAREWELL: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl Hot {
+    /// Sends what this process has [gathered](super::HotOptions::gather), now: when it returns, all that was counted
+    /// before is in the store. What a store that is away did not take is an error, and is kept for the next time.
+    ///
+    /// It is done in the background every `gather` anyway, by [`Tidegate::shutdown`](crate::Tidegate::shutdown), and as far as the
+    /// runtime lives on, when all handles are dropped. Where nothing is gathered there is nothing to do.
+    pub async fn flush(&self) -> Result<()> {
+        let Some(gatherer) = &self.core.gatherer else { return Ok(()) };
+        let flushed = partitions::all(self.numbers().map(|number| self.flush_one(gatherer, number))).await;
+        gatherer.metrics.waiting.set(gatherer.waiting() as i64);
+        let is_away = flushed.as_ref().is_err_and(Error::is_transient);
+        gatherer.is_failing.store(is_away, Ordering::Relaxed);
+        flushed.map(drop)
+    }
+
+    /// Adds counts to those that are sent together, unless nothing is gathered here. Where there is no room some are sent
+    /// at once, and that is waited for until a moment; while the store is away nothing is waited for.
+    pub(super) async fn gathered(&self, count: Count<'_>, until: Instant) -> Option<Recorded> {
+        let gatherer = self.core.gatherer.as_ref()?;
+        let number = self.partition(count.page);
+        loop {
+            // What is sent from here on is heard of.
+            let freed = gatherer.freed.notified();
+            match gatherer.add(number, count, since_boot()) {
+                Added::Gathered => return Some(Recorded::Gathered),
+                Added::Closed => return None,
+                Added::Full => {}
+            }
+            gatherer.early.notify_one();
+            let is_failing = gatherer.is_failing.load(Ordering::Relaxed);
+            if is_failing || tokio::time::timeout_at(until.into(), freed).await.is_err() {
+                gatherer.metrics.lost(Loss::Dropped, count.count);
+                return Some(Recorded::Dropped);
+            }
+        }
+    }
+
+    /// Until when who counts waits for room.
+    pub(super) fn room_until(&self, deadline: Option<Duration>) -> Instant {
+        let Backend::Redis { partitions, .. } = &self.core.backend else { return monotonic() };
+        monotonic() + deadline.unwrap_or_else(|| partitions[0].deadline())
+    }
+
+    /// Sends batch by batch what a partition has, until all of it is answered for.
+    async fn flush_one(&self, gatherer: &Gatherer, number: usize) -> Result<()> {
+        let mut sending = gatherer.partitions[number].sending.lock().await;
+        let mut flushed = Ok(());
+        // Those that could not be sent before, and then what was counted since.
+        let mut has_taken = false;
+        loop {
+            let Some(batch) = gatherer.next(&mut sending, since_boot()) else {
+                if has_taken {
+                    return flushed;
+                }
+                has_taken = true;
+                gatherer.take(number, &mut sending);
+                continue;
+            };
+            // If nobody waits for the answer any more, nobody knows.
+            let was_sent = std::mem::replace(&mut batch.was_sent, true);
+            let answer = self.send_batch(gatherer, number, batch.number, &batch.pages).await;
+            match answer {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => {
+                    batch.was_sent = was_sent || error.is_in_doubt();
+                    gatherer.metrics.failed.inc();
+                    return Err(error);
+                }
+                Err(error) => {
+                    gatherer.lost(Loss::Failed, &batch.pages, &error.to_string());
+                    flushed = Err(error);
+                }
+            }
+            gatherer.done(&mut sending);
+        }
+    }
+
+    async fn send_batch(
+        &self,
+        gatherer: &Gatherer,
+        number: usize,
+        batch: u64,
+        pages: &[(CompactString, u64)],
+    ) -> Result<()> {
+        // Whatever went wrong before, they were not sent.
+        let partition = self.on_redis(number).await.map_err(Error::undone)?;
+        // Each was a key when it was counted.
+        let key = |page| Key::new(page).unwrap_or(Key::EVERYONE);
+        let counts: Vec<_> = pages.iter().map(|(page, count)| Count::new(key(page), *count)).collect();
+        let Some(answers) =
+            partition.flush(&gatherer.node, batch, &counts, partition.deadline() * PATIENCE).await?
+        else {
+            gatherer.metrics.repeated.inc();
+            return Ok(());
+        };
+        gatherer.metrics.counted.inc();
+        for (answer, page) in answers.into_iter().zip(pages) {
+            match answer {
+                Ok((_, effects)) => self.core.notes.note(&effects, || self.core.now_ms()),
+                Err(error) => gatherer.lost(Loss::Failed, std::slice::from_ref(page), &error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes again and again until it is told to end, and once more then.
+    pub(super) async fn keep_flushing(self, mut stopped: watch::Receiver<bool>) {
+        let Some(gatherer) = &self.core.gatherer else { return };
+        let gather = self.options().gather;
+        loop {
+            tokio::select! {
+                _ = stopped.changed() => break,
+                () = gatherer.begun.notified() => {}
+            }
+            tokio::select! {
+                _ = stopped.changed() => break,
+                () = gatherer.early.notified() => {}
+                () = tokio::time::sleep(gather) => {}
+            }
+            if self.flush().await.is_err() {
+                // What is left begins anew, however much there is.
+                tokio::select! {
+                    _ = stopped.changed() => break,
+                    () = tokio::time::sleep(gather.clamp(PAUSE, LONGEST_PAUSE)) => {}
+                }
+                gatherer.begun.notify_one();
+            }
+        }
+        gatherer.close();
+        let until = monotonic() + FAREWELL;
+        while self.flush().await.is_err_and(|error| error.is_transient()) && monotonic() < until {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
