@@ -1,6 +1,7 @@
 //! Where another server is, and connections to it over HTTP or HTTPS: for the command line, and for workers that follow
 //! one.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -119,4 +120,19 @@ async fn speak(
     let shaken = builder.handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|error| ConnectError::Talk(error.to_string()))?;
     Ok(Connected { sender, driver: tokio::spawn(connection) })
+}
+
+/// One part of a path, whatever is in it.
+pub(crate) fn encoded(part: &str) -> String {
+    let mut encoded = String::with_capacity(part.len());
+    for byte in part.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            // Dots too, so that no part is `..`. Writing to a String cannot fail.
+            byte => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
 }

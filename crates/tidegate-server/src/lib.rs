@@ -16,7 +16,6 @@ mod api;
 pub mod cli;
 mod connection;
 mod edge;
-mod encoded;
 pub mod http;
 mod lines;
 pub mod log;

@@ -8,25 +8,18 @@ use tidegate::store::{Away, StoreStatus};
 use tidegate_edge::worker::Progress;
 
 use crate::parts::EdgeReadiness;
+use crate::settings::parse::named;
 
-/// When a server whose store is partly or wholly away is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Readiness {
-    /// While it can answer something: some partition can be reached, or some limit
-    /// answers without the store.
-    #[default]
-    Any,
-    /// While every partition can be reached.
-    All,
-}
-
-impl Readiness {
-    /// As the settings name it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::All => "all",
-        }
+named! {
+    /// When a server whose store is partly or wholly away is ready.
+    #[derive(Default)]
+    pub enum Readiness {
+        /// While it can answer something: some partition can be reached, or some limit
+        /// answers without the store.
+        #[default]
+        Any = "any",
+        /// While every partition can be reached.
+        All = "all",
     }
 }
 

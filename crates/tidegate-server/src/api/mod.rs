@@ -5,18 +5,18 @@
 //! of a part are written in its folder, `http/<part>/api.rs`; here is what they have in common.
 
 pub(crate) mod json;
-mod lasting;
 pub(crate) mod pattern;
 pub(crate) mod whole;
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate::Key;
 
-pub(crate) use self::lasting::{lasting, one_length_of_time};
 pub(crate) use crate::http::bodies::*;
+use crate::settings::parse::Parse as _;
 
 /// The body of a request. It may borrow from the bytes that it was read from.
 pub(crate) trait RequestBody: JsonSchema + 'static {
@@ -39,24 +39,26 @@ macro_rules! borrowing {
 }
 pub(crate) use borrowing;
 
-/// Types of answers, each member once: its name, its type and what it is made of.
+/// Types of answers, each member once: its name, its type and what it is made of. Those that it is `of` come first, and
+/// are the texts that they are given as.
 macro_rules! response {
     ($(
         $(#[$about:meta])*
-        struct $name:ident from($($given:ident: $from:ty),*) {
+        struct $name:ident $(of($($of:ident),+))? from($($given:ident: $from:ty),*) {
             $($(#[$member_about:meta])* $member:ident: $type:ty = $value:expr,)+
         }
     )+) => {$(
         #[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         $(#[$about])*
         pub(crate) struct $name {
+            $($(pub(crate) $of: String,)+)?
             $($(#[$member_about])* pub(crate) $member: $type,)+
         }
 
         #[allow(clippy::redundant_field_names, reason = "a member may be what was given")]
         impl $name {
-            pub(crate) fn new($($given: $from),*) -> Self {
-                Self { $($member: $value),+ }
+            pub(crate) fn new($($($of: impl ToString,)+)? $($given: $from),*) -> Self {
+                Self { $($($of: $of.to_string(),)+)? $($member: $value),+ }
             }
         }
     )+};
@@ -102,4 +104,25 @@ pub(crate) fn subject(key: Key<'_>) -> Option<&str> {
 /// A key that messages call something else.
 pub(crate) fn key<'a>(what: &str, text: &'a str) -> Result<Key<'a>, Invalid> {
     Key::new(text).map_err(|error| Invalid(error.to_string().replacen("a key", what, 1)))
+}
+
+/// How long something lasts, as a number or in words.
+pub(crate) fn lasting(ms: Option<u64>, text: Option<&str>) -> Result<Duration, Invalid> {
+    match (ms, text) {
+        (Some(ms), None) => Ok(Duration::from_millis(ms)),
+        (None, Some(text)) => Duration::parse(text).map_err(|why| Invalid(format!("`lasting`: {why}"))),
+        (None, None) => {
+            Err(Invalid("how long is missing: `lasting_ms`, or `lasting` like \"1h\"".to_owned()))
+        }
+        (Some(_), Some(_)) => {
+            Err(Invalid("`lasting_ms` and `lasting` are the same: name one of them".to_owned()))
+        }
+    }
+}
+
+/// Says of a schema that exactly one of the two is given; `null` is none.
+pub(crate) fn one_length_of_time(schema: &mut Schema) {
+    let given = |name: &str, kind: &str| json!({"required": [name], "properties": {name: {"type": kind}}});
+    let either = json!([given("lasting_ms", "integer"), given("lasting", "string")]);
+    schema.insert("oneOf".to_owned(), either);
 }

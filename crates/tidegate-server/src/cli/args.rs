@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tidegate::store::DEFAULT_SPACE;
+use tidegate::store::{DEFAULT_SPACE, PartKind};
 
+use crate::address::encoded;
+use crate::parts::About;
 use crate::settings::{Flag, Settings, Sources};
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -83,7 +85,7 @@ impl SettingsArgs {
 
     /// The settings, on this store.
     pub(super) fn load_on(&self, store: &str) -> Result<Settings, String> {
-        Settings::load(&self.sources_on(store)).map_err(|error| error.to_string())
+        Settings::load(&self.sources_on(store)).map_err(super::message)
     }
 
     pub(super) fn sources(&self) -> Sources {
@@ -146,6 +148,14 @@ pub(super) struct SpaceArgs {
     pub(super) space: String,
     #[command(flatten)]
     pub(super) target: TargetArgs,
+}
+
+impl SpaceArgs {
+    /// The space's address.
+    pub(super) fn path(&self, kind: PartKind) -> String {
+        let group = About::of(kind).map_or(kind.as_str(), |about| about.group);
+        format!("/v1/{group}/{}", encoded(&self.space))
+    }
 }
 
 impl TargetArgs {

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::{Response, StatusCode, Uri, header};
+use axum::body::{Body, Bytes};
+use axum::http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use tower_service::Service as _;
 
-use super::request::{Request, tag};
+use super::message;
+use super::request::Request;
 use crate::address::{Address, ConnectError, Connected};
+use crate::http::{App, Reason, router};
 
 /// To connect, whatever it is for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No answer of a server of ours is longer: 4000 edits, every byte of them escaped.
+/// No answer that is read as a whole is longer: 4000 edits, every byte of them escaped.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// A server by its address.
@@ -34,49 +36,25 @@ impl Server {
         self.0.as_str()
     }
 
-    /// Sends one request and reads its answer.
-    pub(super) async fn send(&self, request: Request) -> Result<(StatusCode, Bytes), String> {
-        let timeout = request.timeout;
-        let exchange = async {
-            let mut begun = self.exchange(request).await?;
-            let body = Limited::new(begun.response.body_mut(), MAX_ANSWER_BYTES).collect().await;
-            let status = begun.response.status();
-            body.map(|body| (status, body.to_bytes())).map_err(text)
-        };
-        self.in_time(timeout, exchange).await
-    }
-
-    /// Sends one request whose answer is read as it comes.
-    pub(super) async fn begin(&self, request: Request) -> Result<Begun, String> {
-        self.in_time(request.timeout, self.exchange(request)).await
-    }
-
-    async fn in_time<T>(
+    /// Sends one request; `read` makes of its answer what is wanted, within the time that the request may take.
+    pub(super) async fn answer<T>(
         &self,
-        timeout: Duration,
-        exchange: impl Future<Output = Result<T, String>>,
+        request: Request,
+        read: impl AsyncFnOnce(Stream) -> Result<T, String>,
     ) -> Result<T, String> {
-        let answered =
-            tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(nothing_for(timeout)));
-        answered.map_err(|error| format!("no answer from {}: {error}", self.as_str()))
+        let timeout = request.timeout;
+        let answer = async { read(self.begin(request).await?).await };
+        let answer =
+            tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(nothing_for(timeout)));
+        answer.map_err(|error| format!("no answer from {}: {error}", self.as_str()))
     }
 
-    async fn exchange(&self, request: Request) -> Result<Begun, String> {
+    async fn begin(&self, request: Request) -> Result<Stream, String> {
         let directly = match request.path.starts_with("/v1/rules") {
             true => "--rules uses a database of rules directly",
             false => "--store uses a store directly",
         };
-        let uri: Uri = format!("{}{}", self.as_str(), request.path).parse().map_err(text)?;
-        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        let mut head = axum::http::Request::builder()
-            .method(request.method)
-            .uri(uri.path_and_query().map_or("/", |it| it.as_str()))
-            .header(header::HOST, authority)
-            .header(header::CONTENT_TYPE, request.media_type);
-        if let Some(version) = request.if_match {
-            head = head.header(header::IF_MATCH, tag(version));
-        }
-        let request = head.body(request.body).map_err(text)?;
+        let request = request.sent_to(self.as_str())?;
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.0.connect()).await;
         let connected = connected.map_err(|_| nothing_for(CONNECT_TIMEOUT))?;
         let mut connected = connected.map_err(|error| match error {
@@ -85,21 +63,59 @@ impl Server {
             }
             ConnectError::Talk(error) => error,
         })?;
-        let response = connected.sender.send_request(request).await.map_err(text)?;
-        Ok(Begun { response, _connected: connected })
+        let response = connected.sender.send_request(request).await.map_err(message)?;
+        Ok(Stream { response: response.map(Body::new), _connected: Some(connected) })
     }
-}
-
-/// An answer whose head has come. The connection ends with it.
-pub(super) struct Begun {
-    pub(super) response: Response<Incoming>,
-    _connected: Connected,
 }
 
 fn nothing_for(timeout: Duration) -> String {
     format!("nothing for {} s", timeout.as_secs())
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+/// An answer as it comes. The connection ends with it.
+pub(super) struct Stream {
+    response: Response<Body>,
+    _connected: Option<Connected>,
+}
+
+impl Stream {
+    /// That of a router of our own, which does not fail: it answers.
+    pub(super) async fn of(app: &App, request: Request) -> Result<Self, String> {
+        let Ok(response) = router(app.clone()).call(request.sent_to("")?).await;
+        Ok(Self { response, _connected: None })
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// A field of its head.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// All of it.
+    pub(super) async fn whole(self) -> Result<(StatusCode, Bytes), String> {
+        let (head, body) = self.response.into_parts();
+        if let Some(Reason(reason)) = head.extensions.get() {
+            return Err(format!("the store cannot be used: {reason}"));
+        }
+        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(message)?;
+        Ok((head.status, body.to_bytes()))
+    }
+
+    /// What comes next; none at its end, be it a broken one.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        self.piece().await.ok()?
+    }
+
+    /// The same, with how it broke.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, String> {
+        while let Some(frame) = self.response.body_mut().frame().await.transpose().map_err(message)? {
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
 }

@@ -10,6 +10,7 @@ use tidegate::clock::Timestamp;
 use tidegate::store::{Declaration, Declarations, DeclaredSettings, Differences, Part};
 
 use super::args::SettingsArgs;
+use super::message;
 use super::render::print;
 
 #[derive(Debug, Args)]
@@ -43,8 +44,8 @@ pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
     }
     settings.store.options.declarations = Declarations::ReadOnly;
     let text = super::runtime()?.block_on(async {
-        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
-        gate.store().check().map_err(|error| error.to_string())?;
+        let gate = settings.store.open().await.map_err(message)?;
+        gate.store().check().map_err(message)?;
         let text = match args.replace {
             false => list(&gate, args.json).await,
             true => replace(&gate, &settings.parts.written(), args.json).await,
@@ -57,7 +58,7 @@ pub(super) fn run(args: &DeclareArgs) -> Result<ExitCode, String> {
 }
 
 async fn list(gate: &Tidegate, as_json: bool) -> Result<String, String> {
-    let all = gate.declarations().await.map_err(|error| error.to_string())?;
+    let all = gate.declarations().await.map_err(message)?;
     if as_json {
         return Ok(json!({"declarations": all.iter().map(machine).collect::<Vec<_>>()}).to_string());
     }
@@ -74,7 +75,7 @@ async fn replace(gate: &Tidegate, parts: &[Part], as_json: bool) -> Result<Strin
     }
     let mut lines = Vec::new();
     for part in parts {
-        let was = gate.replace_declaration(part).await.map_err(|error| error.to_string())?;
+        let was = gate.replace_declaration(part).await.map_err(message)?;
         let what = match &was {
             None => "declared",
             Some(was) if was.settings == part.settings => "as it was",

@@ -10,6 +10,7 @@ use tidegate::doctor::{Defect, Doctor, DoctorOptions, Report, ServerState};
 use super::REFUSED;
 use super::args::SettingsArgs;
 use super::bar::Bar;
+use super::message;
 use super::render::{bytes, plural, print, printable};
 
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ Examples:
 
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
     let settings = args.settings.load_on(&args.store)?;
-    let store = settings.store.whole_options().map_err(|error| error.to_string())?;
+    let store = settings.store.whole_options().map_err(message)?;
     let options =
         DoctorOptions::default().fix(args.fix).keys_per_second(NonZeroU32::new(args.keys_per_second));
     let report = super::runtime()?.block_on(async {

@@ -9,6 +9,7 @@ use tidegate::Tidegate;
 use tidegate::store::{Declarations, StoreOptions};
 
 use super::args::TargetArgs;
+use super::message;
 use super::render::{Rendered, bytes, plural, printable};
 use super::request::Request;
 use super::send::send_to;
@@ -45,10 +46,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
         let target = match args.target.direct() {
-            Some(sources) => Target::Store(app(&sources).await?),
+            Some(sources) => Target::of(app(&sources).await?),
             None => Target::server(&args.target.server)?,
         };
-        let request = Request::get("/v1/health/store".to_owned());
+        let request = Request::get("/v1/health/store");
         let no_refusal = |_: StatusCode, _: &[u8]| None;
         send_to(target, args.target.json, request, |health: Health| render(&health), no_refusal).await
     })
@@ -56,12 +57,12 @@ pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
 
 /// A store that may be away: that is what is asked.
 async fn app(sources: &Sources) -> Result<App, String> {
-    let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
+    let mut settings = Settings::load(sources).map_err(message)?;
     settings.store.options.declarations = Declarations::ReadOnly;
     settings.store.options.read_only = true;
-    let gate = settings.store.open().await.map_err(|error| error.to_string())?;
+    let gate = settings.store.open().await.map_err(message)?;
     settle(&gate, &settings.store.options).await;
-    let parts = Parts::open(gate, &PartSettings::default()).map_err(|error| error.to_string())?;
+    let parts = Parts::open(gate, &PartSettings::default()).map_err(message)?;
     Ok(App::new(parts))
 }
 

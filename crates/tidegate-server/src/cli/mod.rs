@@ -29,6 +29,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::args::{SERVE_EXAMPLES, ServeArgs, SettingsArgs, SpaceArgs, TargetArgs, help};
 use self::bar::Bar;
+use self::client::Stream;
 use self::declare::DeclareArgs;
 use self::doctor::DoctorArgs;
 use self::edge::args::EdgeArgs;
@@ -41,8 +42,8 @@ use self::request::{NDJSON, Request};
 use self::rules::args::RulesArgs;
 use self::runs::args::RunArgs;
 use self::sessions::args::SessionsArgs;
-use self::target::{Stream, Target};
-use crate::encoded::encoded;
+use self::target::Target;
+use crate::address::encoded;
 
 /// Rate limits that never admit too much, pages that are hot right now, sessions that are never
 /// reaped alive and runs that know what is done, in-process or on Redis, Valkey or their Cluster; and redirects by rules
@@ -126,6 +127,11 @@ pub fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "tidegate: {error}");
         ExitCode::from(FAILED)
     })
+}
+
+/// What went wrong, as people are told.
+fn message(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// A runtime for one command.

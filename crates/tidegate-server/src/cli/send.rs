@@ -23,14 +23,15 @@ pub(super) async fn send<T: DeserializeOwned, R: Into<Rendered>>(
     send_to(Target::open(args, parts, Access::Write).await?, args.json, request, render, refusal).await
 }
 
-/// The same about a space.
+/// The same about a space, at a path below it.
 pub(super) async fn in_space<T: DeserializeOwned, R: Into<Rendered>>(
     kind: PartKind,
     of: &SpaceArgs,
     request: Request,
     render: impl FnOnce(T) -> R,
 ) -> Result<ExitCode, String> {
-    send(&of.target, &[(kind, &of.space)], request, render).await
+    let target = Target::of_space(kind, of, Access::Write).await?;
+    send_to(target, of.target.json, request, render, refusal).await
 }
 
 /// The same to a target that is open; `refusal` is the text of an answer that is a no.

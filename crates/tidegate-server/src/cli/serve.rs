@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tidegate::Tidegate;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::args::ServeArgs;
+use super::message;
 use crate::connection::{Reach, listen};
 use crate::edge::OpenEdge;
 use crate::http::App;
@@ -24,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const FAREWELL_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) fn serve(args: &ServeArgs) -> Result<(), String> {
-    let settings = Settings::load(&args.sources()).map_err(|error| error.to_string())?;
+    let settings = Settings::load(&args.sources()).map_err(message)?;
     start(settings, async |mut settings: Settings| {
         let api = Some(listen(&settings.listen, &settings.http, Reach::Trusted).await?);
         let edge = edge_listener(&settings).await?;
@@ -180,9 +182,7 @@ fn announce(url: &str) {
 }
 
 /// A terminal that is closed, or somebody who hopes that settings are read again, ends no server.
-#[cfg(unix)]
 fn outlive_hangups() -> Result<(), String> {
-    use tokio::signal::unix::{SignalKind, signal};
     let hangup = signal(SignalKind::hangup());
     let mut hangup = hangup.map_err(|error| format!("cannot listen for signals: {error}"))?;
     tokio::spawn(async move {
@@ -190,11 +190,6 @@ fn outlive_hangups() -> Result<(), String> {
             tracing::info!("SIGHUP changes nothing: settings are read at the start");
         }
     });
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn outlive_hangups() -> Result<(), String> {
     Ok(())
 }
 
@@ -214,9 +209,7 @@ async fn nth(signals: &mut Signals, count: usize) -> &'static str {
 }
 
 /// Listens for the signals that end a server.
-#[cfg(unix)]
 fn signals() -> Result<Signals, String> {
-    use tokio::signal::unix::{SignalKind, signal};
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -228,17 +221,6 @@ fn signals() -> Result<Signals, String> {
                 _ = interrupt.recv() => "SIGINT",
             };
             sender.send_modify(|(count, last)| (*count, *last) = (*count + 1, signal));
-        }
-    });
-    Ok(signals)
-}
-
-#[cfg(not(unix))]
-fn signals() -> Result<Signals, String> {
-    let (sender, signals) = watch::channel((0, ""));
-    tokio::spawn(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            sender.send_modify(|(count, last)| (*count, *last) = (*count + 1, "Ctrl-C"));
         }
     });
     Ok(signals)

@@ -3,17 +3,16 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::http::{Response, StatusCode, header};
-use http_body_util::BodyExt as _;
+use axum::body::Bytes;
+use axum::http::StatusCode;
 use tidegate::store::{Differences, PartKind};
-use tower_service::Service as _;
 
 use super::args::{SpaceArgs, TargetArgs};
-use super::client::{Begun, Server};
+use super::client::{Server, Stream};
+use super::message;
 use super::render::problem;
-use super::request::{Request, tag};
-use crate::http::{App, Reason, router};
+use super::request::Request;
+use crate::http::App;
 use crate::parts::{Access, Parts};
 use crate::settings::{Settings, Sources};
 
@@ -22,15 +21,15 @@ use crate::settings::{Settings, Sources};
 pub(in crate::cli) const STORE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// One of the two, for as many requests as there are.
-pub(super) enum Target {
-    Server(Server),
-    Store(App),
+pub(super) struct Target {
+    asked: Asked,
+    /// In front of the path of every request.
+    path: String,
 }
 
-/// An answer as it comes.
-pub(super) enum Stream {
-    Server(Box<Begun>),
-    Store(Response<Body>),
+enum Asked {
+    Server(Server),
+    Store(App),
 }
 
 impl Target {
@@ -47,13 +46,19 @@ impl Target {
         }
     }
 
-    /// For requests about a space, which may change it.
-    pub(super) async fn of_space(kind: PartKind, of: &SpaceArgs) -> Result<Self, String> {
-        Self::open(&of.target, &[(kind, &of.space)], Access::Write).await
+    /// For requests about a space, whose paths are below it.
+    pub(super) async fn of_space(kind: PartKind, of: &SpaceArgs, access: Access) -> Result<Self, String> {
+        let target = Self::open(&of.target, &[(kind, &of.space)], access).await?;
+        Ok(Self { path: of.path(kind), ..target })
     }
 
     pub(super) fn server(url: &str) -> Result<Self, String> {
-        Server::parse(url).map(Self::Server)
+        Ok(Self { asked: Asked::Server(Server::parse(url)?), path: String::new() })
+    }
+
+    /// What is open already.
+    pub(super) fn of(app: App) -> Self {
+        Self { asked: Asked::Store(app), path: String::new() }
     }
 
     /// A store, by its declarations: what is written down here goes before them.
@@ -62,7 +67,7 @@ impl Target {
         parts: &[(PartKind, &str)],
         access: Access,
     ) -> Result<Self, String> {
-        let mut settings = Settings::load(sources).map_err(|error| error.to_string())?;
+        let mut settings = Settings::load(sources).map_err(message)?;
         settings.store.options.deadline = settings.store.options.deadline.max(STORE_DEADLINE);
         let parts = Parts::for_requests(settings, parts, access).await?;
         for (part, declared) in parts.gate().differing() {
@@ -74,23 +79,12 @@ impl Target {
                 "tidegate: {kind} {name} is declared with other settings than are used here: {differences}"
             );
         }
-        Ok(Self::Store(App::new(parts)))
+        Ok(Self::of(App::new(parts)))
     }
 
     /// The whole answer.
     pub(super) async fn send(&self, request: Request) -> Result<(StatusCode, Bytes), String> {
-        match self {
-            Self::Server(server) => server.send(request).await,
-            Self::Store(app) => {
-                let response = answer(app, request).await?;
-                if let Some(Reason(reason)) = response.extensions().get() {
-                    return Err(format!("the store cannot be used: {reason}"));
-                }
-                let status = response.status();
-                let collected = response.into_body().collect().await.map_err(|error| error.to_string())?;
-                Ok((status, collected.to_bytes()))
-            }
-        }
+        self.answer(request, Stream::whole).await
     }
 
     /// The same, unless it is a problem.
@@ -101,80 +95,35 @@ impl Target {
 
     /// An answer that is read as it comes.
     pub(super) async fn begin(&self, request: Request) -> Result<Stream, String> {
-        match self {
-            Self::Server(server) => Ok(Stream::Server(Box::new(server.begin(request).await?))),
-            Self::Store(app) => Ok(Stream::Store(answer(app, request).await?)),
+        self.answer(request, async |stream| Ok(stream)).await
+    }
+
+    async fn answer<T>(
+        &self,
+        mut request: Request,
+        read: impl AsyncFnOnce(Stream) -> Result<T, String>,
+    ) -> Result<T, String> {
+        request.path.insert_str(0, &self.path);
+        match &self.asked {
+            Asked::Server(server) => server.answer(request, read).await,
+            Asked::Store(app) => read(Stream::of(app, request).await?).await,
         }
     }
 
     /// What to say of an answer that is none.
     pub(super) fn failure(&self, status: StatusCode, answer: &[u8]) -> String {
-        match (self, problem(answer).map(|problem| problem.detail)) {
-            (Self::Server(_), Some(detail)) => format!("{detail} ({status})"),
-            (Self::Server(server), None) => {
+        match (&self.asked, problem(answer).map(|problem| problem.detail)) {
+            (Asked::Server(_), Some(detail)) => format!("{detail} ({status})"),
+            (Asked::Server(server), None) => {
                 format!("{} answered {status}: is that a tidegate server?", server.as_str())
             }
-            (Self::Store(_), detail) => detail.unwrap_or_else(|| status.to_string()),
+            (Asked::Store(_), detail) => detail.unwrap_or_else(|| status.to_string()),
         }
     }
 
     pub(super) async fn close(&self) {
-        if let Self::Store(app) = self {
+        if let Asked::Store(app) = &self.asked {
             app.gate().shutdown().await;
         }
     }
-}
-
-impl Stream {
-    pub(super) fn status(&self) -> StatusCode {
-        match self {
-            Self::Server(begun) => begun.response.status(),
-            Self::Store(response) => response.status(),
-        }
-    }
-
-    /// A field of its head.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let headers = match self {
-            Self::Server(begun) => begun.response.headers(),
-            Self::Store(response) => response.headers(),
-        };
-        headers.get(name)?.to_str().ok()
-    }
-
-    /// What comes next; none at its end, be it a broken one.
-    pub(super) async fn next(&mut self) -> Option<Bytes> {
-        self.piece().await.ok()?
-    }
-
-    /// The same, with how it broke.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, String> {
-        loop {
-            let frame = match self {
-                Self::Server(begun) => {
-                    begun.response.body_mut().frame().await.transpose().map_err(|error| error.to_string())?
-                }
-                Self::Store(response) => {
-                    response.body_mut().frame().await.transpose().map_err(|error| error.to_string())?
-                }
-            };
-            let Some(frame) = frame else { return Ok(None) };
-            if let Ok(data) = frame.into_data() {
-                return Ok(Some(data));
-            }
-        }
-    }
-}
-
-async fn answer(app: &App, request: Request) -> Result<Response<Body>, String> {
-    let Request { method, path, body, media_type, if_match, timeout: _ } = request;
-    let mut request =
-        axum::http::Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
-    if let Some(version) = if_match {
-        request = request.header(header::IF_MATCH, tag(version));
-    }
-    let request = request.body(body).map_err(|error| error.to_string())?;
-    // A router does not fail: it answers.
-    let Ok(response) = router(app.clone()).call(request).await;
-    Ok(response)
 }

@@ -19,8 +19,8 @@ pub(crate) use self::events::RemoteChanges;
 pub(crate) use self::lines::RemoteSnapshot;
 use self::link::{Asked, Link};
 use crate::address::Address;
+use crate::address::encoded;
 use crate::api::rule_worker::Block;
-use crate::encoded::encoded;
 use crate::http::ProblemBody;
 
 /// A server that has the rules.

@@ -6,11 +6,11 @@ use http_body_util::BodyExt as _;
 use serde::de::Deserialize;
 
 use super::encoding::{broken, decoded};
-use super::{Kind, Problem};
+use super::{Kind, Problem, Result};
 
 /// Refuses a body that is not JSON by its type, of no type or of curl's; `allowed` says
 /// what is.
-pub(crate) fn check_type(headers: &HeaderMap, allowed: &str) -> Result<(), Problem> {
+pub(crate) fn check_type(headers: &HeaderMap, allowed: &str) -> Result<()> {
     let given = headers.get(header::CONTENT_TYPE).map(|given| given.to_str().unwrap_or("?"));
     match is_type_allowed(given, headers.contains_key(header::ORIGIN)) {
         true => Ok(()),
@@ -40,18 +40,13 @@ pub(crate) fn is_ndjson(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the body: JSON, and at most `max_bytes`, when decoded too.
-pub(crate) async fn read(
-    headers: &HeaderMap,
-    body: Body,
-    max_bytes: usize,
-    types: &str,
-) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: usize, types: &str) -> Result<Bytes> {
     check_type(headers, types)?;
     read_whole(headers, body, max_bytes).await
 }
 
 /// The same of any type.
-pub(crate) async fn read_whole(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read_whole(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes> {
     let mut body = decoded(headers, body)?;
     // Known before a byte of it has come.
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -82,7 +77,7 @@ fn is_json(media_type: &str) -> bool {
 }
 
 /// Parses a body.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     // A struct could be read from an array, by position: nobody should rely on it.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let expected = "the body is an array: an object is expected, like {\"key\":\"user_123\"}";

@@ -12,7 +12,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use super::{App, body};
-use super::{BodyShape, FromQuery, NoQuery, Problem, Query};
+use super::{BodyShape, FromQuery, NoQuery, Problem, Query, Result};
 use crate::api::{RequestBody, pattern};
 
 /// A request: what stands in its path, behind its `?`, and in its body.
@@ -24,6 +24,9 @@ pub(crate) struct Call<P = NoPath, Q = NoQuery, B = NoBody> {
     pub(super) headers: HeaderMap,
     pub(super) body: B,
 }
+
+/// A request with a body of JSON.
+pub(crate) type Sent<B, P = OfSpace> = Call<P, NoQuery, JsonBody<B>>;
 
 /// The path of an operation that is at one address only.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
@@ -37,7 +40,7 @@ pub(crate) struct OfSpace {
 }
 
 impl<P: DeserializeOwned + Send, Q: FromQuery, B: FromBody> Call<P, Q, B> {
-    pub(super) async fn read(app: App, request: Request) -> Result<Self, Problem> {
+    pub(super) async fn read(app: App, request: Request) -> Result<Self> {
         let (mut parts, sent) = request.into_parts();
         check_encoding(parts.uri.path())?;
         let Path(path) = Path::from_request_parts(&mut parts, &app).await.map_err(|rejection| {
@@ -53,13 +56,13 @@ impl<P: DeserializeOwned + Send, Q: FromQuery, B: FromBody> Call<P, Q, B> {
 impl<P: DeserializeOwned + Send, Q: FromQuery + Send, B: FromBody + Send> FromRequest<App> for Call<P, Q, B> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
         Self::read(app.clone(), request).await
     }
 }
 
 /// Refuses a path with a `%` that encodes nothing.
-pub(super) fn check_encoding(path: &str) -> Result<(), Problem> {
+pub(super) fn check_encoding(path: &str) -> Result<()> {
     let bad = path.match_indices('%').find(|(at, _)| {
         let digits = path.as_bytes().get(at + 1..at + 3);
         !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -77,11 +80,7 @@ pub(super) fn check_encoding(path: &str) -> Result<(), Problem> {
 /// A kind of body.
 pub(crate) trait FromBody: Sized {
     /// Takes what was sent, at most `max_bytes` of it.
-    fn read(
-        headers: &HeaderMap,
-        sent: Body,
-        max_bytes: usize,
-    ) -> impl Future<Output = Result<Self, Problem>> + Send;
+    fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> impl Future<Output = Result<Self>> + Send;
 
     /// None if it is not read.
     fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape>;
@@ -92,7 +91,7 @@ pub(crate) trait FromBody: Sized {
 pub(crate) struct NoBody;
 
 impl FromBody for NoBody {
-    async fn read(_: &HeaderMap, _: Body, _: usize) -> Result<Self, Problem> {
+    async fn read(_: &HeaderMap, _: Body, _: usize) -> Result<Self> {
         Ok(Self)
     }
 
@@ -104,51 +103,40 @@ impl FromBody for NoBody {
 /// JSON, decoded and read to its end. It is parsed by the handler: what is wrong with the
 /// path is reported first.
 #[derive(Debug)]
-pub(crate) struct JsonBody<T> {
+pub(crate) struct JsonBody<T, const IS_REQUIRED: bool = true> {
     bytes: Bytes,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: RequestBody> JsonBody<T> {
     /// What it says.
-    pub(super) fn parse(&self) -> Result<T::Read<'_>, Problem> {
+    pub(super) fn parse(&self) -> Result<T::Read<'_>> {
         body::parse(&self.bytes)
     }
 }
 
-impl<T: RequestBody> FromBody for JsonBody<T> {
-    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self, Problem> {
+impl<T: RequestBody, const IS_REQUIRED: bool> FromBody for JsonBody<T, IS_REQUIRED> {
+    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self> {
         let max_bytes = max_bytes.max(T::LEAST_BYTES);
         Ok(Self { bytes: body::read(headers, sent, max_bytes, T::TYPES).await?, of: PhantomData })
     }
 
     fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape> {
         let schema = schemas.subschema_for::<T>();
-        Some(BodyShape { media_type: "application/json", schema, is_required: true })
+        Some(BodyShape { media_type: "application/json", schema, is_required: IS_REQUIRED })
     }
 }
 
 /// JSON that may be left out.
-#[derive(Debug)]
-pub(crate) struct OptionalBody<T>(JsonBody<T>);
+pub(crate) type OptionalBody<T> = JsonBody<T, false>;
 
 impl<T: RequestBody> OptionalBody<T> {
     /// What it says, or what is meant without it.
-    pub(super) fn parse<'a>(&'a self) -> Result<T::Read<'a>, Problem>
+    pub(super) fn parse<'a>(&'a self) -> Result<T::Read<'a>>
     where
         T::Read<'a>: Default,
     {
-        if self.0.bytes.is_empty() { Ok(Default::default()) } else { self.0.parse() }
-    }
-}
-
-impl<T: RequestBody> FromBody for OptionalBody<T> {
-    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self, Problem> {
-        Ok(Self(JsonBody::read(headers, sent, max_bytes).await?))
-    }
-
-    fn shape(schemas: &mut SchemaGenerator) -> Option<BodyShape> {
-        JsonBody::<T>::shape(schemas).map(|shape| BodyShape { is_required: false, ..shape })
+        if self.bytes.is_empty() { Ok(Default::default()) } else { body::parse(&self.bytes) }
     }
 }
 

@@ -2,20 +2,20 @@
 //! a time, so that a small body which grows large is stopped where a large one would be.
 
 use std::io::{self, Write as _};
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use flate2::write::MultiGzDecoder;
+use futures_util::stream;
+use http_body_util::BodyExt as _;
 
-use super::{Kind, Problem};
+use super::{Kind, Problem, Result};
 
 /// As much of it is decoded at once: at most a thousand times as much comes out.
 const PIECE_BYTES: usize = 256;
 
 /// `body` as it was before it was encoded.
-pub(super) fn decoded(headers: &HeaderMap, body: Body) -> Result<Body, Problem> {
+pub(super) fn decoded(headers: &HeaderMap, body: Body) -> Result<Body> {
     let mut is_gzip = false;
     for value in headers.get_all(header::CONTENT_ENCODING) {
         for coding in value.to_str().unwrap_or("?").split(',').map(str::trim) {
@@ -32,7 +32,13 @@ pub(super) fn decoded(headers: &HeaderMap, body: Body) -> Result<Body, Problem> 
             }
         }
     }
-    Ok(if is_gzip { Body::new(Gunzip::new(body)) } else { body })
+    let gunzip = Gunzip::new(body);
+    Ok(match is_gzip {
+        true => Body::from_stream(stream::try_unfold(gunzip, async |mut gunzip| {
+            gunzip.next().await.map(|decoded| decoded.map(|decoded| (decoded, gunzip)))
+        })),
+        false => gunzip.body,
+    })
 }
 
 /// A body that is gzip.
@@ -51,65 +57,38 @@ impl Gunzip {
         Self { body, piece: Bytes::new(), decoder, is_begun: false, is_over: false }
     }
 
-    /// Decodes a little; whether anything came out.
-    fn step(&mut self) -> io::Result<bool> {
+    /// What comes next; none at its end.
+    async fn next(&mut self) -> Result<Option<Bytes>, axum::Error> {
+        while !self.is_over {
+            if self.piece.is_empty() {
+                match self.body.frame().await.transpose()? {
+                    Some(frame) => self.piece = frame.into_data().unwrap_or_default(),
+                    None => self.end().map_err(not_gzip)?,
+                }
+            } else {
+                self.step().map_err(not_gzip)?;
+            }
+            let decoded = std::mem::take(self.decoder.get_mut());
+            if !decoded.is_empty() {
+                return Ok(Some(decoded.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decodes a little.
+    fn step(&mut self) -> io::Result<()> {
         let next = self.piece.split_to(self.piece.len().min(PIECE_BYTES));
         self.is_begun = true;
         self.decoder.write_all(&next)?;
-        if self.piece.is_empty() {
-            // The next may be long in coming.
-            self.decoder.flush()?;
-        }
-        Ok(!self.decoder.get_ref().is_empty())
+        // The next may be long in coming.
+        if self.piece.is_empty() { self.decoder.flush() } else { Ok(()) }
     }
 
     fn end(&mut self) -> io::Result<()> {
         self.is_over = true;
         // No body is no gzip either, and yet nobody's mistake.
         if self.is_begun { self.decoder.try_finish() } else { Ok(()) }
-    }
-}
-
-impl HttpBody for Gunzip {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
-        let this = &mut *self;
-        let wrong = |error: io::Error| axum::Error::new(NotGzip(error));
-        while !this.is_over {
-            if !this.piece.is_empty() {
-                match this.step() {
-                    Ok(true) => {
-                        let decoded = std::mem::take(this.decoder.get_mut());
-                        return Poll::Ready(Some(Ok(hyper::body::Frame::data(decoded.into()))));
-                    }
-                    Ok(false) => continue,
-                    Err(error) => {
-                        this.is_over = true;
-                        return Poll::Ready(Some(Err(wrong(error))));
-                    }
-                }
-            }
-            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
-                Some(Ok(frame)) => this.piece = frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => {
-                    let ended = this.end();
-                    let decoded = std::mem::take(this.decoder.get_mut());
-                    if let Err(error) = ended {
-                        return Poll::Ready(Some(Err(wrong(error))));
-                    }
-                    if !decoded.is_empty() {
-                        return Poll::Ready(Some(Ok(hyper::body::Frame::data(decoded.into()))));
-                    }
-                }
-            }
-        }
-        Poll::Ready(None)
     }
 }
 
@@ -124,6 +103,10 @@ impl std::fmt::Display for NotGzip {
 }
 
 impl std::error::Error for NotGzip {}
+
+fn not_gzip(error: io::Error) -> axum::Error {
+    axum::Error::new(NotGzip(error))
+}
 
 /// What is wrong with a body that cannot be read to its end.
 pub(super) fn broken(error: &axum::Error) -> String {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate::store::{PartHealth, ResponseTimes, ServerMemory, StoreHealth, success_rate};
 
-use super::{Call, Json, Problem, process};
+use super::{Call, Json, Result, process};
 
 /// What `/v1/health/store` says.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     pub(crate) max_memory_bytes: Option<u64>,
 }
 
-pub(super) async fn store(call: Call) -> Result<Json<Health>, Problem> {
+pub(super) async fn store(call: Call) -> Result<Json<Health>> {
     let store = call.app.gate().store();
     let mut health = Health::from(store.health());
     if store.is_in_process() {

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use schemars::SchemaGenerator;
 
-use super::{Answer, AnswerShape, Call, Problem};
+use super::{AnswerShape, Call, Described, Result, Shapes};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: HeaderValue =
@@ -18,18 +18,9 @@ const TEXT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0
 const RULES_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Metrics in one of the two forms.
-pub(super) struct Metrics {
-    media_type: HeaderValue,
-    text: String,
-}
+pub(super) struct Metrics;
 
-impl Answer for Metrics {
-    fn into_response(self) -> Response {
-        let headers =
-            [(header::CONTENT_TYPE, self.media_type), (header::VARY, HeaderValue::from_static("accept"))];
-        (headers, self.text).into_response()
-    }
-
+impl Shapes for Metrics {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         ["text/plain", OPEN_METRICS]
             .map(|media_type| AnswerShape {
@@ -41,16 +32,18 @@ impl Answer for Metrics {
     }
 }
 
-pub(super) async fn metrics(call: Call) -> Result<Metrics, Problem> {
+pub(super) async fn metrics(call: Call) -> Result<Described<Metrics>> {
     if let Some(rules) = &call.app.parts().rules {
         // Asking notes where they stand. A database that is slow or away holds up nothing else that is told.
         let _ = tokio::time::timeout(RULES_DEADLINE, rules.truth.position()).await;
     }
     let text = call.app.metrics().text();
-    Ok(match wants_open_metrics(&call.headers) {
-        true => Metrics { media_type: OPEN_METRICS_TYPE, text },
-        false => Metrics { media_type: TEXT_TYPE, text: to_text(&text) },
-    })
+    let (media_type, text) = match wants_open_metrics(&call.headers) {
+        true => (OPEN_METRICS_TYPE, text),
+        false => (TEXT_TYPE, to_text(&text)),
+    };
+    let headers = [(header::CONTENT_TYPE, media_type), (header::VARY, HeaderValue::from_static("accept"))];
+    Ok(Described::new((headers, text).into_response()))
 }
 
 /// Whether it is named, and not liked less than plain text.

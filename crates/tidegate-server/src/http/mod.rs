@@ -30,8 +30,8 @@ mod table;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,11 +40,11 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use tidegate::Tidegate;
 use tokio::sync::watch;
 
-use self::answer::{Answer, Json, Made, NoContent, Tagged};
-use self::call::{Call, EmptyBody, FromBody, JsonBody, NoPath, OfSpace, OptionalBody};
+use self::answer::{Answer, Described, Json, Made, NoContent, Shapes, Tagged};
+use self::call::{Call, EmptyBody, FromBody, JsonBody, NoPath, OfSpace, OptionalBody, Sent};
 pub(crate) use self::metrics::HttpMetrics;
 use self::operation::{ON_STORE, Operation, Routes, TimeClass, delete, get, patch, post, put};
-use self::parameter::{CURSOR, FromQuery, LIMIT, NoQuery, PageQuery, Parameter, Query, place};
+use self::parameter::{CURSOR, FromQuery, LIMIT, NoQuery, PageQuery, Parameter, Query, place, query};
 pub(crate) use self::problem::{Kind, Problem, ProblemBody, Reason};
 use self::problem::{PROBLEM_JSON, granted};
 pub(crate) use self::response::Streamed;
@@ -79,31 +79,15 @@ pub(crate) mod bodies {
 pub struct App {
     inner: Arc<Inner>,
     settings: Arc<HttpSettings>,
-    stopping: Stopping,
+    /// Changes when those whose answer has no end shall end it.
+    stopping: watch::Receiver<()>,
 }
+
+/// What can be answered, or why not.
+pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// As good as for ever, and yet it can be added to a moment.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Says to those whose answer has no end that the server has. Never, without a server.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Stopping(Option<watch::Receiver<()>>);
-
-impl From<watch::Receiver<()>> for Stopping {
-    fn from(stopping: watch::Receiver<()>) -> Self {
-        Self(Some(stopping))
-    }
-}
-
-impl Stopping {
-    pub(crate) async fn wait(&mut self) {
-        match &mut self.0 {
-            // A server that is gone has stopped too.
-            Some(stopping) => drop(stopping.changed().await),
-            None => std::future::pending().await,
-        }
-    }
-}
 
 #[derive(Debug)]
 struct Inner {
@@ -114,6 +98,9 @@ struct Inner {
     is_draining: AtomicBool,
 }
 
+/// What stops without a server: nothing.
+static NEVER: LazyLock<watch::Sender<()>> = LazyLock::new(|| watch::channel(()).0);
+
 impl App {
     /// Serves `parts`.
     pub fn new(parts: Parts) -> Self {
@@ -123,7 +110,7 @@ impl App {
         // A request without a server waits for as long as it takes.
         let settings =
             HttpSettings { request_timeout: A_YEAR, bulk_timeout: A_YEAR, ..HttpSettings::default() };
-        Self { inner: Arc::new(inner), settings: Arc::new(settings), stopping: Stopping::default() }
+        Self { inner: Arc::new(inner), settings: Arc::new(settings), stopping: NEVER.subscribe() }
     }
 
     /// The same, with these settings.
@@ -135,7 +122,7 @@ impl App {
     /// The same, on a server that says when it ends.
     #[must_use]
     pub(crate) fn until(self, stopping: watch::Receiver<()>) -> Self {
-        Self { stopping: stopping.into(), ..self }
+        Self { stopping, ..self }
     }
 
     /// Says from now on that it is not ready, and goes on to answer: it will be stopped.
@@ -168,11 +155,11 @@ impl App {
         &self.settings
     }
 
-    fn stopping(&self) -> &Stopping {
+    fn stopping(&self) -> &watch::Receiver<()> {
         &self.stopping
     }
 
-    fn limit(&self, name: &str) -> Result<Served<'_>, Problem> {
+    fn limit(&self, name: &str) -> Result<Served<'_>> {
         let limits = &self.parts().limits;
         Ok(self.served(limits.position(name).ok_or_else(|| limits.unknown(name))?)?)
     }
@@ -184,7 +171,7 @@ impl App {
 }
 
 /// `answer`, unless it takes longer than `timeout`.
-pub(crate) async fn in_time<T>(timeout: Duration, answer: impl Future<Output = T>) -> Result<T, Problem> {
+pub(crate) async fn in_time<T>(timeout: Duration, answer: impl Future<Output = T>) -> Result<T> {
     let mut answer = pin!(answer);
     // A call that is answered at once never starts a timer.
     if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {

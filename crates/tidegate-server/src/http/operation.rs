@@ -19,7 +19,7 @@ use tidegate::clock::monotonic;
 
 use super::metrics::Timed;
 use super::shape::Shape;
-use super::{Answer, App, Call, FromBody, FromQuery, Kind, Parameter, Problem};
+use super::{Answer, App, Call, FromBody, FromQuery, Kind, Parameter, Result};
 
 /// The routes of a part.
 pub(super) struct Routes {
@@ -111,7 +111,7 @@ where
     B: FromBody + Send + 'static,
     A: Answer + Send + 'static,
     F: Fn(Call<P, Q, B>) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<A, Problem>> + Send + 'static,
+    Fut: Future<Output = Result<A>> + Send + 'static,
 {
     fn shape(schemas: &mut SchemaGenerator) -> Shape {
         Shape {

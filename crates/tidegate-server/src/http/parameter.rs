@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use tidegate::{Cursor, MAX_PAGE};
 
+use super::Result;
 use super::problem::Problem;
 use crate::api::pattern;
 
@@ -13,8 +14,33 @@ use crate::api::pattern;
 pub(crate) trait FromQuery: Sized {
     const PARAMETERS: &'static [Parameter];
 
-    fn from_query(query: &Query) -> Result<Self, Problem>;
+    fn from_query(query: &Query) -> Result<Self>;
 }
+
+/// Types of parameters: what each is, the member that it becomes, and how it is read.
+macro_rules! query {
+    ($(
+        $(#[$about:meta])*
+        struct $name:ident from($query:ident) {
+            $($parameter:expr => $member:ident: $type:ty = $read:expr,)+
+        }
+    )+) => {$(
+        $(#[$about])*
+        #[derive(Debug)]
+        pub(crate) struct $name {
+            $(pub(in crate::http) $member: $type,)+
+        }
+
+        impl $crate::http::FromQuery for $name {
+            const PARAMETERS: &'static [$crate::http::Parameter] = &[$($parameter),+];
+
+            fn from_query($query: &$crate::http::Query) -> $crate::http::Result<Self> {
+                Ok(Self { $($member: $read),+ })
+            }
+        }
+    )+};
+}
+pub(super) use query;
 
 /// One of them, as it is checked and described.
 #[derive(Debug)]
@@ -88,7 +114,7 @@ pub(crate) struct NoQuery;
 impl FromQuery for NoQuery {
     const PARAMETERS: &'static [Parameter] = &[];
 
-    fn from_query(_: &Query) -> Result<Self, Problem> {
+    fn from_query(_: &Query) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -102,7 +128,7 @@ pub(crate) struct Query {
 
 impl Query {
     /// Those of `text`, which are among `known`.
-    pub(super) fn parse(text: Option<&str>, known: &'static [Parameter]) -> Result<Self, Problem> {
+    pub(super) fn parse(text: Option<&str>, known: &'static [Parameter]) -> Result<Self> {
         let mut given: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
             if !known.iter().any(|parameter| parameter.name == name) {
@@ -124,7 +150,7 @@ impl Query {
     }
 
     /// Whether the parameter says yes; no unless given.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool> {
         let given = self.read(name, |text| match text {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -134,12 +160,12 @@ impl Query {
     }
 
     /// A whole number in the parameter's range; its default unless given.
-    pub(super) fn integer(&self, name: &str) -> Result<Option<u64>, Problem> {
+    pub(super) fn integer(&self, name: &str) -> Result<Option<u64>> {
         self.integer_in(name, None)
     }
 
     /// The same, with another upper bound than the parameter's own, and why.
-    pub(super) fn integer_in(&self, name: &str, most: Option<(u64, &str)>) -> Result<Option<u64>, Problem> {
+    pub(super) fn integer_in(&self, name: &str, most: Option<(u64, &str)>) -> Result<Option<u64>> {
         let known = self.known.iter().find(|parameter| parameter.name == name);
         let Some(Parameter { kind: ParameterKind::Integer { allowed, default }, .. }) = known else {
             return Ok(None);
@@ -158,7 +184,7 @@ impl Query {
     }
 
     /// The parameter as the library reads it.
-    pub(super) fn parsed<T: FromStr<Err = tidegate::Error>>(&self, name: &str) -> Result<Option<T>, Problem> {
+    pub(super) fn parsed<T: FromStr<Err = tidegate::Error>>(&self, name: &str) -> Result<Option<T>> {
         self.read(name, |text| text.parse().map_err(|error: tidegate::Error| error.to_string()))
     }
 
@@ -167,7 +193,7 @@ impl Query {
         &self,
         name: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>> {
         let read = self.get(name).map(read).transpose();
         read.map_err(|refused| Problem::invalid(format!("`{name}`: {refused}")))
     }
@@ -181,19 +207,11 @@ pub(super) const LIMIT: Parameter =
 pub(super) const CURSOR: Parameter =
     Parameter::text("cursor", pattern::CURSOR, "", "where to go on: `next` of the page before");
 
-/// Where a page begins, and how many it may have.
-#[derive(Debug)]
-pub(crate) struct PageQuery {
-    pub(super) after: Option<Cursor>,
-    pub(super) limit: usize,
-}
-
-impl FromQuery for PageQuery {
-    const PARAMETERS: &'static [Parameter] = &[LIMIT, CURSOR];
-
-    fn from_query(query: &Query) -> Result<Self, Problem> {
-        let limit = query.integer("limit")?.unwrap_or_default() as usize;
-        Ok(Self { after: query.parsed("cursor")?, limit })
+query! {
+    /// How many a page may have, and where it begins.
+    struct PageQuery from(query) {
+        LIMIT => limit: usize = query.integer("limit")?.unwrap_or_default() as usize,
+        CURSOR => after: Option<Cursor> = query.parsed("cursor")?,
     }
 }
 

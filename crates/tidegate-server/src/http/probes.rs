@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use axum::http::StatusCode;
-use axum::response::Response;
-use schemars::SchemaGenerator;
+use axum::response::IntoResponse as _;
 
-use super::answer::{Answer, Html, Json, Text};
-use super::{AnswerShape, Call, Kind, Operation, Problem, get, json};
+use super::answer::{Html, Json, Text};
+use super::{Call, Described, Kind, Operation, Problem, Result, get, json};
 use super::{docs_page, health, metrics_text, openapi as description, table};
 use crate::readiness::Report;
 
@@ -28,7 +27,7 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 /// All operations, as text.
-async fn index(_: Call) -> Result<Text, Problem> {
+async fn index(_: Call) -> Result<Text> {
     let mut text = "tidegate\n\n".to_owned();
     for operation in table::with_an_address(&table::operations()) {
         let (method, example) = (operation.method.as_str(), operation.example);
@@ -44,36 +43,24 @@ async fn index(_: Call) -> Result<Text, Problem> {
 }
 
 /// The process lives: whether the store does is another question.
-async fn healthz(_: Call) -> Result<Text, Problem> {
+async fn healthz(_: Call) -> Result<Text> {
     Ok(Text("ok".to_owned()))
 }
 
-/// What is away; a problem if requests should not be sent here.
-struct Ready(Report);
-
-impl Answer for Ready {
-    fn into_response(self) -> Response {
-        match self.0.ready {
-            true => json(StatusCode::OK, &self.0),
-            false => Problem::not_ready(&self.0).respond_with(&self.0),
-        }
-    }
-
-    fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        Json::<Report>::shapes(schemas)
-    }
-}
-
-/// Whether requests should be sent here, and what is away.
-async fn readyz(call: Call) -> Result<Ready, Problem> {
-    Ok(Ready(call.app.readiness()))
+/// Whether requests should be sent here, and what is away; a problem if they should not.
+async fn readyz(call: Call) -> Result<Described<Json<Report>>> {
+    let report = call.app.readiness();
+    Ok(Described::new(match report.ready {
+        true => json(StatusCode::OK, &report),
+        false => Problem::not_ready(&report).into_response(),
+    }))
 }
 
 /// The description, as it is.
-async fn openapi(_: Call) -> Result<Json<serde_json::Value>, Problem> {
+async fn openapi(_: Call) -> Result<Json<serde_json::Value>> {
     Ok(Json(description::document(&table::operations())))
 }
 
-async fn docs(_: Call) -> Result<Html, Problem> {
+async fn docs(_: Call) -> Result<Html> {
     Ok(Html(docs_page::page(&description::document(&table::operations()))))
 }

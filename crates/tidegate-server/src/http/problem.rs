@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tidegate::store::PartKind;
 use tidegate::{Answer, Error, ErrorKind, Key};
 
+use super::Result;
 use super::response::{status, whole};
 use crate::api;
 use crate::parts::{PartError, Unknown};
@@ -106,15 +107,6 @@ pub(crate) struct ProblemBody {
     pub(crate) members: Map<String, Value>,
 }
 
-/// The same, with more members.
-#[derive(Serialize)]
-struct WithMore<'a, M: Serialize> {
-    #[serde(flatten)]
-    problem: ProblemBody,
-    #[serde(flatten)]
-    more: &'a M,
-}
-
 impl Problem {
     pub(super) fn new(kind: Kind, detail: String) -> Self {
         // What is left of a body that is too long, or too late, is not read.
@@ -189,12 +181,13 @@ impl Problem {
     }
 
     pub(crate) fn not_ready(report: &Report) -> Self {
-        Self::new(Kind::NOT_READY, report.detail())
+        let members = serde_json::to_value(report).unwrap_or_default();
+        Self::new(Kind::NOT_READY, report.detail()).with_members(members)
     }
 }
 
 /// What was requested, or a problem, be it a refusal or that there is no answer.
-pub(super) fn granted<T, R: Into<Problem>>(answer: tidegate::Result<Answer<T, R>>) -> Result<T, Problem> {
+pub(super) fn granted<T, R: Into<Problem>>(answer: tidegate::Result<Answer<T, R>>) -> Result<T> {
     answer?.into_result().map_err(Into::into)
 }
 
@@ -247,17 +240,8 @@ impl From<Error> for Problem {
 }
 
 impl Problem {
-    /// As a response, with more members than a problem has.
-    pub(crate) fn respond_with(self, more: &impl Serialize) -> Response {
-        self.whole_with(more).map(axum::body::Body::from)
-    }
-
     /// As a response.
     pub(crate) fn whole(self) -> Response<Bytes> {
-        self.whole_with(&serde_json::Map::new())
-    }
-
-    fn whole_with(self, more: &impl Serialize) -> Response<Bytes> {
         let More { members, retry_after_seconds } = self.more.map(|more| *more).unwrap_or_default();
         let problem = ProblemBody {
             r#type: format!("urn:tidegate:problem:{}", self.kind.name),
@@ -269,7 +253,7 @@ impl Problem {
             members,
         };
         // Strings and a number: there is nothing that JSON cannot write.
-        let body = serde_json::to_vec(&WithMore { problem, more }).unwrap_or_default();
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
         let status = status(self.kind.status);
         let mut response = whole(status, PROBLEM_JSON, body, |headers| {
             if status == StatusCode::SERVICE_UNAVAILABLE {

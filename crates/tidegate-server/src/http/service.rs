@@ -10,7 +10,7 @@ use tower_service::Service as _;
 
 use super::body::is_type_allowed;
 use super::{App, router};
-use super::{Problem, Served};
+use super::{Result, Served};
 use crate::connection::{
     AccessRequest, Admitted, Begun, ConnectionMetrics, Output, PlainHead, Service, Written,
 };
@@ -34,7 +34,7 @@ impl Service for HttpService {
     type Waiting<'a> = Served<'a>;
 
     /// Everybody who reaches the server may do everything.
-    fn admit(&self, _: &AccessRequest<'_>) -> Result<(), Problem> {
+    fn admit(&self, _: &AccessRequest<'_>) -> Result<()> {
         Ok(())
     }
 

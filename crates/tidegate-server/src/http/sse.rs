@@ -16,8 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-
-use super::Stopping;
+use tokio::sync::watch;
 
 /// How often a line says that we are still there: well below what proxies allow.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -80,7 +79,7 @@ pub(crate) fn requested_position<'a>(
 }
 
 /// What comes from `source`, until the server stops.
-pub(crate) fn respond(source: impl Source, stopping: Stopping) -> Response {
+pub(crate) fn respond(source: impl Source, stopping: watch::Receiver<()>) -> Response {
     let stream = Stream { is_begun: false, source, stopping };
     let body = Body::from_stream(stream::unfold(Some(stream), |stream| async {
         let mut stream = stream?;
@@ -103,7 +102,7 @@ pub(crate) fn respond(source: impl Source, stopping: Stopping) -> Response {
 struct Stream<S> {
     is_begun: bool,
     source: S,
-    stopping: Stopping,
+    stopping: watch::Receiver<()>,
 }
 
 impl<S: Source> Stream<S> {
@@ -114,7 +113,7 @@ impl<S: Source> Stream<S> {
         }
         tokio::select! {
             biased;
-            () = self.stopping.wait() => None,
+            _ = self.stopping.changed() => None,
             message = self.source.next() => Some(text(message)),
             () = tokio::time::sleep(HEARTBEAT) => Some((Bytes::from_static(b":\n\n"), false)),
         }
@@ -176,7 +175,7 @@ mod tests {
         let last = Arc::new(AtomicU64::new(0));
         let (stop, stopping) = tokio::sync::watch::channel(());
         let source = Counting { last: last.clone(), until: 3 };
-        let mut body = respond(source, Stopping::from(stopping)).into_body();
+        let mut body = respond(source, stopping).into_body();
         // The position to begin with, before anything has happened.
         assert_eq!(next(&mut body).await.unwrap(), "retry: 1000\nid: 0\n\n");
         // Nothing is taken from the source before there is room for it.

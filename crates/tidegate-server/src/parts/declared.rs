@@ -1,8 +1,8 @@
 //! Settings that the store declares: for parts that nobody has written down here.
 
-use tidegate::store::{Declaration, DeclaredSettings, Part, PartKind};
+use tidegate::store::{Declaration, DeclaredSettings, Part};
 
-use super::{About, Named, PartOptions, PartSettings};
+use super::{Named, PartOptions, PartSettings};
 use crate::settings::SettingsError;
 use crate::settings::raw::{Node, Refused};
 
@@ -15,13 +15,9 @@ impl PartSettings {
 
     /// What is written down here, and beside it only what is declared.
     pub fn only_declared(&mut self, declared: &[Declaration]) -> Result<(), SettingsError> {
-        self.each_mut().into_iter().for_each(|settings| settings.retain(&|_, is_implied| !is_implied));
+        self.retain(|_, _, is_implied| !is_implied);
         self.set(declared, |was_implied| was_implied.is_none())?;
         self.adopt_beside(declared, true)
-    }
-
-    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
-        self.each_mut().into_iter().try_for_each(|settings| settings.adopt_beside(declared, is_all))
     }
 
     /// Whether this version knows all of what is declared.
@@ -29,101 +25,39 @@ impl PartSettings {
         let mut none = Self::default();
         let is_part = none.set(std::slice::from_ref(declared), |_| true).is_ok()
             && none.has(declared.kind, declared.name.as_str());
-        is_part || none.each().iter().any(|settings| settings.reads_beside(declared))
+        is_part || Self::reads_beside(declared)
     }
+}
 
-    /// Sets what is declared, if it shall be: by whether one of the same name is implied.
-    fn set(
-        &mut self,
+#[allow(private_bounds, reason = "only this crate makes kinds of parts")]
+impl<O: PartOptions> Named<O> {
+    /// Sets what is declared of such parts, if it shall be: by whether one of the same name is implied.
+    pub(super) fn set(
+        all: &mut Vec<Self>,
         declared: &[Declaration],
         shall_be: impl Fn(Option<bool>) -> bool,
     ) -> Result<(), SettingsError> {
-        for settings in self.each_mut() {
-            let kind = settings.about().kind;
-            for found in declared.iter().filter(|it| it.kind == kind) {
-                if shall_be(settings.is_implied(found.name.as_str())) {
-                    settings.set(found)?;
-                }
+        for declared in declared.iter().filter(|it| it.kind == O::ABOUT.kind) {
+            let (group, name) = (O::ABOUT.group, declared.name.as_str());
+            let was = all.iter().position(|it| it.is_called(name));
+            if !shall_be(was.map(|at| all[at].is_implied)) {
+                continue;
+            }
+            let raw = read_declared(&format!("{group}.{name}"), &declared.settings)?;
+            let named = Self::read(name, raw, true)?;
+            match was {
+                Some(at) => all[at] = named,
+                None => all.push(named),
             }
         }
         Ok(())
     }
 
-    /// What is written down, as it is declared.
-    pub fn written(&self) -> Vec<Part> {
-        self.each().iter().flat_map(|settings| settings.written()).collect()
-    }
-
-    /// Whether there is such a part.
-    pub fn has(&self, kind: PartKind, name: &str) -> bool {
-        self.each().iter().any(|it| it.about().kind == kind && it.is_implied(name).is_some())
-    }
-}
-
-/// What is set of the parts of one kind, whichever that is.
-pub(super) trait AnySettings {
-    fn about(&self) -> &'static About;
-
-    /// Whether nobody has written down the one called `name`; none if there is none.
-    fn is_implied(&self, name: &str) -> Option<bool>;
-
-    /// As it is declared, instead of what it was if it was anything.
-    fn set(&mut self, declared: &Declaration) -> Result<(), SettingsError>;
-
-    /// By the name of each, and whether it is implied.
-    fn retain(&mut self, is_kept: &dyn Fn(&str, bool) -> bool);
-
-    fn written(&self) -> Vec<Part>;
-
-    /// Whether it is of what comes with such a part, and this version knows all of it.
-    fn reads_beside(&self, declared: &Declaration) -> bool;
-
-    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError>;
-
-    fn for_one_request(&mut self);
-}
-
-impl<O: PartOptions> AnySettings for Vec<Named<O>> {
-    fn about(&self) -> &'static About {
-        O::ABOUT
-    }
-
-    fn is_implied(&self, name: &str) -> Option<bool> {
-        self.iter().find(|it| it.is_called(name)).map(|it| it.is_implied)
-    }
-
-    fn set(&mut self, declared: &Declaration) -> Result<(), SettingsError> {
-        let (group, name) = (O::ABOUT.group, declared.name.as_str());
-        let raw = read_declared(&format!("{group}.{name}"), &declared.settings)?;
-        let named = Named::read(name, raw, true)?;
-        match self.iter_mut().find(|it| it.is_called(name)) {
-            Some(was) => *was = named,
-            None => self.push(named),
-        }
-        Ok(())
-    }
-
-    fn retain(&mut self, is_kept: &dyn Fn(&str, bool) -> bool) {
-        self.retain(|it| is_kept(it.name.as_str(), it.is_implied));
-    }
-
-    fn written(&self) -> Vec<Part> {
-        let written = self.iter().filter(|it| !it.is_implied);
-        let parts =
-            |it: &Named<O>| [vec![it.options.declared(&it.name)], it.options.declared_beside()].concat();
+    /// What is written down of such parts, as it is declared.
+    pub(super) fn written(all: &[Self]) -> Vec<Part> {
+        let written = all.iter().filter(|it| !it.is_implied);
+        let parts = |it: &Self| [vec![it.options.declared(&it.name)], it.options.declared_beside()].concat();
         written.flat_map(parts).collect()
-    }
-
-    fn reads_beside(&self, declared: &Declaration) -> bool {
-        O::reads_beside(declared)
-    }
-
-    fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
-        self.iter_mut().try_for_each(|it| it.options.adopt_beside(declared, is_all))
-    }
-
-    fn for_one_request(&mut self) {
-        self.iter_mut().for_each(|it| it.options.for_one_request());
     }
 }
 

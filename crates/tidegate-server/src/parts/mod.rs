@@ -23,13 +23,13 @@ use tidegate::{Name, Tidegate};
 use tidegate_edge::truth::TruthOptions;
 use tidegate_edge::worker::WorkerOptions;
 
-use self::declared::AnySettings;
 pub(crate) use self::declared::read_declared;
 pub use self::named::Named;
 pub(crate) use self::open::Access;
 pub(crate) use self::opened::{Opened, PartError, Unknown};
 use crate::address::Address;
 use crate::edge::{Page, Proxies};
+use crate::settings::parse::named;
 use crate::settings::raw::{Leaf, Node, RawHttp, RawLog, RawStore, group};
 use crate::settings::{Listen, RulesUrl, SettingsError};
 
@@ -126,6 +126,11 @@ pub(crate) struct Variable {
 }
 
 impl About {
+    /// That of a kind.
+    pub(crate) fn of(kind: PartKind) -> Option<&'static Self> {
+        Self::all().find(|about| about.kind == kind)
+    }
+
     /// What is said about spaces of a kind; one that nobody has written down is open at once.
     pub(crate) const fn spaces(
         kind: PartKind,
@@ -206,22 +211,13 @@ impl EdgeSettings {
     }
 }
 
-/// When a server that redirects is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EdgeReadiness {
-    /// Once it has read all keys, whatever becomes of its origin.
-    Loaded,
-    /// While its origin is there, too.
-    Connected,
-}
-
-impl EdgeReadiness {
-    /// As the settings name it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Loaded => "loaded",
-            Self::Connected => "connected",
-        }
+named! {
+    /// When a server that redirects is ready.
+    pub enum EdgeReadiness {
+        /// Once it has read all keys, whatever becomes of its origin.
+        Loaded = "loaded",
+        /// While its origin is there, too.
+        Connected = "connected",
     }
 }
 
@@ -258,12 +254,42 @@ macro_rules! kinds {
                 Ok(Self { $($group: Named::read_all(take(&mut raw.$group))?,)+ })
             }
 
-            fn each(&self) -> Vec<&dyn AnySettings> {
-                vec![$(&self.$group),+]
+            fn set(
+                &mut self,
+                declared: &[Declaration],
+                shall_be: impl Fn(Option<bool>) -> bool + Copy,
+            ) -> Result<(), SettingsError> {
+                $(Named::set(&mut self.$group, declared, shall_be)?;)+
+                Ok(())
             }
 
-            fn each_mut(&mut self) -> Vec<&mut dyn AnySettings> {
-                vec![$(&mut self.$group),+]
+            /// By the kind of each, its name, and whether it is implied.
+            fn retain(&mut self, is_kept: impl Fn(PartKind, &str, bool) -> bool) {
+                $(self.$group.retain(|it| is_kept(it.kind(), it.name.as_str(), it.is_implied));)+
+            }
+
+            /// Leaves out what is not worth while for a single request.
+            fn for_one_request(&mut self) {
+                $(self.$group.iter_mut().for_each(|it| it.options.for_one_request());)+
+            }
+
+            /// What is written down, as it is declared.
+            pub fn written(&self) -> Vec<Part> {
+                [$(Named::written(&self.$group)),+].concat()
+            }
+
+            /// Whether there is such a part.
+            pub fn has(&self, kind: PartKind, name: &str) -> bool {
+                $(self.$group.iter().any(|it| it.kind() == kind && it.is_called(name)))||+
+            }
+
+            fn reads_beside(declared: &Declaration) -> bool {
+                $(<$options as PartOptions>::reads_beside(declared))||+
+            }
+
+            fn adopt_beside(&mut self, declared: &[Declaration], is_all: bool) -> Result<(), SettingsError> {
+                $(self.$group.iter_mut().try_for_each(|it| it.options.adopt_beside(declared, is_all))?;)+
+                Ok(())
             }
         }
 

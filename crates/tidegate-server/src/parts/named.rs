@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate::store::PartKind;
 use tidegate::{Name, Tidegate};
 
 use super::{About, PartOptions, Unknown};
@@ -40,6 +41,10 @@ impl<O: PartOptions> Named<O> {
     pub(crate) fn find<'a>(all: &'a [Self], name: &str) -> Result<&'a Self, Unknown> {
         let unknown = || Unknown::new(O::ABOUT, name, all.iter().map(|it| it.name.as_str()));
         all.iter().find(|it| it.is_called(name)).ok_or_else(unknown)
+    }
+
+    pub(super) fn kind(&self) -> PartKind {
+        O::ABOUT.kind
     }
 
     /// Whether it is called `name`, by either name if it has two.

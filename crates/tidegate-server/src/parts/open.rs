@@ -91,18 +91,14 @@ impl Settings {
             declared.retain(|it| is_requested(it.kind, it.name.as_str()) || PartSettings::can_read(it));
             self.parts.only_declared(&declared).map_err(text)?;
             for (kind, name) in requested {
-                let about = About::all().find(|about| about.kind == *kind);
-                if let Some(about) = about.filter(|_| !self.parts.has(*kind, name)) {
+                if let Some(about) = About::of(*kind).filter(|_| !self.parts.has(*kind, name)) {
                     return Err(undeclared(about, name));
                 }
             }
         }
-        for settings in self.parts.each_mut() {
-            let kind = settings.about().kind;
-            // What is open looks after itself in the background, and writes.
-            settings.retain(&|name, _| access == Access::Write || is_requested(kind, name));
-            settings.for_one_request();
-        }
+        // What is open looks after itself in the background, and writes.
+        self.parts.retain(|kind, name, _| access == Access::Write || is_requested(kind, name));
+        self.parts.for_one_request();
         Ok(gate)
     }
 }

@@ -8,7 +8,6 @@
 
 mod environment;
 mod file;
-mod flags;
 mod names;
 pub(crate) mod parse;
 pub(crate) mod raw;
@@ -127,13 +126,14 @@ impl StoreSettings {
     }
 }
 
-/// How a line of the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines, an object per line.
-    Json,
+parse::named! {
+    /// How a line of the log is written.
+    pub enum LogFormat {
+        /// For people.
+        Text = "text",
+        /// For machines, an object per line.
+        Json = "json",
+    }
 }
 
 /// Where settings come from, least important first.
@@ -180,7 +180,7 @@ impl Settings {
         };
         let apply = |raw: &mut RawSettings| {
             environment::apply(raw, &sources.environment)?;
-            flags::apply(raw, &sources.flags)
+            sources.flags.iter().try_for_each(|flag| flag.apply(raw))
         };
         apply(&mut raw)?;
         // Our own names go before those of others, which are of all parts that those name.

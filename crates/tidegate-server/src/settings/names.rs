@@ -1,8 +1,18 @@
-//! The names of settings, and what may have been meant by a wrong one.
+//! The names of settings, as flags have them, and what may have been meant by a wrong one.
 
-use super::SettingsError;
-use super::raw::{self, Refused};
-use crate::parts::About;
+use super::raw::{self, Node as _, Refused};
+use super::{Flag, SettingsError};
+use crate::parts::{About, RawSettings};
+
+impl Flag {
+    pub(super) fn apply(&self, raw: &mut RawSettings) -> Result<(), SettingsError> {
+        let Self { given_as, path, value } = self;
+        let segments: Vec<_> = path.split('.').collect();
+        let written = if *given_as == "--set" { format!("--set {path}") } else { (*given_as).to_owned() };
+        let unknown = || format!("unknown setting `{path}`{}", did_you_mean(path, known_like(&segments)));
+        raw.set(&segments, value).map_err(|it| refused(it, &written, path, unknown))
+    }
+}
 
 /// What to say where a group was set and not a setting in it.
 fn group(path: &str) -> String {

@@ -9,7 +9,7 @@ use tidegate::store::Declarations;
 use tidegate::{Key, Name};
 
 use super::names::nearest;
-use super::{Listen, LogFormat, Readiness, RulesUrl, StoreUrl};
+use super::{Listen, RulesUrl, StoreUrl};
 
 /// A value that a setting can have. The error says what is allowed.
 pub(crate) trait Parse: Sized {
@@ -42,10 +42,45 @@ macro_rules! choices {
 }
 pub(crate) use choices;
 
+/// Kinds of something, each by its name.
+macro_rules! named {
+    ($(
+        $(#[$about:meta])*
+        $visibility:vis enum $type:ident { $($(#[$value_about:meta])* $value:ident = $name:literal,)+ }
+    )+) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $visibility enum $type { $($(#[$value_about])* $value,)+ }
+
+        impl $type {
+            /// As the settings name it.
+            #[allow(dead_code, reason = "not all of them are shown")]
+            $visibility fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $name,)+ }
+            }
+        }
+
+        $crate::settings::parse::choices! { $type: $($name $value),+; }
+    )+};
+}
+pub(crate) use named;
+
+/// Values that are read by a function of their own.
+macro_rules! read_by {
+    ($($(#[doc = $about:literal])* $type:ty: $read:expr;)+) => {$(
+        $(#[doc = $about])*
+        impl $crate::settings::parse::Parse for $type {
+            fn parse(text: &str) -> Result<Self, String> {
+                let read: fn(&str) -> Result<Self, String> = $read;
+                read(text)
+            }
+        }
+    )+};
+}
+pub(crate) use read_by;
+
 choices! {
     Declarations: "replace" Replace, "strict" Strict;
-    Readiness: "any" Any, "all" All;
-    LogFormat: "text" Text, "json" Json;
     tracing::Level: "error" ERROR, "warn" WARN, "info" INFO, "debug" DEBUG, "trace" TRACE;
 }
 
@@ -65,122 +100,67 @@ fn from_one<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-impl Parse for NonZeroU32 {
-    fn parse(text: &str) -> Result<Self, String> {
-        from_one(text)
-    }
+/// What its parser has to say, if it reads none.
+pub(crate) fn from_str<T: std::str::FromStr<Err = tidegate::Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: tidegate::Error| error.to_string())
 }
 
-impl Parse for NonZeroUsize {
-    fn parse(text: &str) -> Result<Self, String> {
-        from_one(text)
-    }
+/// A number, as far as it is allowed.
+pub(crate) fn number<T: std::str::FromStr>(
+    text: &str,
+    is_allowed: impl FnOnce(&T) -> bool,
+    allowed: impl std::fmt::Display,
+) -> Result<T, String> {
+    let number = text.parse().ok().filter(is_allowed);
+    number.ok_or_else(|| format!("{text:?} is not allowed: {allowed} are"))
 }
 
-/// Permits or calls, as many as there may be.
-impl Parse for u64 {
-    fn parse(text: &str) -> Result<Self, String> {
-        let number = text.parse().ok().filter(|number| *number <= MAX_COUNT && !text.starts_with('+'));
-        number.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 to {MAX_COUNT} are"))
-    }
-}
-
-/// How many, or none at all.
-impl Parse for usize {
-    fn parse(text: &str) -> Result<Self, String> {
-        let count = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-        count.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 0 on are"))
-    }
-}
-
-impl Parse for bool {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[("true", true), ("false", false)])
-    }
-}
-
-impl Parse for Duration {
-    fn parse(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text).map_err(|_| {
-            format!("{text:?} is not a length of time: a number with a unit is, like 500ms, 5s or 2m")
-        })
-    }
-}
-
-impl Parse for PathBuf {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "" => Err("a path must not be empty".to_owned()),
-            text => Ok(text.into()),
-        }
-    }
-}
-
-impl Parse for Name {
-    fn parse(text: &str) -> Result<Self, String> {
-        Name::new(text).map_err(|error| error.to_string())
-    }
-}
-
-/// How many times as much, or as fast.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Factor(f64);
-
-impl Parse for Factor {
-    fn parse(text: &str) -> Result<Self, String> {
-        let factor = text.parse().ok().filter(|factor| (1.0..=1000.0).contains(factor));
-        factor.map(Self).ok_or_else(|| format!("{text:?} is not allowed: numbers from 1 to 1000 are"))
-    }
-}
-
-impl From<Factor> for f64 {
-    fn from(Factor(factor): Factor) -> Self {
-        factor
-    }
+read_by! {
+    NonZeroU32: from_one;
+    NonZeroUsize: from_one;
+    /// Permits or calls, as many as there may be.
+    u64: |text| {
+        let is_allowed = |number: &u64| *number <= MAX_COUNT && !text.starts_with('+');
+        number(text, is_allowed, format_args!("whole numbers from 0 to {MAX_COUNT}"))
+    };
+    /// How many, or none at all.
+    usize: |text| number(text, |_| text.bytes().all(|byte| byte.is_ascii_digit()), "whole numbers from 0 on");
+    /// How many times as much, or as fast.
+    f64: |text| number(text, |factor| (1.0..=1000.0).contains(factor), "numbers from 1 to 1000");
+    bool: |text| choice(text, &[("true", true), ("false", false)]);
+    Duration: |text| {
+        let why = "is not a length of time: a number with a unit is, like 500ms, 5s or 2m";
+        humantime::parse_duration(text).map_err(|_| format!("{text:?} {why}"))
+    };
+    PathBuf: |text| match text {
+        "" => Err("a path must not be empty".to_owned()),
+        text => Ok(text.into()),
+    };
+    Name: |text| Name::new(text).map_err(|error| error.to_string());
+    Prefix: |text| {
+        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
+        Ok(Prefix(text.to_owned()))
+    };
+    Listen: |text| {
+        let port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        // `::1:80` reads as an address with a port and is none: it has brackets.
+        let fits = text.parse::<std::net::SocketAddr>().is_ok()
+            || (text.matches(':').count() == 1 && text.rsplit_once(':').is_some_and(port));
+        let why = "is not an address to listen on: host:port is, like 127.0.0.1:8080 or [::1]:0";
+        if fits { Ok(Listen(text.to_owned())) } else { Err(format!("{text:?} {why}")) }
+    };
+    /// The library checks it when it opens it, and knows what may be repeated.
+    StoreUrl: |text| Ok(StoreUrl(text.to_owned()));
+    /// Checked by what opens it.
+    RulesUrl: |text| Ok(RulesUrl(text.to_owned()));
 }
 
 /// What the Redis keys of a part start with.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefix(pub(crate) String);
 
-impl Parse for Prefix {
-    fn parse(text: &str) -> Result<Self, String> {
-        Key::new(text).map_err(|error| error.to_string().replace("key", "prefix"))?;
-        Ok(Self(text.to_owned()))
-    }
-}
-
 impl From<Prefix> for String {
     fn from(Prefix(prefix): Prefix) -> Self {
         prefix
-    }
-}
-
-impl Parse for Listen {
-    fn parse(text: &str) -> Result<Self, String> {
-        let port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
-        // `::1:80` reads as an address with a port and is none: it has brackets.
-        let fits = text.parse::<std::net::SocketAddr>().is_ok()
-            || (text.matches(':').count() == 1 && text.rsplit_once(':').is_some_and(port));
-        match fits {
-            true => Ok(Self(text.to_owned())),
-            false => Err(format!(
-                "{text:?} is not an address to listen on: host:port is, like 127.0.0.1:8080 or [::1]:0"
-            )),
-        }
-    }
-}
-
-impl Parse for StoreUrl {
-    fn parse(text: &str) -> Result<Self, String> {
-        // The library checks it when it opens it, and knows what may be repeated.
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl Parse for RulesUrl {
-    fn parse(text: &str) -> Result<Self, String> {
-        // Checked by what opens it.
-        Ok(Self(text.to_owned()))
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn run(args: &EdgeArgs) -> Result<ExitCode, String> {
     match &args.command {
         None => work(&args.worker).map(|()| ExitCode::SUCCESS),
         Some(EdgeCommand::Report { target }) => {
-            ask(target, Request::get("/v1/edge/cache".to_owned()), |it| render::report(&it).into())
+            ask(target, Request::get("/v1/edge/cache"), |it| render::report(&it).into())
         }
         Some(EdgeCommand::Explain { url, target }) => {
             let request = Request::get(format!("/v1/edge/explain?url={}", encoded(url)));

@@ -2,19 +2,18 @@
 
 use std::process::ExitCode;
 
-use tidegate::store::PartKind;
-
-use super::path_of;
+use super::HOT;
 use crate::api::hot::{BadLine, Bulk};
 use crate::api::hot_counts::Count;
 use crate::cli::runs::items::Source;
 use crate::cli::{NDJSON, REFUSED, Request, SpaceArgs, Target, plural, print, printable, read};
+use crate::parts::Access;
 
 /// Bad lines that are explained.
 const EXPLAINED: usize = 10;
 
 pub(super) async fn lines(of: &SpaceArgs) -> Result<ExitCode, String> {
-    let target = Target::of_space(PartKind::Hot, of).await?;
+    let target = Target::of_space(HOT, of, Access::Write).await?;
     let mut source = Source::stdin(false);
     let mut all = Bulk::default();
     loop {
@@ -23,7 +22,7 @@ pub(super) async fn lines(of: &SpaceArgs) -> Result<ExitCode, String> {
         if batch.is_empty() && all.lines > 0 {
             break;
         }
-        let request = Request::post(format!("{}/counts", path_of(of))).body(NDJSON, body(&batch));
+        let request = Request::post("/counts").body(NDJSON, body(&batch));
         add(&mut all, read(&target.fetch(request).await?)?);
         if batch.is_empty() {
             break;

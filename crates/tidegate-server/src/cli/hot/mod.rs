@@ -11,12 +11,14 @@ use std::process::ExitCode;
 
 use tidegate::store::PartKind;
 
-use self::args::{HotCommand, PageArgs};
+use self::args::HotCommand;
 use super::send::{in_space, send};
-use super::{Request, SpaceArgs, encoded};
+use super::{Request, encoded};
 use crate::api::hot::Edit;
 use crate::api::hot_counts::Count;
 use crate::moment::{self, Moment};
+
+const HOT: PartKind = PartKind::Hot;
 
 pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
     let runtime = super::runtime()?;
@@ -34,40 +36,30 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
                     byte_change: Some(*byte_change),
                     at,
                 };
-                let request = Request::post(format!("{}/edits", path_of(of))).json(&body);
-                in_space(PartKind::Hot, of, request, render::edited).await
+                in_space(HOT, of, Request::post("/edits").json(&body), render::edited).await
             }
             HotCommand::Count { page: Some(page), count, of } => {
                 let body = Count { page: page.into(), count: Some(*count) };
-                let request = Request::post(format!("{}/counts", path_of(of))).json(&body);
-                in_space(PartKind::Hot, of, request, render::counted).await
+                in_space(HOT, of, Request::post("/counts").json(&body), render::counted).await
             }
             HotCommand::Count { page: None, of, .. } => count::lines(of).await,
-            HotCommand::Stats(PageArgs { page, of }) => {
-                in_space(PartKind::Hot, of, Request::get(page_of(of, page)), render::stats).await
+            HotCommand::Stats(it) => {
+                in_space(HOT, &it.of, Request::get(path_of(&it.page)), render::stats).await
             }
-            HotCommand::Rm(PageArgs { page, of }) => {
-                in_space(PartKind::Hot, of, Request::delete(page_of(of, page)), render::removed).await
+            HotCommand::Rm(it) => {
+                in_space(HOT, &it.of, Request::delete(path_of(&it.page)), render::removed).await
             }
             HotCommand::List { limit, after, of } => {
-                let after = after.as_ref().map(|after| format!("&after={}", encoded(after)));
-                let path = format!("{}?limit={limit}{}", path_of(of), after.unwrap_or_default());
-                in_space(PartKind::Hot, of, Request::get(path), render::hottest).await
+                let request = Request::get("").with("limit", Some(limit)).with("after", after.as_ref());
+                in_space(HOT, of, request, render::hottest).await
             }
             HotCommand::Window { page, from, to, of } => {
-                let given =
-                    |name: &str, at: &Option<String>| Some(format!("{name}={}", encoded(at.as_ref()?)));
-                let given: Vec<_> = [given("from", from), given("to", to)].into_iter().flatten().collect();
-                let path = format!("{}/window?{}", page_of(of, page), given.join("&"));
-                in_space(PartKind::Hot, of, Request::get(path), render::window).await
+                let request = Request::get(path_of(page) + "/window");
+                let request = request.with("from", from.as_ref()).with("to", to.as_ref());
+                in_space(HOT, of, request, render::window).await
             }
-            HotCommand::Cleanup(of) => {
-                let request = Request::post(format!("{}/cleanup", path_of(of)));
-                in_space(PartKind::Hot, of, request, render::cleaned).await
-            }
-            HotCommand::Spaces(target) => {
-                send(target, &[], Request::get("/v1/hot".to_owned()), render::spaces).await
-            }
+            HotCommand::Cleanup(of) => in_space(HOT, of, Request::post("/cleanup"), render::cleaned).await,
+            HotCommand::Spaces(target) => send(target, &[], Request::get("/v1/hot"), render::spaces).await,
         }
     });
     // A thread that waits for a key does not hold the process.
@@ -75,10 +67,6 @@ pub(super) fn run(command: &HotCommand) -> Result<ExitCode, String> {
     ran
 }
 
-pub(super) fn path_of(of: &SpaceArgs) -> String {
-    format!("/v1/hot/{}", encoded(&of.space))
-}
-
-fn page_of(of: &SpaceArgs, page: &str) -> String {
-    format!("{}/pages/{}", path_of(of), encoded(page))
+fn path_of(page: &str) -> String {
+    format!("/pages/{}", encoded(page))
 }

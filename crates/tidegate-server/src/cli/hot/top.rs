@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use console::style;
 use tidegate::clock::{Clock, Timestamp};
-use tidegate::store::PartKind;
 
-use super::path_of;
+use super::HOT;
 use crate::api::Spaces;
 use crate::api::hot::{Pages, Ranked, Space};
 use crate::cli::screen;
 use crate::cli::{Request, SpaceArgs, Target, print, printable, read};
+use crate::parts::Access;
 
 pub(super) async fn run(
     of: &SpaceArgs,
@@ -19,8 +19,8 @@ pub(super) async fn run(
     limit: u32,
     interval: Duration,
 ) -> Result<ExitCode, String> {
-    let target = Target::of_space(PartKind::Hot, of).await?;
-    let top = Top { target, path: path_of(of), limit };
+    let target = Target::open(&of.target, &[(HOT, &of.space)], Access::Write).await?;
+    let top = Top { target, path: of.path(HOT), limit };
     let shown = match once || of.target.json || !screen::is_seen() {
         true => top.once(of.target.json).await,
         false => top.live(interval).await,
@@ -37,7 +37,8 @@ struct Top {
 
 impl Top {
     async fn hottest(&self, limit: u32) -> Result<axum::body::Bytes, String> {
-        self.target.fetch(Request::get(format!("{}?limit={limit}&stats=true", self.path))).await
+        let request = Request::get(self.path.as_str()).with("limit", Some(limit)).with("stats", Some(true));
+        self.target.fetch(request).await
     }
 
     async fn once(&self, json: bool) -> Result<(), String> {
@@ -50,7 +51,7 @@ impl Top {
     }
 
     async fn live(&self, interval: Duration) -> Result<(), String> {
-        let spaces: Spaces<Space> = read(&self.target.fetch(Request::get("/v1/hot".to_owned())).await?)?;
+        let spaces: Spaces<Space> = read(&self.target.fetch(Request::get("/v1/hot")).await?)?;
         screen::live(interval, async |rows| {
             let fits = u32::from(rows).saturating_sub(4).clamp(1, 100).min(self.limit);
             let hottest = self.hottest(fits).await.and_then(|answer| read::<Pages>(&answer));

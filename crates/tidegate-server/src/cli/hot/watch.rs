@@ -4,12 +4,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidegate::store::PartKind;
-
-use super::path_of;
+use super::HOT;
 use crate::api::hot::Event;
-use crate::cli::{Request, SpaceArgs, Stream, Target, encoded, moment, print, printable, read};
+use crate::cli::{Request, SpaceArgs, Stream, Target, moment, print, printable, read};
 use crate::lines::{Line, Lines};
+use crate::parts::Access;
 
 /// Before the next request, as the server says in `retry`.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -18,14 +17,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 pub(super) async fn run(of: &SpaceArgs, after: Option<&str>, count: Option<u64>) -> Result<ExitCode, String> {
-    let target = Target::of_space(PartKind::Hot, of).await?;
+    let target = Target::of_space(HOT, of, Access::Write).await?;
     let mut position = after.map(str::to_owned);
     let mut left = count.unwrap_or(u64::MAX);
     let mut is_first = true;
     while left > 0 {
-        let after = position.as_ref().map(|it| format!("?after={}", encoded(it))).unwrap_or_default();
-        let begun = target.begin(Request::get(format!("{}/events{after}", path_of(of)))).await;
-        match begun {
+        match target.begin(Request::get("/events").with("after", position.as_ref())).await {
             // One that is away now may be back later, but is not waited for at first.
             Ok(stream) if stream.status().is_server_error() && !is_first => {}
             Ok(stream) => follow(&target, stream, of.target.json, &mut position, &mut left).await?,

@@ -28,67 +28,52 @@ pub(super) fn run(command: &LimitCommand) -> Result<ExitCode, String> {
             }
             LimitCommand::TakeAll { limits, whose, target } => {
                 let body = TakeAll { key: key(whose), limits: each(limits)? };
-                let request = Request::post("/v1/limits/take".to_owned()).json(&body);
+                let request = Request::post("/v1/limits/take").json(&body);
                 about(target, &limits.names(), request, render::all).await
             }
             LimitCommand::Charge { limits, whose, id, target } => {
                 let body = ChargeAll { id: id.into(), key: key(whose), limits: each(limits)? };
-                let request = Request::post("/v1/charges".to_owned()).json(&body);
+                let request = Request::post("/v1/charges").json(&body);
                 about(target, &limits.names(), request, render::charge).await
             }
             LimitCommand::ReleaseCharge { limits, whose, id, target } => {
                 let names = limits.names();
                 let limits = names.iter().copied().map(Cow::Borrowed).collect();
                 let body = ReleaseAll { id: id.into(), key: key(whose), limits };
-                let request = Request::post("/v1/charges/release".to_owned()).json(&body);
+                let request = Request::post("/v1/charges/release").json(&body);
                 about(target, &names, request, |_: Released| "released".to_owned()).await
             }
             LimitCommand::Peek { subject, cost } => {
-                let request = Request::get(format!("{}?cost={cost}", key_of(subject)));
-                one(subject, request, render::decision).await
+                one(subject, Request::get(below(subject, "")).with("cost", Some(cost)), render::decision)
+                    .await
             }
             LimitCommand::Refund { subject, receipt } => {
                 let body = Refund { key: key(&subject.whose), receipt: receipt.into() };
-                let path = format!("{}/refund", path_of(&subject.limit));
-                one(subject, Request::post(path).json(&body), render::refunded).await
+                let request = Request::post(format!("{}/refund", path_of(&subject.limit))).json(&body);
+                one(subject, request, render::refunded).await
             }
-            LimitCommand::Reset(subject) => {
-                one(subject, Request::delete(key_of(subject)), |()| "reset".to_owned()).await
-            }
+            LimitCommand::Reset(it) => one(it, Request::delete(below(it, "")), |()| "reset".to_owned()).await,
             LimitCommand::SetOverride { subject, rate, lasting } => {
                 let body = SetOverride { rate: rate.into(), lasting_ms: None, lasting: Some(lasting.into()) };
-                let request = Request::put(override_of(subject)).json(&body);
-                one(subject, request, render::own_rate).await
+                one(subject, Request::put(below(subject, "/override")).json(&body), render::own_rate).await
             }
-            LimitCommand::GetOverride(subject) => {
-                one(subject, Request::get(override_of(subject)), render::own_rate).await
+            LimitCommand::GetOverride(it) => {
+                one(it, Request::get(below(it, "/override")), render::own_rate).await
             }
-            LimitCommand::ClearOverride(subject) => {
-                one(subject, Request::delete(override_of(subject)), |()| "cleared".to_owned()).await
+            LimitCommand::ClearOverride(it) => {
+                one(it, Request::delete(below(it, "/override")), |()| "cleared".to_owned()).await
             }
             LimitCommand::Reserve { subject, id, cost, lasting } => {
                 let body = Reserve { cost: whole(*cost)?, lasting_ms: None, lasting: Some(lasting.into()) };
-                let request = Request::put(reservation_of(subject, id)).json(&body);
-                one(subject, request, render::reservation).await
+                one(subject, Request::put(reserved(subject, id)).json(&body), render::reservation).await
             }
-            LimitCommand::Commit(ReservationArgs { subject, id }) => {
-                let path = format!("{}/commit", reservation_of(subject, id));
-                one(subject, Request::post(path), render::reservation).await
-            }
-            LimitCommand::Release(ReservationArgs { subject, id }) => {
-                one(subject, Request::delete(reservation_of(subject, id)), render::reservation).await
-            }
-            LimitCommand::Reservation(ReservationArgs { subject, id }) => {
-                one(subject, Request::get(reservation_of(subject, id)), render::reservation).await
-            }
-            LimitCommand::Overrides(page) => {
-                about(&page.target, &[&page.limit], page_of(page, "overrides"), render::overrides).await
-            }
-            LimitCommand::Reservations(page) => {
-                about(&page.target, &[&page.limit], page_of(page, "reservations"), render::reservations).await
-            }
+            LimitCommand::Commit(it) => settle(it, |path| Request::post(path + "/commit")).await,
+            LimitCommand::Release(it) => settle(it, Request::delete).await,
+            LimitCommand::Reservation(it) => settle(it, Request::get).await,
+            LimitCommand::Overrides(page) => list(page, "overrides", render::overrides).await,
+            LimitCommand::Reservations(page) => list(page, "reservations", render::reservations).await,
             LimitCommand::List(target) => {
-                about(target, &[], Request::get("/v1/limits".to_owned()), render::limits).await
+                about(target, &[], Request::get("/v1/limits"), render::limits).await
             }
         }
     })
@@ -113,24 +98,33 @@ fn path_of(limit: &str) -> String {
     format!("/v1/limits/{}", encoded(limit))
 }
 
-fn key_of(Subject { limit, whose, .. }: &Subject) -> String {
-    match &whose.key {
-        Some(key) => format!("{}/keys/{}", path_of(limit), encoded(key)),
-        None => format!("{}/everyone", path_of(limit)),
-    }
+/// What is below a key, or below what everyone shares.
+fn below(Subject { limit, whose, .. }: &Subject, what: &str) -> String {
+    let whose = whose.key.as_ref().map_or("everyone".to_owned(), |key| format!("keys/{}", encoded(key)));
+    format!("{}/{whose}{what}", path_of(limit))
 }
 
-fn override_of(subject: &Subject) -> String {
-    format!("{}/override", key_of(subject))
+fn reserved(subject: &Subject, id: &str) -> String {
+    below(subject, &format!("/reservations/{}", encoded(id)))
 }
 
-fn reservation_of(subject: &Subject, id: &str) -> String {
-    format!("{}/reservations/{}", key_of(subject), encoded(id))
+/// One request about a reservation that there may be.
+async fn settle(
+    ReservationArgs { subject, id }: &ReservationArgs,
+    request: impl FnOnce(String) -> Request,
+) -> Result<ExitCode, String> {
+    one(subject, request(reserved(subject, id)), render::reservation).await
 }
 
-fn page_of(PageOf { limit, count, cursor, .. }: &PageOf, what: &str) -> Request {
-    let cursor = cursor.as_ref().map(|cursor| format!("&cursor={}", encoded(cursor))).unwrap_or_default();
-    Request::get(format!("{}/{what}?limit={count}{cursor}", path_of(limit)))
+/// A page of what a limit has.
+async fn list<T: DeserializeOwned>(
+    PageOf { limit, count, cursor, target }: &PageOf,
+    what: &str,
+    render: impl FnOnce(T) -> String,
+) -> Result<ExitCode, String> {
+    let request = Request::get(format!("{}/{what}", path_of(limit)));
+    let request = request.with("limit", Some(count)).with("cursor", cursor.as_ref());
+    about(target, &[limit], request, render).await
 }
 
 /// One request about a limit.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tidegate::Tidegate;
 
 use self::args::{RulesCommand, RulesTarget, TermArgs};
-use super::{Rendered, Request, Target, encoded, send};
+use super::{Rendered, Request, Target, encoded, message, send};
 use crate::api::RULE_WORDS;
 use crate::api::rule::{Draft, Patch};
 use crate::http::App;
@@ -24,7 +24,7 @@ pub(super) fn run(command: &RulesCommand) -> Result<ExitCode, String> {
         match command {
             RulesCommand::Add { destination, id, terms, target } => {
                 let draft = draft(id.clone(), destination.clone(), terms);
-                let request = Request::post("/v1/rules".to_owned()).json(&draft);
+                let request = Request::post("/v1/rules").json(&draft);
                 send_to(open(target, IfAbsent::Make).await?, target, request, render::made).await
             }
             RulesCommand::Get { id, target } => {
@@ -47,7 +47,7 @@ pub(super) fn run(command: &RulesCommand) -> Result<ExitCode, String> {
             RulesCommand::Import(args) => import::run(args).await,
             RulesCommand::Export(args) => export::run(args).await,
             RulesCommand::NewEpoch(target) => {
-                let request = Request::post("/v1/rules/new_epoch".to_owned());
+                let request = Request::post("/v1/rules/new_epoch");
                 answered(target, request, render::begun).await
             }
         }
@@ -90,12 +90,12 @@ async fn open(target: &RulesTarget, if_absent: IfAbsent) -> Result<Target, Strin
     }
     let flag = Flag { given_as: "--rules", path: "rules.url".to_owned(), value: url.clone() };
     let settings = Settings::load(&Sources { flags: vec![flag], ..Sources::default() });
-    let settings = settings.map_err(|error| error.to_string())?;
-    let gate = Tidegate::open("memory:").await.map_err(|error| error.to_string())?;
+    let settings = settings.map_err(message)?;
+    let gate = Tidegate::open("memory:").await.map_err(message)?;
     // Nothing else is asked for.
-    let parts = Parts::open(gate, &PartSettings::default()).map_err(|error| error.to_string())?;
+    let parts = Parts::open(gate, &PartSettings::default()).map_err(message)?;
     let parts = parts.with_rules(settings.rules.as_ref()).await;
-    Ok(Target::Store(App::new(parts.map_err(|error| error.to_string())?)))
+    Ok(Target::of(App::new(parts.map_err(message)?)))
 }
 
 /// A rule's address; one that is called like something else there is escaped.

@@ -8,7 +8,7 @@ use super::args::OfRun;
 use super::{open, path_of, render};
 use crate::api::run::One;
 use crate::api::run_items::{Failures, Progress, Task, Tasks};
-use crate::cli::{REFUSED, send};
+use crate::cli::{REFUSED, message, send};
 use crate::cli::{Request, Target, moment, plural, print, printable, read, time};
 
 /// So many failures are on a card.
@@ -36,7 +36,7 @@ pub(super) enum Found {
 impl Card {
     /// Asks for all of it. A run that ends in between is not there.
     pub(super) async fn read(target: &Target, run: &OfRun) -> Result<Found, String> {
-        let path = path_of(&run.of, &run.id);
+        let path = path_of(&run.id);
         let mut answers = Vec::new();
         for what in ["", "/progress", "/tasks", &format!("/failures?limit={FAILURES}")] {
             let (status, answer) = target.send(Request::get(format!("{path}{what}"))).await?;
@@ -139,7 +139,7 @@ pub(super) async fn show(run: &OfRun) -> Result<ExitCode, String> {
     match found? {
         Found::Card(card) => {
             print(&match run.of.target.json {
-                true => serde_json::to_string(&card).map_err(|error| error.to_string())?,
+                true => serde_json::to_string(&card).map_err(message)?,
                 false => card.lines().join("\n"),
             })?;
             Ok(ExitCode::SUCCESS)

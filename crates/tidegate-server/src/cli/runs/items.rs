@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::args::{InAttempt, ItemArgs, OfRun};
 use super::{change, open, path_of};
 use crate::api::run_items::{FailureNoted, Failures, IsProcessed, ItemFailed, Items, Processed};
-use crate::cli::{REFUSED, Request, Target, plural, print, problem, read};
+use crate::cli::{REFUSED, Request, Target, message, plural, print, problem, read};
 
 /// So many bytes of items fit into a body, whatever has to be escaped.
 const MAX_BATCH_BYTES: usize = 600 << 10;
@@ -172,9 +172,7 @@ pub(super) async fn processed(run: &InAttempt, args: &ItemArgs) -> Result<ExitCo
     target.close().await;
     if let Some(noted) = last {
         print(&match run.of.target.json {
-            true => {
-                serde_json::to_string(&Processed { new: sum, ..noted }).map_err(|error| error.to_string())?
-            }
+            true => serde_json::to_string(&Processed { new: sum, ..noted }).map_err(message)?,
             false => format!("{sum} new, {} processed", noted.processed),
         })?;
     }
@@ -194,7 +192,7 @@ pub(super) async fn skip_done(run: &OfRun, null: bool) -> Result<ExitCode, Strin
         }
         is_first = false;
         let body = Items { items: batch.iter().map(Into::into).collect() };
-        let path = format!("{}/is_processed", path_of(&run.of, &run.id));
+        let path = format!("{}/is_processed", path_of(&run.id));
         let Ok(answer) = ask(&target, Request::post(path).json(&body)).await? else {
             break ExitCode::from(REFUSED);
         };
@@ -218,7 +216,7 @@ pub(super) async fn retry_list(run: &OfRun, null: bool) -> Result<ExitCode, Stri
     let separator = if null { "\0" } else { "\n" };
     let mut cursor = String::new();
     let ended = loop {
-        let path = format!("{}/retry_list?limit=1000{cursor}", path_of(&run.of, &run.id));
+        let path = format!("{}/retry_list?limit=1000{cursor}", path_of(&run.id));
         let Ok(answer) = ask(&target, Request::get(path)).await? else {
             break ExitCode::from(REFUSED);
         };

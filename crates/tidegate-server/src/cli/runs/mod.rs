@@ -17,6 +17,9 @@ use crate::api::Invalid;
 use crate::api::limit::WholeCost;
 use crate::api::run::{Expire, Finish, One, Retry, Update};
 use crate::api::run_quota::Charge;
+use crate::parts::Access;
+
+const RUNS: PartKind = PartKind::Runs;
 
 pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
     let runtime = super::runtime()?;
@@ -24,9 +27,9 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
         match command {
             RunCommand::Start { run, total, fields } => start(run, *total, fields).await,
             RunCommand::Status { run, is } => {
-                let request = Request::get(path_of(&run.of, &run.id));
+                let request = Request::get(path_of(&run.id));
                 match is {
-                    None => in_space(PartKind::Runs, &run.of, request, render::status).await,
+                    None => in_space(RUNS, &run.of, request, render::status).await,
                     Some(state) => is_in(run, request, state).await,
                 }
             }
@@ -35,7 +38,7 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 let removed = remove.iter().map(|name| (name.clone(), None));
                 let body = Update { state: *state, fields: set.chain(removed).collect(), total: *total };
                 let request = Request::post(change(run, "/update")).json(&body);
-                in_space(PartKind::Runs, &run.of, request, render::updated).await
+                in_space(RUNS, &run.of, request, render::updated).await
             }
             RunCommand::Processed { run, items } => items::processed(run, items).await,
             RunCommand::SkipDone { run, null } => items::skip_done(run, *null).await,
@@ -43,60 +46,59 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
                 items::failed(run, items, reason, call.as_deref()).await
             }
             RunCommand::Failures { run, page } => {
-                let path = format!("{}/failures?{}", path_of(&run.of, &run.id), query(page));
-                in_space(PartKind::Runs, &run.of, Request::get(path), render::failures).await
+                let request = page_of(Request::get(path_of(&run.id) + "/failures"), page);
+                in_space(RUNS, &run.of, request, render::failures).await
             }
             RunCommand::RetryList { run, null } => items::retry_list(run, *null).await,
             RunCommand::TaskStarted(TaskArgs { run, task }) => {
                 let path = change(run, &format!("/tasks/{}", encoded(task)));
-                in_space(PartKind::Runs, &run.of, Request::put(path), render::task_started).await
+                in_space(RUNS, &run.of, Request::put(path), render::task_started).await
             }
             RunCommand::TaskFinished(TaskArgs { run, task }) => {
                 let path = change(run, &format!("/tasks/{}/finish", encoded(task)));
                 let request = Request::post(path);
-                in_space(PartKind::Runs, &run.of, request, render::task_finished).await
+                in_space(RUNS, &run.of, request, render::task_finished).await
             }
             RunCommand::Finish { run, state } => {
                 let body = Finish { state: state.clone() };
                 let request = Request::post(change(run, "/finish")).json(&body);
-                in_space(PartKind::Runs, &run.of, request, render::finished).await
+                in_space(RUNS, &run.of, request, render::finished).await
             }
             RunCommand::Retry { run, from_attempt } => retry(run, *from_attempt).await,
             RunCommand::Show(run) => card::show(run).await,
             RunCommand::Watch { run, interval } => watch::run(run, *interval).await,
             RunCommand::List { state, page, of } => {
-                let state = state.as_ref().map(|state| format!("state={state}&")).unwrap_or_default();
-                let request = Request::get(format!("{}?{state}{}", space_of(of), query(page)));
-                in_space(PartKind::Runs, of, request, render::listed).await
+                let request = page_of(Request::get("").with("state", state.as_ref()), page);
+                in_space(RUNS, of, request, render::listed).await
             }
             RunCommand::Expire { run, after } => {
                 let body = Expire { lasting_ms: None, lasting: Some(after.into()) };
                 let request = Request::post(change(run, "/expire")).json(&body);
-                in_space(PartKind::Runs, &run.of, request, render::expires).await
+                in_space(RUNS, &run.of, request, render::expires).await
             }
             RunCommand::Delete(run) => {
                 let request = Request::delete(change(run, ""));
-                in_space(PartKind::Runs, &run.of, request, |()| "deleted".to_owned()).await
+                in_space(RUNS, &run.of, request, |()| "deleted".to_owned()).await
             }
             RunCommand::Quota(of) => {
-                let request = Request::get(format!("{}/quota", space_of(of)));
-                in_space(PartKind::Runs, of, request, render::quota).await
+                let request = Request::get("/quota");
+                in_space(RUNS, of, request, render::quota).await
             }
             RunCommand::Charge { id, cost, of } => {
                 let cost = Some(WholeCost::new(*cost).map_err(|Invalid(why)| why)?);
-                let request = Request::put(charge_of(of, id)).json(&Charge { cost });
-                in_space(PartKind::Runs, of, request, render::charged).await
+                let request = Request::put(charge_of(id)).json(&Charge { cost });
+                in_space(RUNS, of, request, render::charged).await
             }
             RunCommand::Release { id, of } => {
-                let request = Request::delete(charge_of(of, id));
-                in_space(PartKind::Runs, of, request, render::released).await
+                let request = Request::delete(charge_of(id));
+                in_space(RUNS, of, request, render::released).await
             }
             RunCommand::Cleanup(of) => {
-                let request = Request::post(format!("{}/cleanup", space_of(of)));
-                in_space(PartKind::Runs, of, request, render::cleaned).await
+                let request = Request::post("/cleanup");
+                in_space(RUNS, of, request, render::cleaned).await
             }
             RunCommand::Spaces(target) => {
-                send::send(target, &[], Request::get("/v1/runs".to_owned()), render::spaces).await
+                send::send(target, &[], Request::get("/v1/runs"), render::spaces).await
             }
         }
     });
@@ -107,16 +109,16 @@ pub(super) fn run(command: &RunCommand) -> Result<ExitCode, String> {
 
 /// Starts a run, then says what is known of it beforehand.
 async fn start(run: &OfRun, total: Option<u64>, fields: &[(String, String)]) -> Result<ExitCode, String> {
-    let request = Request::put(path_of(&run.of, &run.id));
+    let request = Request::put(path_of(&run.id));
     if total.is_none() && fields.is_empty() {
-        return in_space(PartKind::Runs, &run.of, request, render::started).await;
+        return in_space(RUNS, &run.of, request, render::started).await;
     }
     let target = open(&run.of).await?;
     let (status, answer) = target.send(request).await?;
     if status.is_success() {
         let attempt = read::<crate::api::run::Changed>(&answer)?.attempt;
         let fields = fields.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
-        let path = format!("{}/update?attempt={attempt}", path_of(&run.of, &run.id));
+        let path = format!("{}/update?attempt={attempt}", path_of(&run.id));
         let request = Request::post(path).json(&Update { state: None, fields, total });
         let (status, answer) = target.send(request).await?;
         if !status.is_success() {
@@ -130,7 +132,7 @@ async fn start(run: &OfRun, total: Option<u64>, fields: &[(String, String)]) -> 
 
 /// Retries the attempt that is named, or the one that it is in.
 async fn retry(run: &OfRun, from_attempt: Option<u64>) -> Result<ExitCode, String> {
-    let path = path_of(&run.of, &run.id);
+    let path = path_of(&run.id);
     let target = open(&run.of).await?;
     let from_attempt = match from_attempt {
         Some(attempt) => attempt,
@@ -169,28 +171,23 @@ async fn is_in(run: &OfRun, request: Request, state: &str) -> Result<ExitCode, S
 }
 
 async fn open(of: &SpaceArgs) -> Result<Target, String> {
-    Target::of_space(PartKind::Runs, of).await
+    Target::of_space(RUNS, of, Access::Write).await
 }
 
-fn space_of(of: &SpaceArgs) -> String {
-    format!("/v1/runs/{}", encoded(&of.space))
+fn path_of(id: &str) -> String {
+    format!("/runs/{}", encoded(id))
 }
 
-fn path_of(of: &SpaceArgs, id: &str) -> String {
-    format!("{}/runs/{}", space_of(of), encoded(id))
-}
-
-fn charge_of(of: &SpaceArgs, id: &str) -> String {
-    format!("{}/quota/charges/{}", space_of(of), encoded(id))
+fn charge_of(id: &str) -> String {
+    format!("/quota/charges/{}", encoded(id))
 }
 
 /// What is below a run, for who means an attempt.
 fn change(run: &InAttempt, what: &str) -> String {
     let attempt = run.attempt.map(|attempt| format!("?attempt={attempt}")).unwrap_or_default();
-    format!("{}{what}{attempt}", path_of(&run.of, &run.id))
+    format!("{}{what}{attempt}", path_of(&run.id))
 }
 
-fn query(page: &args::PageArgs) -> String {
-    let cursor = page.cursor.as_ref().map(|it| format!("&cursor={}", encoded(it))).unwrap_or_default();
-    format!("limit={}{cursor}", page.limit)
+fn page_of(request: Request, page: &args::PageArgs) -> Request {
+    request.with("limit", Some(page.limit)).with("cursor", page.cursor.as_ref())
 }

@@ -7,7 +7,7 @@ use super::args::OfRun;
 use super::card::{Card, Found};
 use super::open;
 use crate::cli::screen;
-use crate::cli::{REFUSED, Target, print};
+use crate::cli::{REFUSED, Target, message, print};
 
 pub(super) async fn run(run: &OfRun, interval: Duration) -> Result<ExitCode, String> {
     let target = open(&run.of).await?;
@@ -38,7 +38,7 @@ async fn lines(target: &Target, run: &OfRun, interval: Duration) -> Result<ExitC
             }
         };
         let line = match run.of.target.json {
-            true => serde_json::to_string(&card).map_err(|error| error.to_string())?,
+            true => serde_json::to_string(&card).map_err(message)?,
             false => card.summary(),
         };
         if line != last {

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tidegate::clock::monotonic;
-use tidegate::store::PartKind;
 
+use super::SESSIONS;
 use crate::api::session_reap::Cleaned;
-use crate::cli::{REFUSED, Request, SpaceArgs, Target, moment, plural, print, read, time};
+use crate::cli::{REFUSED, Request, SpaceArgs, Target, message, moment, plural, print, read, time};
+use crate::parts::Access;
 
 /// What two cleanups did, one after the other.
 fn together(before: &Cleaned, after: Cleaned) -> Cleaned {
@@ -46,22 +47,22 @@ pub(super) fn foreseen(cleaned: Cleaned) -> String {
 
 /// A command on a store looks after its spaces meanwhile, as a server does: no other hold
 /// begins for want of it.
-pub(super) async fn run(of: &SpaceArgs, path: &str, no_wait: bool) -> Result<ExitCode, String> {
-    let target = Target::of_space(PartKind::Sessions, of).await?;
-    let cleaned = cleanup(&target, path, no_wait).await;
+pub(super) async fn run(of: &SpaceArgs, no_wait: bool) -> Result<ExitCode, String> {
+    let target = Target::of_space(SESSIONS, of, Access::Write).await?;
+    let cleaned = cleanup(&target, no_wait).await;
     target.close().await;
     let cleaned = cleaned?;
     print(&match of.target.json {
-        true => serde_json::to_string(&cleaned).map_err(|error| error.to_string())?,
+        true => serde_json::to_string(&cleaned).map_err(message)?,
         false => text(&cleaned, "deleted"),
     })?;
     Ok(if cleaned.held.held_until_ms.is_some() { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }
 
-async fn cleanup(target: &Target, path: &str, no_wait: bool) -> Result<Cleaned, String> {
+async fn cleanup(target: &Target, no_wait: bool) -> Result<Cleaned, String> {
     let mut done = Cleaned::default();
     loop {
-        done = together(&done, read(&target.fetch(Request::post(path.to_owned())).await?)?);
+        done = together(&done, read(&target.fetch(Request::post("/cleanup")).await?)?);
         match done.held.retry_after_ms {
             Some(wait_ms) if !no_wait => wait(wait_ms.max(1)).await,
             _ => return Ok(done),

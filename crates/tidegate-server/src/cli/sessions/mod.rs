@@ -11,11 +11,13 @@ use std::process::ExitCode;
 use tidegate::store::PartKind;
 
 use self::args::{SessionArgs, SessionsCommand};
-use super::send::{self, in_space};
-use super::{Request, SpaceArgs, Target, encoded};
+use super::send::{in_space, refusal, send, send_to};
+use super::{Request, Target, encoded};
 use crate::api::session::{Ack, Acks, ClaimRequest};
 use crate::api::session_reap::Retried;
 use crate::parts::Access;
+
+const SESSIONS: PartKind = PartKind::Sessions;
 
 pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
     super::runtime()?.block_on(async {
@@ -24,69 +26,51 @@ pub(super) fn run(command: &SessionsCommand) -> Result<ExitCode, String> {
             SessionsCommand::Reconcile(args) => reconcile::reconcile(args).await,
             SessionsCommand::Compare { max_age, args } => reconcile::compare(args, *max_age).await,
             SessionsCommand::Cleanup { dry_run: true, of, .. } => {
-                let request = Request::post(format!("{}/cleanup?dry_run=true", path_of(of)));
-                let parts = [(PartKind::Sessions, of.space.as_str())];
-                let target = Target::open(&of.target, &parts, Access::Read).await?;
-                send::send_to(target, of.target.json, request, cleanup::foreseen, send::refusal).await
+                let request = Request::post("/cleanup").with("dry_run", Some(true));
+                let target = Target::of_space(SESSIONS, of, Access::Read).await?;
+                send_to(target, of.target.json, request, cleanup::foreseen, refusal).await
             }
-            SessionsCommand::Cleanup { no_wait, of, .. } => {
-                cleanup::run(of, &format!("{}/cleanup", path_of(of)), *no_wait).await
-            }
+            SessionsCommand::Cleanup { no_wait, of, .. } => cleanup::run(of, *no_wait).await,
             SessionsCommand::Claim { limit, of } => {
                 let body = ClaimRequest { limit: Some(u64::from(*limit)) };
-                let request = Request::post(format!("{}/claims", path_of(of))).json(&body);
-                in_space(PartKind::Sessions, of, request, render::claimed).await
+                in_space(SESSIONS, of, Request::post("/claims").json(&body), render::claimed).await
             }
             SessionsCommand::Renew { id, generation, attempt, of } => {
-                let numbers = format!("generation={generation}&attempt={attempt}");
-                let path = format!("{}/claims/{}?{numbers}", path_of(of), encoded(id));
-                in_space(PartKind::Sessions, of, Request::put(path), render::renewed).await
+                let request = Request::put(format!("/claims/{}", encoded(id)));
+                let request = request.with("generation", Some(generation)).with("attempt", Some(attempt));
+                in_space(SESSIONS, of, request, render::renewed).await
             }
             SessionsCommand::Ack { id, generation, of } => {
                 let body = Acks { acks: vec![Ack { id: id.into(), generation: *generation }] };
-                let request = Request::post(format!("{}/acks", path_of(of))).json(&body);
-                in_space(PartKind::Sessions, of, request, render::acked).await
+                in_space(SESSIONS, of, Request::post("/acks").json(&body), render::acked).await
             }
             SessionsCommand::Counts(of) => {
-                let request = Request::get(format!("{}/counts", path_of(of)));
-                in_space(PartKind::Sessions, of, request, render::counted).await
+                in_space(SESSIONS, of, Request::get("/counts"), render::counted).await
             }
             SessionsCommand::List { state, max_age, limit, after, of } => {
-                let which = match max_age {
-                    Some(age) => format!("max_age={}", encoded(age)),
-                    None => format!("state={state}"),
-                };
-                let after = after.as_ref().map(|it| format!("&after={}", encoded(it))).unwrap_or_default();
-                let request = Request::get(format!("{}?{which}&limit={limit}{after}", path_of(of)));
-                in_space(PartKind::Sessions, of, request, render::listed).await
+                let state = Some(state).filter(|_| max_age.is_none());
+                let request = Request::get("").with("max_age", max_age.as_ref()).with("state", state);
+                let request = request.with("limit", Some(limit)).with("after", after.as_ref());
+                in_space(SESSIONS, of, request, render::listed).await
             }
             SessionsCommand::Show { id, broadcaster, of } => {
                 let path = match broadcaster {
-                    Some(broadcaster) => format!("{}/broadcasters/{}", path_of(of), encoded(broadcaster)),
-                    None => session_of(of, id.as_deref().unwrap_or_default()),
+                    Some(broadcaster) => format!("/broadcasters/{}", encoded(broadcaster)),
+                    None => format!("/{}", encoded(id.as_deref().unwrap_or_default())),
                 };
-                in_space(PartKind::Sessions, of, Request::get(path), render::session).await
+                in_space(SESSIONS, of, Request::get(path), render::session).await
             }
             SessionsCommand::Delete(SessionArgs { id, of }) => {
-                let request = Request::delete(session_of(of, id));
-                in_space(PartKind::Sessions, of, request, |()| "deleted".to_owned()).await
+                let request = Request::delete(format!("/{}", encoded(id)));
+                in_space(SESSIONS, of, request, |()| "deleted".to_owned()).await
             }
             SessionsCommand::Retry(SessionArgs { id, of }) => {
-                let path = format!("{}/dead/{}/retry", path_of(of), encoded(id));
-                let rendered = |_: Retried| "it can be claimed again".to_owned();
-                in_space(PartKind::Sessions, of, Request::post(path), rendered).await
+                let request = Request::post(format!("/dead/{}/retry", encoded(id)));
+                in_space(SESSIONS, of, request, |_: Retried| "it can be claimed again".to_owned()).await
             }
             SessionsCommand::Spaces(target) => {
-                send::send(target, &[], Request::get("/v1/sessions".to_owned()), render::spaces).await
+                send(target, &[], Request::get("/v1/sessions"), render::spaces).await
             }
         }
     })
-}
-
-fn path_of(of: &SpaceArgs) -> String {
-    format!("/v1/sessions/{}", encoded(&of.space))
-}
-
-fn session_of(of: &SpaceArgs, id: &str) -> String {
-    format!("{}/{}", path_of(of), encoded(id))
 }

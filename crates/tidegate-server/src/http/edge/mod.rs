@@ -9,7 +9,7 @@ mod settings;
 
 use axum::Router;
 
-use super::{App, Kind, Operation, Problem, Routes, get};
+use super::{App, Kind, Operation, Problem, Result, Routes, get};
 use crate::edge::OpenEdge;
 
 pub(super) const ROUTES: Routes = Routes { part: "edge", operations, empty_names, problems: &[NO_EDGE] };
@@ -40,7 +40,7 @@ fn empty_names(router: Router<App>) -> Router<App> {
 }
 
 /// The worker, if this server has one.
-fn open(app: &App) -> Result<&OpenEdge, Problem> {
+fn open(app: &App) -> Result<&OpenEdge> {
     app.parts().edge.as_ref().ok_or_else(|| {
         let how = "it is started without: --edge-listen says where they are served";
         Problem::new(NO_EDGE, format!("this server redirects nobody, {how}"))

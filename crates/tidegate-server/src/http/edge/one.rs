@@ -9,15 +9,15 @@ use tidegate_edge::worker::owner::owner_hash;
 use super::open;
 use super::path::OfUrl;
 use crate::api::edge::{Cache, EdgeAnswer, Explained, Owners};
-use crate::http::{Answer, AnswerShape, Call, Json, NoPath, Problem};
+use crate::http::{Answer, AnswerShape, Call, Json, NoPath, Problem, Result, Shapes};
 
-pub(super) async fn cache(call: Call) -> Result<Json<Cache>, Problem> {
+pub(super) async fn cache(call: Call) -> Result<Json<Cache>> {
     let edge = open(&call.app)?;
     let worker = edge.worker();
     Ok(Json(Cache::new(edge.name(), worker.report(), worker.progress())))
 }
 
-pub(super) async fn explain(call: Call<NoPath, OfUrl>) -> Result<Json<Explained>, Problem> {
+pub(super) async fn explain(call: Call<NoPath, OfUrl>) -> Result<Json<Explained>> {
     let worker = open(&call.app)?.worker();
     let OfUrl { host, path, query } = &call.query;
     let none = || Problem::invalid("there is no such address".to_owned());
@@ -49,13 +49,15 @@ impl Answer for Owned {
         }
         response
     }
+}
 
+impl Shapes for Owned {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         Json::<Owners>::shapes(schemas)
     }
 }
 
-pub(super) async fn owner(call: Call<NoPath, OfUrl>) -> Result<Owned, Problem> {
+pub(super) async fn owner(call: Call<NoPath, OfUrl>) -> Result<Owned> {
     let edge = open(&call.app)?;
     let OfUrl { host, path, .. } = call.query;
     let (owners, is_own) = match edge.owners() {

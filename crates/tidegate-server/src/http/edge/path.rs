@@ -3,7 +3,7 @@
 use tidegate_edge::path::{normalised, normalised_host};
 
 use crate::api::pattern;
-use crate::http::{FromQuery, Parameter, Problem, Query};
+use crate::http::{FromQuery, Parameter, Problem, Query, Result};
 
 /// `?url=…`, taken apart as a worker does.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl FromQuery for OfUrl {
     )
     .required()];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let url = query.read("url", Self::parse)?;
         url.ok_or_else(|| Problem::invalid("the parameter `url` is missing".to_owned()))
     }

@@ -9,7 +9,7 @@ use tidegate_edge::worker::{Hydrate, WorkerOptions};
 use crate::address::Address;
 use crate::edge::{OpenEdge, Page, Proxies};
 use crate::parts::{EdgeReadiness, EdgeSettings, RulesSettings, SingleOptions, Variable};
-use crate::settings::parse::{Parse, choices};
+use crate::settings::parse::{choices, read_by};
 use crate::settings::raw::{Leaf, group};
 use crate::settings::validate::between;
 use crate::settings::{Listen, SettingsError};
@@ -55,19 +55,11 @@ group!(RawEdge {
 
 choices! {
     Hydrate: "keys" Keys, "bodies" Bodies;
-    EdgeReadiness: "loaded" Loaded, "connected" Connected;
 }
 
-impl Parse for String {
-    fn parse(text: &str) -> Result<Self, String> {
-        Ok(text.to_owned())
-    }
-}
-
-impl Parse for Proxies {
-    fn parse(text: &str) -> Result<Self, String> {
-        Self::parse(text)
-    }
+read_by! {
+    String: |text| Ok(text.to_owned());
+    Proxies: Proxies::parse;
 }
 
 /// What workers of redirects have in their environment already.

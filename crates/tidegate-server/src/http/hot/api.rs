@@ -97,8 +97,7 @@ pub(crate) fn late_hint(edit: &hot::Edit<'_>, recorded: &Recorded) -> Option<Str
 response! {
     /// What became of one edit.
     #[schemars(rename = "EditRecorded")]
-    struct Edited from(space: &str, edit: &hot::Edit<'_>, recorded: &Recorded) {
-        space: String = space.to_owned(),
+    struct Edited of(space) from(edit: &hot::Edit<'_>, recorded: &Recorded) {
         page: String = edit.page.as_str().to_owned(),
         id: String = edit.id.to_owned(),
         outcome: String = recorded.as_str().to_owned(),
@@ -135,18 +134,14 @@ response! {
 
     /// The same, with whose.
     #[schemars(rename = "HotPage")]
-    struct Page from(space: &str, page: String, it: &hot::Stats) {
-        space: String = space.to_owned(),
-        page: String = page,
+    struct Page of(space, page) from(it: &hot::Stats) {
         #[serde(flatten)]
         stats: PageStats = PageStats::new(it),
     }
 
     /// A page that is forgotten.
     #[schemars(rename = "HotRemoved")]
-    struct Removed from(space: &str, page: String, was: hot::Removed) {
-        space: String = space.to_owned(),
-        page: String = page,
+    struct Removed of(space, page) from(was: hot::Removed) {
         /// What it had been.
         was: String = was.as_str().to_owned(),
     }
@@ -175,9 +170,7 @@ response! {
 
     /// The edits in a window.
     #[schemars(rename = "HotWindow")]
-    struct Window from(space: &str, page: String, edits: Vec<EditRef>) {
-        space: String = space.to_owned(),
-        page: String = page,
+    struct Window of(space, page) from(edits: Vec<EditRef>) {
         edits: Vec<InWindow> = edits.into_iter().map(InWindow::new).collect(),
     }
 
@@ -191,15 +184,13 @@ response! {
 
     /// What a cleanup did.
     #[schemars(rename = "HotCleaned")]
-    struct Cleaned from(space: &str, expired: u64) {
-        space: String = space.to_owned(),
+    struct Cleaned of(space) from(expired: u64) {
         expired: u64 = expired,
     }
 
     /// A space and what it is bounded by.
     #[schemars(rename = "HotSpace")]
-    struct Space from(space: &str, options: &HotOptions) {
-        space: String = space.to_owned(),
+    struct Space of(space) from(options: &HotOptions) {
         max_tracked: usize = options.max_tracked,
         promotion_threshold: u32 = options.promotion_threshold,
         window_ms: u64 = ms(options.window_duration),

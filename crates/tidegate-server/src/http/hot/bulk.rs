@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use http_body_util::BodyExt as _;
 use schemars::SchemaGenerator;
 use tidegate::clock::monotonic;
@@ -21,7 +20,9 @@ use crate::api::RequestBody;
 use crate::api::hot::{BadLine, Bulk, Edit, late_hint};
 use crate::api::hot_counts::Count;
 use crate::http::encoding::{broken, decoded};
-use crate::http::{Answer, AnswerShape, BodyShape, Call, FromBody, Kind, NoQuery, OfSpace, Problem, json};
+use crate::http::{
+    AnswerShape, BodyShape, Call, Described, FromBody, Kind, NoQuery, OfSpace, Problem, Result, Shapes, json,
+};
 use crate::lines::{Line, Lines};
 use crate::settings::HttpSettings;
 
@@ -107,14 +108,9 @@ struct Tally<T> {
 }
 
 /// What became of all of them: 207 if the store did not take them all.
-pub(crate) struct BulkRecorded(Bulk);
+pub(crate) struct BulkRecorded;
 
-impl Answer for BulkRecorded {
-    fn into_response(self) -> Response {
-        let is_whole = self.0.outcomes.lost() == 0;
-        json(if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS }, &self.0)
-    }
-
+impl Shapes for BulkRecorded {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let about = "some may not have been recorded: the store was away";
         vec![
@@ -128,7 +124,7 @@ impl Answer for BulkRecorded {
 pub(crate) struct LinesBody(Body);
 
 impl FromBody for LinesBody {
-    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self, Problem> {
+    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self> {
         Ok(Self(decoded(headers, sent)?))
     }
 
@@ -140,7 +136,7 @@ impl FromBody for LinesBody {
 
 pub(super) async fn record<T: Item>(
     call: Call<OfSpace, NoQuery, LinesBody>,
-) -> Result<BulkRecorded, Problem> {
+) -> Result<Described<BulkRecorded>> {
     let (settings, mut stopping) = (call.app.settings().clone(), call.app.stopping().clone());
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let mut body = call.body.0;
@@ -152,7 +148,7 @@ pub(super) async fn record<T: Item>(
         let wake_at = tally.due_at().map_or(silent_until, |due_at| due_at.min(silent_until));
         let frame = tokio::select! {
             biased;
-            () = stopping.wait() => {
+            _ = stopping.changed() => {
                 tally.flush(hot).await?;
                 return Err(Problem::stopping(tally.so_far()).with_counts(&tally.response));
             }
@@ -196,7 +192,9 @@ pub(super) async fn record<T: Item>(
         tally.read(&line);
     }
     tally.flush(hot).await?;
-    Ok(BulkRecorded(tally.response))
+    let is_whole = tally.response.outcomes.lost() == 0;
+    let status = if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+    Ok(Described::new(json(status, &tally.response)))
 }
 
 impl<T: Item> Tally<T> {
@@ -232,7 +230,7 @@ impl<T: Item> Tally<T> {
         }
     }
 
-    async fn flush(&mut self, hot: &Hot) -> Result<(), Problem> {
+    async fn flush(&mut self, hot: &Hot) -> Result<()> {
         self.waiting_since = None;
         if self.batch.is_empty() {
             return Ok(());

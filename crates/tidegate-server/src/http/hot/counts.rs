@@ -1,11 +1,9 @@
 //! `POST …/counts`: counts of one page. Those of many are in [`bulk`](super::bulk).
 
 use crate::api::hot_counts::{Count, Counted};
-use crate::http::{Call, Json, JsonBody, NoQuery, OfSpace, Problem};
+use crate::http::{Json, Result, Sent};
 
-pub(super) async fn record(
-    call: Call<OfSpace, NoQuery, JsonBody<Count<'static>>>,
-) -> Result<Json<Counted>, Problem> {
+pub(super) async fn record(call: Sent<Count<'static>>) -> Result<Json<Counted>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let sent = call.body.parse()?;
     let count = sent.count()?;

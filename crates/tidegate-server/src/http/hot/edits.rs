@@ -1,11 +1,9 @@
 //! `POST …/edits`: one edit. Many are in [`bulk`](super::bulk).
 
 use crate::api::hot::{Edit, Edited};
-use crate::http::{Call, Json, JsonBody, NoQuery, OfSpace, Problem};
+use crate::http::{Json, Result, Sent};
 
-pub(super) async fn record(
-    call: Call<OfSpace, NoQuery, JsonBody<Edit<'static>>>,
-) -> Result<Json<Edited>, Problem> {
+pub(super) async fn record(call: Sent<Edit<'static>>) -> Result<Json<Edited>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let sent = call.body.parse()?;
     let edit = sent.edit()?;

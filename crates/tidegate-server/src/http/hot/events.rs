@@ -1,52 +1,44 @@
 //! `GET …/events`: what happens, as server-sent events.
 
 use axum::http::StatusCode;
-use axum::response::Response;
 use schemars::SchemaGenerator;
 use tidegate::ErrorKind;
 use tidegate::hot::Watch;
 
 use crate::api::hot::Event;
 use crate::http::sse::{self, End, Message, Source};
-use crate::http::{Answer, AnswerShape, Call, FromQuery, OfSpace, Parameter, Problem, Query};
+use crate::http::{AnswerShape, Call, Described, OfSpace, Parameter, Problem, Result, Shapes, query};
 
-/// Where to begin.
-#[derive(Debug)]
-pub(crate) struct After(Option<String>);
+const AFTER: Parameter =
+    Parameter::text("after", "^.*$", "", "where to go on: the id of an event, or the cursor of one");
 
-impl FromQuery for After {
-    const PARAMETERS: &'static [Parameter] =
-        &[Parameter::text("after", "^.*$", "", "where to go on: the id of an event, or the cursor of one")];
-
-    fn from_query(query: &Query) -> Result<Self, Problem> {
-        Ok(Self(query.get("after").map(str::to_owned)))
+query! {
+    /// Where to begin.
+    struct After from(query) {
+        AFTER => after: Option<String> = query.get("after").map(str::to_owned),
     }
 }
 
 /// Events without an end.
-pub(crate) struct EventStream(Response);
+pub(crate) struct EventStream;
 
-impl Answer for EventStream {
-    fn into_response(self) -> Response {
-        self.0
-    }
-
+impl Shapes for EventStream {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let body = Some(("text/event-stream", schemas.subschema_for::<Event<'_>>()));
         vec![AnswerShape { status: StatusCode::OK, about: "events; the data of each is this", body }]
     }
 }
 
-pub(super) async fn watch(call: Call<OfSpace, After>) -> Result<EventStream, Problem> {
+pub(super) async fn watch(call: Call<OfSpace, After>) -> Result<Described<EventStream>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
-    let requested = sse::requested_position(&call.headers, call.query.0.as_deref());
+    let requested = sse::requested_position(&call.headers, call.query.after.as_deref());
     let watch = hot.watch(requested.map(|(_, position)| position)).await;
     let watch = watch.map_err(|error| match (error.kind(), requested) {
         (ErrorKind::Invalid, Some((name, _))) => Problem::invalid(format!("{name}: {error}")),
         _ => error.into(),
     })?;
     let stopping = call.app.stopping().clone();
-    Ok(EventStream(sse::respond(Events { space: hot.space().as_str().to_owned(), watch }, stopping)))
+    Ok(Described::new(sse::respond(Events { space: hot.space().as_str().to_owned(), watch }, stopping)))
 }
 
 /// The events of a space.

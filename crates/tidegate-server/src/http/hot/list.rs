@@ -7,7 +7,7 @@ use tidegate::{ErrorKind, Key};
 
 use crate::api::Spaces;
 use crate::api::hot::{Pages, Ranked, Space};
-use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Problem, Query, place};
+use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Query, Result, place};
 
 /// How many are listed unless requested otherwise.
 const LIMIT: u64 = 20;
@@ -36,7 +36,7 @@ impl FromQuery for ListQuery {
         Parameter::flag("stats", "with what is known of each"),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let with_stats = query.flag("stats")?;
         let most = with_stats.then_some((MAX_STATS, " beside stats"));
         let limit = query.integer_in("limit", most)?.unwrap_or_default() as usize;
@@ -45,7 +45,7 @@ impl FromQuery for ListQuery {
     }
 }
 
-pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>, Problem> {
+pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Pages>> {
     let ListQuery { limit, after, with_stats } = call.query;
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let hottest = hot.list_after(after.as_ref(), limit).await?;
@@ -87,7 +87,7 @@ fn after(text: &str) -> Result<HotPage, String> {
     })
 }
 
-pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>, Problem> {
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>> {
     let spaces = call.app.parts().hot.iter().map(|(name, options)| Space::new(name, options));
     Ok(Json(Spaces { spaces: spaces.collect() }))
 }

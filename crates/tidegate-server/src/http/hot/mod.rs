@@ -16,7 +16,9 @@ use axum::{Router, routing};
 
 use self::api::Edit;
 use self::api_counts::Count;
-use super::{App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Routes, TimeClass, delete, get, post};
+use super::{
+    App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Result, Routes, TimeClass, delete, get, post,
+};
 
 pub(super) const ROUTES: Routes = Routes { part: "hot", operations, empty_names, problems: ON_STORE };
 
@@ -57,7 +59,7 @@ fn empty_names(router: Router<App>) -> Router<App> {
         .route("/v1/hot/{space}/pages//window", routing::get(no_page))
 }
 
-async fn no_page(call: Call<OfSpace>) -> Result<(), Problem> {
+async fn no_page(call: Call<OfSpace>) -> Result<()> {
     call.app.parts().hot.get(&call.path.space)?;
     Err(Problem::empty("a page"))
 }

@@ -5,16 +5,16 @@ use tidegate::clock::Timestamp;
 
 use super::path::OfPage;
 use crate::api::hot::{Cleaned, Page, Removed, Window};
-use crate::http::{Call, EmptyBody, FromQuery, Json, NoQuery, OfSpace, Parameter, Problem, Query};
+use crate::http::{Call, EmptyBody, FromQuery, Json, NoQuery, OfSpace, Parameter, Problem, Query, Result};
 use crate::moment;
 
-pub(super) async fn stats(call: Call<OfPage>) -> Result<Json<Page>, Problem> {
+pub(super) async fn stats(call: Call<OfPage>) -> Result<Json<Page>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let stats = hot.stats(call.path.key()?).await?;
     Ok(Json(Page::new(hot.space().as_str(), call.path.page, &stats)))
 }
 
-pub(super) async fn remove(call: Call<OfPage>) -> Result<Json<Removed>, Problem> {
+pub(super) async fn remove(call: Call<OfPage>) -> Result<Json<Removed>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let was = hot.remove(call.path.key()?).await?;
     Ok(Json(Removed::new(hot.space().as_str(), call.path.page, was)))
@@ -33,7 +33,7 @@ impl FromQuery for Span {
         Parameter::text("to", moment::PARAMETER, "2026-11-15T12:30:00Z", "until when, itself included"),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let from = query.read("from", moment::parse)?.unwrap_or(Timestamp::from_millis(0));
         let to = query.read("to", moment::parse)?.unwrap_or(Timestamp::from_millis(MAX_COUNT));
         if from > to {
@@ -46,14 +46,14 @@ impl FromQuery for Span {
     }
 }
 
-pub(super) async fn window(call: Call<OfPage, Span>) -> Result<Json<Window>, Problem> {
+pub(super) async fn window(call: Call<OfPage, Span>) -> Result<Json<Window>> {
     let Span { from, to } = call.query;
     let hot = call.app.parts().hot.get(&call.path.space)?;
     let edits = hot.window(call.path.key()?, from..=to).await?;
     Ok(Json(Window::new(hot.space().as_str(), call.path.page, edits)))
 }
 
-pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
+pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>> {
     let hot = call.app.parts().hot.get(&call.path.space)?;
     call.body.parse()?;
     Ok(Json(Cleaned::new(hot.space().as_str(), hot.cleanup().await?)))

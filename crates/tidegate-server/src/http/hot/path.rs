@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::Key;
 
 use crate::api::pattern;
-use crate::http::Problem;
+use crate::http::Result;
 
 /// `…/pages/{page}` of a space.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub(crate) struct OfPage {
 }
 
 impl OfPage {
-    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+    pub(super) fn key(&self) -> Result<Key<'_>> {
         Ok(Key::new(&self.page)?)
     }
 }

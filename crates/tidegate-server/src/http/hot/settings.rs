@@ -9,7 +9,7 @@ use tidegate::{Name, Tidegate};
 
 use crate::parts::{About, PartOptions};
 use crate::settings::SettingsError;
-use crate::settings::parse::{Factor, Parse, choice};
+use crate::settings::parse::{choice, read_by};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawHot for HotOptions {
@@ -32,7 +32,7 @@ group!(RawHot for HotOptions {
     /// what a page beyond max_tracked meets: reject or replace_coldest (reject)
     when_full: Leaf<PageWhenFull>,
     /// how many times faster than before makes a page spiking, 1 to 1000 (3)
-    spike_ratio: Leaf<Factor>,
+    spike_ratio: Leaf<f64>,
     /// edits within five minutes below which no page is spiking (5)
     spike_minimum: Leaf<NonZeroU32>,
     /// most pages that are not hot whose edits are remembered (100000)
@@ -89,11 +89,11 @@ fn check(options: &HotOptions) -> Result<(), (&'static str, String)> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageWhenFull(WhenFull);
 
-impl Parse for PageWhenFull {
-    fn parse(text: &str) -> Result<Self, String> {
+read_by! {
+    PageWhenFull: |text| {
         let choices = [("reject", WhenFull::Refuse), ("replace_coldest", WhenFull::ReplaceColdest)];
-        choice(text, &choices).map(Self)
-    }
+        choice(text, &choices).map(PageWhenFull)
+    };
 }
 
 impl From<PageWhenFull> for WhenFull {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use tidegate::bounds::MAX_COUNT;
 use tidegate::key::MAX_KEY_BYTES;
 use tidegate::limit::{
-    Algorithm, KeyOverride, KeyReservation, MAX_LIMITS, Page, Reservation as Held, Sliding,
+    Algorithm, Calendar, KeyOverride, KeyReservation, MAX_LIMITS, Page, Reservation as Held, Sliding, Token,
 };
 use tidegate::{Cost, Key};
 
@@ -228,8 +228,7 @@ pub(crate) struct Refunded {
 
 response! {
     /// A key's own rate, and for how long it is still judged by it.
-    struct Override from(limit: String, key: Key<'_>, it: &tidegate::limit::Override) {
-        limit: String = limit,
+    struct Override of(limit) from(key: Key<'_>, it: &tidegate::limit::Override) {
         /// `null` is no subject at all.
         key: Option<String> = subject(key).map(str::to_owned),
         rate: String = it.rate.to_string(),
@@ -237,8 +236,7 @@ response! {
     }
 
     /// A reservation.
-    struct Reservation from(limit: String, key: Key<'_>, id: String, it: &Held) {
-        limit: String = limit,
+    struct Reservation of(limit) from(key: Key<'_>, id: String, it: &Held) {
         /// `null` is no subject at all.
         key: Option<String> = subject(key).map(str::to_owned),
         id: String = id,
@@ -248,8 +246,7 @@ response! {
     }
 
     /// Overrides of a limit, those that end first in front.
-    struct Overrides from(limit: String, page: Page<KeyOverride>) {
-        limit: String = limit,
+    struct Overrides of(limit) from(page: Page<KeyOverride>) {
         overrides: Vec<OverrideRow> = page.items.into_iter().map(OverrideRow::new).collect(),
         /// Where the next page begins; `null` if there is none.
         next: Option<String> = page.next.map(|next| next.to_string()),
@@ -263,8 +260,7 @@ response! {
     }
 
     /// Pending reservations of a limit, those that end first in front.
-    struct Reservations from(limit: String, page: Page<KeyReservation>) {
-        limit: String = limit,
+    struct Reservations of(limit) from(page: Page<KeyReservation>) {
         reservations: Vec<ReservationRow> = page.items.into_iter().map(ReservationRow::new).collect(),
         /// Where the next page begins; `null` if there is none.
         next: Option<String> = page.next.map(|next| next.to_string()),
@@ -289,66 +285,48 @@ pub(crate) struct Limits {
     pub(crate) limits: Vec<LimitInfo>,
 }
 
-/// A limit, with the numbers of its algorithm; only some have the last eight.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LimitInfo {
-    pub(crate) limit: String,
-    pub(crate) algorithm: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate: Option<String>,
-    pub(crate) window_size_seconds: u64,
-    pub(crate) capacity: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) coalesce_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hard_capacity: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) burst: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) refill_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) period: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) limit_per_period: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) safety_buffer: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) counter_ttl_ms: Option<u64>,
+response! {
+    /// A limit, with the numbers of its algorithm; only some have the last eight.
+    struct LimitInfo of(limit) from(it: &Algorithm) {
+        algorithm: String = it.name().to_owned(),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<String> = sliding(it).map(Sliding::rate).or(token(it).map(Token::rate)).map(|it| it.to_string()),
+        window_size_seconds: u64 = it.window_size_seconds(),
+        capacity: u64 = it.capacity(),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        coalesce_ms: Option<u64> = sliding(it).map(|it| ms(it.coalesce())),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hard_capacity: Option<u64> = match it {
+            Algorithm::Suppressed(it) => it.hard_capacity(),
+            _ => None,
+        },
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        burst: Option<u64> = token(it).map(Token::burst),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refill_ms: Option<u64> = token(it).map(Token::refill_ms),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        period: Option<String> = calendar(it).map(|it| it.period().as_str().to_owned()),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit_per_period: Option<u64> = calendar(it).map(Calendar::limit),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        safety_buffer: Option<u64> = calendar(it).map(Calendar::safety_buffer),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        counter_ttl_ms: Option<u64> = calendar(it).map(|it| ms(it.counter_ttl())),
+    }
 }
 
-impl LimitInfo {
-    pub(crate) fn new(limit: &str, algorithm: &Algorithm) -> Self {
-        let mut info = Self {
-            limit: limit.to_owned(),
-            algorithm: algorithm.name().to_owned(),
-            window_size_seconds: algorithm.window_size_seconds(),
-            capacity: algorithm.capacity(),
-            ..Self::default()
-        };
-        match algorithm {
-            Algorithm::Sliding(sliding) => info.sliding(sliding),
-            Algorithm::Suppressed(suppressed) => {
-                info.sliding(suppressed.sliding());
-                info.hard_capacity = suppressed.hard_capacity();
-            }
-            Algorithm::Token(token) => {
-                info.rate = Some(token.rate().to_string());
-                info.burst = Some(token.burst());
-                info.refill_ms = Some(token.refill_ms());
-            }
-            Algorithm::Calendar(calendar) => {
-                info.period = Some(calendar.period().as_str().to_owned());
-                info.limit_per_period = Some(calendar.limit());
-                info.safety_buffer = Some(calendar.safety_buffer());
-                info.counter_ttl_ms = Some(ms(calendar.counter_ttl()));
-            }
-            _ => {}
-        }
-        info
+fn sliding(algorithm: &Algorithm) -> Option<&Sliding> {
+    match algorithm {
+        Algorithm::Sliding(sliding) => Some(sliding),
+        Algorithm::Suppressed(suppressed) => Some(suppressed.sliding()),
+        _ => None,
     }
+}
 
-    fn sliding(&mut self, sliding: &Sliding) {
-        self.rate = Some(sliding.rate().to_string());
-        self.coalesce_ms = Some(ms(sliding.coalesce()));
-    }
+fn token(algorithm: &Algorithm) -> Option<&Token> {
+    if let Algorithm::Token(token) = algorithm { Some(token) } else { None }
+}
+
+fn calendar(algorithm: &Algorithm) -> Option<&Calendar> {
+    if let Algorithm::Calendar(calendar) = algorithm { Some(calendar) } else { None }
 }

@@ -45,8 +45,7 @@ borrowing!(ChargeAll, ReleaseAll);
 
 response! {
     /// What is charged by an id.
-    struct Charge from(id: &str, key: Key<'_>, limits: Vec<ChargedLimit>) {
-        id: String = id.to_owned(),
+    struct Charge of(id) from(key: Key<'_>, limits: Vec<ChargedLimit>) {
         /// `null` is no subject at all.
         key: Option<String> = subject(key).map(str::to_owned),
         state: String = "charged".to_owned(),
@@ -55,8 +54,7 @@ response! {
     }
 
     /// One limit of a charge.
-    struct ChargedLimit from(limit: &str, cost: Cost, it: &Quota) {
-        limit: String = limit.to_owned(),
+    struct ChargedLimit of(limit) from(cost: Cost, it: &Quota) {
         cost: u64 = cost.get(),
         capacity: u64 = it.capacity,
         remaining: u64 = it.remaining,
@@ -65,8 +63,7 @@ response! {
     }
 
     /// What is given back by an id.
-    struct Released from(id: &str, key: Key<'_>, is_new: bool) {
-        id: String = id.to_owned(),
+    struct Released of(id) from(key: Key<'_>, is_new: bool) {
         /// `null` is no subject at all.
         key: Option<String> = subject(key).map(str::to_owned),
         state: String = "released".to_owned(),

@@ -7,11 +7,11 @@ use tidegate::Name;
 use tidegate::limit::{self, AllCharge, Quota, Release};
 
 use super::path::whose;
-use super::take::{Taken, response};
+use super::take::{Decided, Taken, response};
 use crate::api::charge::{Charge, ChargeAll, ChargedLimit, ReleaseAll, Released};
 use crate::api::decision::AllDecision;
 use crate::api::limit::WholeCost;
-use crate::http::{Answer, AnswerShape, Call, Fields, Json, JsonBody, Kind, Made, NoPath, NoQuery, Problem};
+use crate::http::{Answer, AnswerShape, Fields, Json, Kind, Made, NoPath, Problem, Result, Sent, Shapes};
 
 pub(super) const NO_CHARGE: Kind = Kind::new(404, "no-charge", "No charge");
 
@@ -32,22 +32,22 @@ impl Answer for Charged {
             Self::Refused(refused) => refused.into_response(),
         }
     }
+}
 
+impl Shapes for Charged {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        let refusals = Taken::<AllDecision<'static>>::shapes(schemas)
+        let refusals = Decided::<AllDecision<'static>>::shapes(schemas)
             .into_iter()
             .filter(|shape| shape.status != StatusCode::OK);
         Made::<Charge>::shapes(schemas).into_iter().chain(refusals).collect()
     }
 }
 
-pub(super) async fn charge(
-    call: Call<NoPath, NoQuery, JsonBody<ChargeAll<'static>>>,
-) -> Result<Charged, Problem> {
+pub(super) async fn charge(call: Sent<ChargeAll<'static>, NoPath>) -> Result<Charged> {
     let sent = call.body.parse()?;
     let named =
         sent.limits.iter().map(|one| Ok((call.app.limit(&one.limit)?.limit, WholeCost::or_one(&one.cost))));
-    let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
+    let limits: Vec<_> = named.collect::<Result<_>>()?;
     let (id, key) = (&*sent.id, sent.key.key()?);
     match call.app.gate().charge_all(key, &limits, id).await? {
         AllCharge::Charged { is_new, quotas } => {
@@ -69,12 +69,10 @@ pub(super) async fn charge(
     }
 }
 
-pub(super) async fn release(
-    call: Call<NoPath, NoQuery, JsonBody<ReleaseAll<'static>>>,
-) -> Result<Json<Released>, Problem> {
+pub(super) async fn release(call: Sent<ReleaseAll<'static>, NoPath>) -> Result<Json<Released>> {
     let sent = call.body.parse()?;
     let named = sent.limits.iter().map(|name| Ok(call.app.limit(name)?.limit));
-    let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
+    let limits: Vec<_> = named.collect::<Result<_>>()?;
     let (id, key) = (&*sent.id, sent.key.key()?);
     match call.app.gate().release_all(key, &limits, id).await? {
         Release::Released { is_new } => Ok(Json(Released::new(id, key, is_new))),

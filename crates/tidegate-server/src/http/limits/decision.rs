@@ -194,34 +194,31 @@ pub(crate) struct AllDecision<'a> {
 impl<'a> AllDecision<'a> {
     /// The answer: a problem if one refused. `charges` is the cost under each limit.
     pub(crate) fn new(key: Key<'a>, decision: &'a limit::AllDecision, charges: &[(&'a Limit, Cost)]) -> Self {
-        let of = |name: &str| charges.iter().find(|(limit, _)| limit.name().as_str() == name);
-        let cost = |name: &str| of(name).map_or(Cost::ONE, |(_, cost)| *cost);
-        let closed_status =
-            |name: &str| of(name).map_or(ClosedStatus::default(), |(limit, _)| limit.options().closed_status);
-        let said = |(name, decision): (&'a tidegate::Name, &limit::Decision)| {
-            of(name.as_str()).map(|(limit, cost)| Decision::plain(limit, key, *cost, decision))
+        let charged = |name: &tidegate::Name| charges.iter().find(|(limit, _)| limit.name() == name);
+        let plain = |(name, it): (&'a tidegate::Name, &limit::Decision)| {
+            charged(name).map(|(limit, cost)| Decision::plain(limit, key, *cost, it))
         };
-        let limits = decision.decisions().filter_map(said).collect();
         let plain = Self {
             problem: None,
             outcome: Outcome::Admitted,
             key: subject(key).map(Cow::Borrowed),
             retry_after_ms: None,
-            limits,
+            limits: decision.decisions().filter_map(plain).collect(),
         };
         if decision.is_admitted() {
             return plain;
         }
-        let (violated, details): (Vec<_>, Vec<_>) = decision
-            .refusals()
-            .map(|(name, refusal)| {
-                let name = name.as_str();
-                (name, headers::detail(name, cost(name).get(), refusal))
-            })
-            .unzip();
-        let problems =
-            decision.refusals().map(|(name, it)| headers::Refusal::new(it, closed_status(name.as_str())));
-        let problem = problems.reduce(headers::Refusal::and);
+        let (mut violated, mut details, mut problem) = (Vec::new(), Vec::new(), None);
+        for (name, it) in decision.refusals() {
+            let (closed_status, cost) = charged(name)
+                .map_or((ClosedStatus::default(), Cost::ONE), |(limit, cost)| {
+                    (limit.options().closed_status, *cost)
+                });
+            violated.push(name.as_str());
+            details.push(headers::detail(name.as_str(), cost.get(), it));
+            let refusal = headers::Refusal::new(it, closed_status);
+            problem = Some(problem.map_or(refusal, |before: headers::Refusal| before.and(refusal)));
+        }
         Self {
             problem: problem.map(|problem| Refusal::new(problem, details.join("; "), violated)),
             outcome: Outcome::Rejected,

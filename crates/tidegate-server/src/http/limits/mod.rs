@@ -20,7 +20,7 @@ use self::charges::NO_CHARGE;
 use self::overrides::NO_OVERRIDE;
 use self::path::{OfLimit, empty_key};
 use self::reservations::NO_RESERVATION;
-use super::{App, Call, Kind, ON_STORE, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, Kind, ON_STORE, Operation, Problem, Result, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "limits", operations, empty_names, problems: ON_STORE };
 
@@ -95,7 +95,7 @@ pub(super) fn explain(path: &str) -> Option<Problem> {
     path.contains("/keys//").then(empty_key)
 }
 
-async fn no_key(call: Call<OfLimit>) -> Result<(), Problem> {
+async fn no_key(call: Call<OfLimit>) -> Result<()> {
     call.app.limit(&call.path.limit)?;
     Err(empty_key())
 }

@@ -3,24 +3,22 @@
 use super::path::{OfKey, OfLimit, whose};
 use crate::api::lasting;
 use crate::api::limit::{Override, Overrides, SetOverride};
-use crate::http::{Call, Json, JsonBody, Kind, NoContent, NoQuery, PageQuery, Problem};
+use crate::http::{Call, Json, Kind, NoContent, PageQuery, Problem, Result, Sent};
 
 pub(super) const NO_OVERRIDE: Kind = Kind::new(404, "no-override", "No override");
 
-pub(super) async fn set(
-    call: Call<OfKey, NoQuery, JsonBody<SetOverride<'static>>>,
-) -> Result<Json<Override>, Problem> {
+pub(super) async fn set(call: Sent<SetOverride<'static>, OfKey>) -> Result<Json<Override>> {
     let limit = call.app.limit(&call.path.limit)?.limit;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     let sent = call.body.parse()?;
     let lasting = lasting(sent.lasting_ms, sent.lasting.as_deref())?;
     let set = limit.set_override(key, sent.rate.parse()?, lasting).await?;
     Ok(Json(Override::new(call.path.limit.clone(), key, &set)))
 }
 
-pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
+pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>> {
     let limit = call.app.limit(&call.path.limit)?.limit;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     match limit.get_override(key).await? {
         Some(found) => Ok(Json(Override::new(call.path.limit.clone(), key, &found))),
         None => {
@@ -31,12 +29,12 @@ pub(super) async fn get(call: Call<OfKey>) -> Result<Json<Override>, Problem> {
     }
 }
 
-pub(super) async fn clear(call: Call<OfKey>) -> Result<NoContent, Problem> {
-    call.app.limit(&call.path.limit)?.limit.clear_override(call.path.key()?).await?;
+pub(super) async fn clear(call: Call<OfKey>) -> Result<NoContent> {
+    call.app.limit(&call.path.limit)?.limit.clear_override(call.path.key.get()?).await?;
     Ok(NoContent)
 }
 
-pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Overrides>, Problem> {
+pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Overrides>> {
     let PageQuery { after, limit: count } = &call.query;
     let page = call.app.limit(&call.path.limit)?.limit.overrides(after.as_ref(), *count).await?;
     Ok(Json(Overrides::new(call.path.limit, page)))

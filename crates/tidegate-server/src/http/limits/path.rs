@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::Key;
 
 use crate::api::{pattern, subject};
-use crate::http::Problem;
+use crate::http::{Problem, Result};
 
 /// `/v1/limits/{limit}`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -21,13 +21,7 @@ pub(crate) struct OfKey {
     pub(super) limit: String,
     #[serde(default)]
     #[schemars(with = "crate::api::limit::Subject<'static>")]
-    key: Option<String>,
-}
-
-impl OfKey {
-    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
-        key(self.key.as_deref())
-    }
+    pub(super) key: PathKey,
 }
 
 /// `…/reservations/{id}` of a subject.
@@ -37,14 +31,19 @@ pub(crate) struct OfReservation {
     pub(super) limit: String,
     #[serde(default)]
     #[schemars(with = "crate::api::limit::Subject<'static>")]
-    key: Option<String>,
+    pub(super) key: PathKey,
     #[schemars(length(min = 1, max = 255))]
     pub(super) id: String,
 }
 
-impl OfReservation {
-    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
-        key(self.key.as_deref())
+/// The subject in a path; none under `/everyone`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct PathKey(Option<String>);
+
+impl PathKey {
+    pub(super) fn get(&self) -> Result<Key<'_>> {
+        Ok(self.0.as_deref().map_or(Ok(Key::EVERYONE), Key::new)?)
     }
 }
 
@@ -57,11 +56,4 @@ pub(super) fn empty_key() -> Problem {
 /// A key in a sentence.
 pub(super) fn whose(key: Key<'_>) -> String {
     subject(key).map_or("everyone".to_owned(), |key| format!("the key {key:?}"))
-}
-
-fn key(text: Option<&str>) -> Result<Key<'_>, Problem> {
-    match text {
-        Some(text) => Ok(Key::new(text)?),
-        None => Ok(Key::EVERYONE),
-    }
 }

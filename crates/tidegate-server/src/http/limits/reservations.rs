@@ -3,92 +3,78 @@
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::response::Response;
 use schemars::SchemaGenerator;
 use tidegate::Key;
 use tidegate::limit::{self, ReservationState};
 
 use super::path::{OfLimit, OfReservation, whose};
-use super::take::Taken;
+use super::take::Decided;
 use crate::api::decision::Decision;
 use crate::api::lasting;
 use crate::api::limit::{Reservation, Reservations, Reserve, WholeCost};
 use crate::http::{
-    Answer, AnswerShape, Call, EmptyBody, Json, JsonBody, Kind, Made, NoQuery, PageQuery, Problem,
+    Answer, AnswerShape, Call, Described, EmptyBody, Json, Kind, Made, NoQuery, PageQuery, Problem, Result,
+    Sent, Shapes,
 };
 
 pub(super) const NO_RESERVATION: Kind = Kind::new(404, "no-reservation", "No reservation");
 
 /// Permits that are held, or a refusal as of a take.
-pub(crate) enum Reserved {
-    Held(Made<Reservation>),
-    Refused(Taken<Decision<'static>>),
-}
+pub(crate) struct Reserved;
 
-impl Answer for Reserved {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Held(held) => held.into_response(),
-            Self::Refused(refused) => refused.into_response(),
-        }
-    }
-
+impl Shapes for Reserved {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
-        let refusals = Taken::<Decision<'static>>::shapes(schemas)
+        let refusals = Decided::<Decision<'static>>::shapes(schemas)
             .into_iter()
             .filter(|shape| shape.status != StatusCode::OK);
         Made::<Reservation>::shapes(schemas).into_iter().chain(refusals).collect()
     }
 }
 
-pub(super) async fn reserve(
-    call: Call<OfReservation, NoQuery, JsonBody<Reserve<'static>>>,
-) -> Result<Reserved, Problem> {
+pub(super) async fn reserve(call: Sent<Reserve<'static>, OfReservation>) -> Result<Described<Reserved>> {
     let served = call.app.limit(&call.path.limit)?;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     let sent = call.body.parse()?;
     let (id, cost) = (&call.path.id, WholeCost::or_one(&sent.cost));
     let lasting = lasting(sent.lasting_ms, sent.lasting.as_deref())?;
     match served.limit.reserve(key, id, cost, lasting).await? {
         limit::Reserve::Held(held) => {
-            Ok(Reserved::Held(Made { is_new: held.is_new, value: reservation(&call.path, key, &held) }))
+            let made = Made { is_new: held.is_new, value: reservation(&call.path, key, &held) };
+            Ok(Described::new(made.into_response()))
         }
         limit::Reserve::Ended(ended) => Err(Problem::conflict(format!(
             "the reservation {id:?} is {}: nothing is held; use another id",
             ended.state.as_str()
         ))),
         limit::Reserve::Refused(decision) => {
-            let refused = served.to_take(key, cost, &decision).map(Body::from);
-            Ok(Reserved::Refused(Taken::new(refused)))
+            Ok(Described::new(served.to_take(key, cost, &decision).map(Body::from)))
         }
     }
 }
 
-pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
+pub(super) async fn get(call: Call<OfReservation>) -> Result<Json<Reservation>> {
     let limit = call.app.limit(&call.path.limit)?.limit;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     let found = limit.reservation(key, &call.path.id).await?.ok_or_else(|| unknown(&call.path, key))?;
     Ok(Json(reservation(&call.path, key, &found)))
 }
 
-pub(super) async fn commit(
-    call: Call<OfReservation, NoQuery, EmptyBody>,
-) -> Result<Json<Reservation>, Problem> {
+pub(super) async fn commit(call: Call<OfReservation, NoQuery, EmptyBody>) -> Result<Json<Reservation>> {
     let limit = call.app.limit(&call.path.limit)?.limit;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     call.body.parse()?;
     let found = limit.commit(key, &call.path.id).await?;
     settled(&call.path, key, found, ReservationState::Committed)
 }
 
-pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservation>, Problem> {
+pub(super) async fn release(call: Call<OfReservation>) -> Result<Json<Reservation>> {
     let limit = call.app.limit(&call.path.limit)?.limit;
-    let key = call.path.key()?;
+    let key = call.path.key.get()?;
     let found = limit.release(key, &call.path.id).await?;
     settled(&call.path, key, found, ReservationState::Released)
 }
 
-pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Reservations>, Problem> {
+pub(super) async fn list(call: Call<OfLimit, PageQuery>) -> Result<Json<Reservations>> {
     let PageQuery { after, limit: count } = &call.query;
     let page = call.app.limit(&call.path.limit)?.limit.reservations(after.as_ref(), *count).await?;
     Ok(Json(Reservations::new(call.path.limit, page)))
@@ -100,7 +86,7 @@ fn settled(
     key: Key<'_>,
     found: Option<limit::Reservation>,
     wanted: ReservationState,
-) -> Result<Json<Reservation>, Problem> {
+) -> Result<Json<Reservation>> {
     let found = found.ok_or_else(|| unknown(path, key))?;
     match found.state == wanted {
         true => Ok(Json(reservation(path, key, &found))),

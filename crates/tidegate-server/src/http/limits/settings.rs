@@ -13,7 +13,7 @@ use tidegate::{AfterLoss, ClosedStatus, Cost, Error, Name, Outage, Rate, Share, 
 
 use crate::parts::{About, LimitSettings, PartOptions};
 use crate::settings::SettingsError;
-use crate::settings::parse::{Factor, Parse, Prefix, and, choice, choices};
+use crate::settings::parse::{Prefix, and, choice, choices, from_str, named, read_by};
 use crate::settings::raw::{Leaf, group};
 
 group!(RawLimit {
@@ -26,7 +26,7 @@ group!(RawLimit {
     /// width of a bucket (a hundredth of the window)
     coalesce: Leaf<Duration>,
     /// suppressed: above this times the capacity none pass, 1 to 1000 (1)
-    hard_limit_factor: Leaf<Factor>,
+    hard_limit_factor: Leaf<f64>,
     /// token: permits at once (the number in the rate: 5/s has 5)
     burst: Leaf<Cost>,
     /// calendar: permits per period, the buffer included (5000)
@@ -146,7 +146,7 @@ fn algorithm(name: &str, raw: &RawLimit) -> Result<Algorithm, SettingsError> {
     let algorithm = match raw.algorithm.0.unwrap_or(AlgorithmName::Sliding) {
         AlgorithmName::Sliding => sliding().map(Into::into),
         AlgorithmName::Suppressed => {
-            let factor = raw.hard_limit_factor.0.map_or(1.0, Into::into);
+            let factor = raw.hard_limit_factor.0.unwrap_or(1.0);
             sliding().and_then(|sliding| Suppressed::new(sliding, factor)).map(Into::into)
         }
         AlgorithmName::Smooth => sliding().map(|sliding| Suppressed::smooth(sliding).into()),
@@ -221,77 +221,42 @@ fn lease(name: &str, raw: &RawLimit) -> Result<Option<LeaseOptions>, SettingsErr
     Ok(Some(lease))
 }
 
-/// How a limit counts, by name; its numbers are settings of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AlgorithmName {
-    Sliding,
-    Suppressed,
-    Smooth,
-    Token,
-    Calendar,
-}
-
-impl AlgorithmName {
-    const ALL: [(&str, Self); 5] = [
-        ("sliding", Self::Sliding),
-        ("suppressed", Self::Suppressed),
-        ("smooth", Self::Smooth),
-        ("token", Self::Token),
-        ("calendar", Self::Calendar),
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+named! {
+    /// How a limit counts, by name; its numbers are settings of their own.
+    pub(crate) enum AlgorithmName {
+        Sliding = "sliding",
+        Suppressed = "suppressed",
+        Smooth = "smooth",
+        Token = "token",
+        Calendar = "calendar",
     }
-}
 
-impl Parse for AlgorithmName {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &Self::ALL)
-    }
-}
-
-impl Parse for Period {
-    fn parse(text: &str) -> Result<Self, String> {
-        choice(text, &[Self::Minute, Self::Hour, Self::Day].map(|period| (period.as_str(), period)))
+    /// The outage policy's name; its share is a setting of its own.
+    pub(crate) enum OutageName {
+        Open = "open",
+        Closed = "closed",
+        Local = "local",
     }
 }
 
 choices! {
-    OutageName: "open" Open, "closed" Closed, "local" Local;
     ClosedStatus: "429" TooManyRequests, "503" ServiceUnavailable;
     AfterLoss: "admit" Admit, "hold" Hold;
     WhenFull: "refuse" Refuse, "share" Share;
     OnLapse: "spend" Spend, "give_back" GiveBack;
 }
 
-/// The outage policy's name; its share is a setting of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutageName {
-    Open,
-    Closed,
-    Local,
-}
-
-/// Permits, at least one.
-impl Parse for Cost {
-    fn parse(text: &str) -> Result<Self, String> {
+read_by! {
+    Period: |text| choice(text, &[Period::Minute, Period::Hour, Period::Day].map(|it| (it.as_str(), it)));
+    /// Permits, at least one.
+    Cost: |text| {
         let permits = text.parse().ok().and_then(|permits| Cost::new(permits).ok());
         permits.ok_or_else(|| format!("{text:?} is not allowed: whole numbers from 1 to {MAX_COUNT} are"))
-    }
-}
-
-impl Parse for Rate {
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: tidegate::Error| error.to_string())
-    }
-}
-
-impl Parse for Share {
-    fn parse(text: &str) -> Result<Self, String> {
-        let fraction = text
-            .parse()
-            .map_err(|_| format!("{text:?} is not a share: a number above 0 and up to 1 is, like 0.5"))?;
+    };
+    Rate: from_str;
+    Share: |text| {
+        let why = "is not a share: a number above 0 and up to 1 is, like 0.5";
+        let fraction = text.parse().map_err(|_| format!("{text:?} {why}"))?;
         Share::fraction(fraction).map_err(|error| error.to_string())
-    }
+    };
 }

@@ -16,24 +16,16 @@ use crate::api::decision::{AllDecision, Decision, Refusal};
 use crate::api::limit::{Take, TakeAll, WholeCost};
 use crate::http::metrics::Timed;
 use crate::http::{
-    Answer, AnswerShape, App, Call, Fields, JSON, JsonBody, NoPath, NoQuery, PROBLEM_JSON, Problem, Served,
+    AnswerShape, App, Described, Fields, JSON, NoPath, PROBLEM_JSON, Problem, Result, Sent, Served, Shapes,
     body, respond, status,
 };
 
 /// A decision about a take, in a body of this type; a refusal is a problem too.
-pub(crate) struct Taken<D>(Response, PhantomData<fn() -> D>);
+pub(crate) struct Decided<D>(PhantomData<D>);
 
-impl<D> Taken<D> {
-    pub(super) fn new(response: Response) -> Self {
-        Self(response, PhantomData)
-    }
-}
+pub(crate) type Taken<D> = Described<Decided<D>>;
 
-impl<D: JsonSchema> Answer for Taken<D> {
-    fn into_response(self) -> Response {
-        self.0
-    }
-
+impl<D: JsonSchema> Shapes for Decided<D> {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let when_away = "refused while the store is away, by a limit with `closed_status: 503`";
         vec![
@@ -44,15 +36,13 @@ impl<D: JsonSchema> Answer for Taken<D> {
     }
 }
 
-pub(super) async fn take(
-    call: Call<OfLimit, NoQuery, JsonBody<Take<'static>>>,
-) -> Result<Taken<Decision<'static>>, Problem> {
+pub(super) async fn take(call: Sent<Take<'static>, OfLimit>) -> Result<Taken<Decision<'static>>> {
     let served = call.app.limit(&call.path.limit)?;
     Ok(Taken::new(take_from(served, call.body.parse()?).await?.map(Body::from)))
 }
 
 /// A take from one limit, however it was found and its body was read.
-async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>, Problem> {
+async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>> {
     let (key, cost) = (sent.key.key()?, WholeCost::or_one(&sent.cost));
     let decision = match sent.rate.as_ref().map(|rate| rate.parse()).transpose()? {
         None => served.limit.take(key, cost).await?,
@@ -61,13 +51,11 @@ async fn take_from(served: Served<'_>, sent: Take<'_>) -> Result<Response<Bytes>
     Ok(served.to_take(key, cost, &decision))
 }
 
-pub(super) async fn take_all(
-    call: Call<NoPath, NoQuery, JsonBody<TakeAll<'static>>>,
-) -> Result<Taken<AllDecision<'static>>, Problem> {
+pub(super) async fn take_all(call: Sent<TakeAll<'static>, NoPath>) -> Result<Taken<AllDecision<'static>>> {
     let sent = call.body.parse()?;
     let named =
         sent.limits.iter().map(|one| Ok((call.app.limit(&one.limit)?.limit, WholeCost::or_one(&one.cost))));
-    let limits: Vec<_> = named.collect::<Result<_, Problem>>()?;
+    let limits: Vec<_> = named.collect::<Result<_>>()?;
     let key = sent.key.key()?;
     let decision = call.app.gate().take_all(key, &limits).await?;
     Ok(Taken::new(response(key, &decision, &limits)))

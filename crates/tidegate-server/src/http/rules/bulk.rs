@@ -14,7 +14,9 @@ use super::open;
 use super::refusal::of_change;
 use crate::api::rule_bulk::{Bulk, Line, Lines, MAX_CHANGES};
 use crate::http::body::{check_type, is_ndjson, read_whole};
-use crate::http::{Answer, AnswerShape, BodyShape, Call, FromBody, NoPath, NoQuery, Problem, json};
+use crate::http::{
+    Answer, AnswerShape, BodyShape, Call, FromBody, NoPath, NoQuery, Problem, Result, Shapes, json,
+};
 
 /// What a thousand changes have room in, and most that anybody writes: the longest rule has 14 kB.
 const MAX_BYTES: usize = 4 << 20;
@@ -29,7 +31,7 @@ pub(crate) struct ChangesBody {
 }
 
 impl FromBody for ChangesBody {
-    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self, Problem> {
+    async fn read(headers: &HeaderMap, sent: Body, max_bytes: usize) -> Result<Self> {
         let is_lines = is_ndjson(headers);
         if !is_lines {
             check_type(headers, "application/json and application/x-ndjson are")?;
@@ -47,7 +49,7 @@ impl FromBody for ChangesBody {
 type Numbered = (usize, Result<Change, String>);
 
 impl ChangesBody {
-    fn parse(&self) -> Result<Vec<Numbered>, Problem> {
+    fn parse(&self) -> Result<Vec<Numbered>> {
         let texts: Vec<(usize, &[u8])> = match self.is_lines {
             true => {
                 let lines = self.bytes.split(|byte| *byte == b'\n').zip(1..);
@@ -79,7 +81,9 @@ impl Answer for Changed {
     fn into_response(self) -> Response {
         json(if self.0.refused == 0 { StatusCode::OK } else { StatusCode::MULTI_STATUS }, &self.0)
     }
+}
 
+impl Shapes for Changed {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         vec![
             AnswerShape::json::<Bulk>(schemas, StatusCode::OK, "all are as asked for"),
@@ -88,7 +92,7 @@ impl Answer for Changed {
     }
 }
 
-pub(super) async fn bulk(call: Call<NoPath, NoQuery, ChangesBody>) -> Result<Changed, Problem> {
+pub(super) async fn bulk(call: Call<NoPath, NoQuery, ChangesBody>) -> Result<Changed> {
     let truth = &open(&call.app)?.truth;
     let mut batch = Batch { truth, waiting: Vec::new(), ids: HashSet::new(), done: Bulk::default() };
     for (line, change) in call.body.parse()? {
@@ -113,7 +117,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    async fn add(&mut self, line: usize, change: Change) -> Result<(), Problem> {
+    async fn add(&mut self, line: usize, change: Change) -> Result<()> {
         let is_again = change.id().is_some_and(|id| self.ids.contains(id));
         if is_again || self.waiting.len() == TOGETHER {
             self.flush().await?;
@@ -123,7 +127,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Problem> {
+    async fn flush(&mut self) -> Result<()> {
         self.ids.clear();
         if self.waiting.is_empty() {
             return Ok(());

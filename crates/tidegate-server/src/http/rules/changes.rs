@@ -8,7 +8,7 @@ use tidegate_edge::stream::{Changes, Following, Mark, Next};
 use super::open;
 use super::workers::worker_name;
 use crate::http::sse::{self, End, Message, Source};
-use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Problem, Query};
+use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Problem, Query, Result, Shapes};
 
 /// From where on, and who follows.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl FromQuery for From {
         Parameter::text("worker", "^[!-~]{1,128}$", "edge-1", "who follows, for `GET /v1/workers`"),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let worker = query.read("worker", |name| worker_name(name).map(str::to_owned))?;
         Ok(Self { after: query.get("after").map(str::to_owned), worker })
     }
@@ -41,7 +41,9 @@ impl Answer for ChangeStream {
     fn into_response(self) -> Response {
         self.0
     }
+}
 
+impl Shapes for ChangeStream {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let body = Some(("text/event-stream", schemas.subschema_for::<String>()));
         let about =
@@ -50,7 +52,7 @@ impl Answer for ChangeStream {
     }
 }
 
-pub(super) async fn changes(call: Call<NoPath, From>) -> Result<ChangeStream, Problem> {
+pub(super) async fn changes(call: Call<NoPath, From>) -> Result<ChangeStream> {
     let rules = open(&call.app)?;
     let requested = sse::requested_position(&call.headers, call.query.after.as_deref());
     let after = match requested {

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use tidegate::bounds::MAX_COUNT;
 use tidegate_edge::truth::Condition;
 
-use crate::http::{Parameter, Problem};
+use crate::http::{Parameter, Problem, Result};
 
 const MATCH: Parameter = Parameter::text(
     "If-Match",
@@ -27,7 +27,7 @@ pub(super) fn tag(version: u64) -> HeaderValue {
 }
 
 /// What is said of a rule that may not be there yet.
-pub(super) fn conditions(headers: &HeaderMap) -> Result<Condition, Problem> {
+pub(super) fn conditions(headers: &HeaderMap) -> Result<Condition> {
     let absent = one(headers, &header::IF_NONE_MATCH)?;
     match (if_match(headers)?, absent) {
         (condition, None) => Ok(condition),
@@ -43,7 +43,7 @@ pub(super) fn conditions(headers: &HeaderMap) -> Result<Condition, Problem> {
 }
 
 /// What is said of a rule that must be there.
-pub(super) fn if_match(headers: &HeaderMap) -> Result<Condition, Problem> {
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Condition> {
     let Some(text) = one(headers, &header::IF_MATCH)? else { return Ok(Condition::None) };
     if text == "*" {
         return Ok(Condition::Exists);
@@ -58,7 +58,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Condition, Problem> {
 }
 
 /// The value of a field that is there once at most.
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -13,7 +13,7 @@ use tidegate_edge::truth::Position;
 use super::file::{self, Pieces};
 use super::open;
 use crate::api::rule_import::EXPORT_FORMAT_NAMES;
-use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Problem, Query};
+use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Problem, Query, Result, Shapes};
 
 /// How the list is written.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl FromQuery for ExportQuery {
     const PARAMETERS: &'static [Parameter] =
         &[Parameter::one_of("format", &EXPORT_FORMAT_NAMES, "how the list is written: `csv` unless given")];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let format = query.read("format", |text| match text {
             "csv" => Ok(ExportFormat::Csv),
             "jsonl" => Ok(ExportFormat::Jsonl),
@@ -78,7 +78,9 @@ impl Answer for List {
         }
         response
     }
+}
 
+impl Shapes for List {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let mut shape = |about, media_type| {
             let body = Some((media_type, schemas.subschema_for::<String>()));
@@ -88,7 +90,7 @@ impl Answer for List {
     }
 }
 
-pub(super) async fn export(call: Call<NoPath, ExportQuery>) -> Result<List, Problem> {
+pub(super) async fn export(call: Call<NoPath, ExportQuery>) -> Result<List> {
     let format = call.query.0;
     let (position, file) = open(&call.app)?.truth.export(format).await?;
     let bytes = file.metadata().map_err(unreadable)?.len();

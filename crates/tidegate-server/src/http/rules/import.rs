@@ -22,7 +22,9 @@ use super::refusal::{of_import, refused_import};
 use crate::api::pattern;
 use crate::api::rule_import::{FORMAT_NAMES, MODE_NAMES, Report};
 use crate::http::encoding::{broken, decoded};
-use crate::http::{App, BodyShape, Call, FromBody, FromQuery, Json, Kind, NoPath, Parameter, Problem, Query};
+use crate::http::{
+    App, BodyShape, Call, FromBody, FromQuery, Json, Kind, NoPath, Parameter, Problem, Query, Result,
+};
 
 /// How a list is written, and what becomes of it.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl FromQuery for ImportQuery {
         Parameter::text("host", pattern::ANY, "www.example.com", "the host of rules that name none"),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let format = query.read("format", str::parse)?;
         let format = format.ok_or_else(|| {
             let all = FORMAT_NAMES.join(", ");
@@ -78,7 +80,7 @@ fn mode(text: &str) -> Result<ImportMode, String> {
 pub(crate) struct ListBody(Body);
 
 impl FromBody for ListBody {
-    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self, Problem> {
+    async fn read(headers: &HeaderMap, sent: Body, _: usize) -> Result<Self> {
         check_type(headers)?;
         Ok(Self(decoded(headers, sent)?))
     }
@@ -91,7 +93,7 @@ impl FromBody for ListBody {
 
 /// Lists have many types, and often none that says anything. What is a form is no list, and what a browser sends for any
 /// page, without having asked us, may be no user's doing.
-fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_type(headers: &HeaderMap) -> Result<()> {
     let given = headers.get(header::CONTENT_TYPE).map_or("", |given| given.to_str().unwrap_or("?"));
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let allowed = match &*essence {
@@ -105,7 +107,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Kind::MEDIA_TYPE, format!("a body of type {given:?} is not allowed: {allowed}")))
 }
 
-pub(super) async fn import(call: Call<NoPath, ImportQuery, ListBody>) -> Result<Json<Report>, Problem> {
+pub(super) async fn import(call: Call<NoPath, ImportQuery, ListBody>) -> Result<Json<Report>> {
     let truth = open(&call.app)?.truth.clone();
     let ImportQuery { format, host, options } = call.query;
     let (feed, fed) = feed();
@@ -136,7 +138,7 @@ pub(super) async fn import(call: Call<NoPath, ImportQuery, ListBody>) -> Result<
 }
 
 /// Hands on a body to its end. With an error that is not said, and nothing is written.
-async fn feed_all(app: &App, mut body: Body, feed: Feed) -> Result<(), Problem> {
+async fn feed_all(app: &App, mut body: Body, feed: Feed) -> Result<()> {
     let (settings, mut stopping) = (app.settings(), app.stopping().clone());
     let until = monotonic() + settings.bulk_timeout;
     let late = |is_silent: bool| {
@@ -152,7 +154,7 @@ async fn feed_all(app: &App, mut body: Body, feed: Feed) -> Result<(), Problem> 
         let silent_until = until.min(monotonic() + settings.request_timeout);
         let frame = tokio::select! {
             biased;
-            () = stopping.wait() => return Err(Problem::stopping(NOTHING.to_owned())),
+            _ = stopping.changed() => return Err(Problem::stopping(NOTHING.to_owned())),
             frame = tokio::time::timeout_at(by(silent_until), body.frame()) => frame,
         };
         let Some(frame) = frame.map_err(|_| late(silent_until < until))? else { break };
@@ -162,7 +164,7 @@ async fn feed_all(app: &App, mut body: Body, feed: Feed) -> Result<(), Problem> 
         // While it waits for its turn nobody listens.
         tokio::select! {
             biased;
-            () = stopping.wait() => return Err(Problem::stopping(NOTHING.to_owned())),
+            _ = stopping.changed() => return Err(Problem::stopping(NOTHING.to_owned())),
             pushed = tokio::time::timeout_at(by(until), feed.push(data)) => pushed.map_err(|_| late(false))?,
         }
     }

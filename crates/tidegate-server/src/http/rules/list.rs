@@ -7,7 +7,7 @@ use tidegate_edge::truth::{Cursor, Filter, MAX_PAGE};
 use super::open;
 use crate::api::pattern;
 use crate::api::rule::{Page, STATE_NAMES};
-use crate::http::{Call, FromQuery, Json, NoPath, Parameter, Problem, Query};
+use crate::http::{Call, FromQuery, Json, NoPath, Parameter, Query, Result};
 
 /// A place in a list of rules.
 const PLACE: &str = "^([0-9a-f]{2}){1,8000}$";
@@ -41,7 +41,7 @@ impl FromQuery for ListQuery {
         ),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let mut filter = Filter::default();
         filter.host = query.read("host", rule_host)?;
         filter.path_prefix = query.read("path", rule_path)?;
@@ -54,7 +54,7 @@ impl FromQuery for ListQuery {
     }
 }
 
-pub(super) async fn list(call: Call<NoPath, ListQuery>) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(call: Call<NoPath, ListQuery>) -> Result<Json<Page>> {
     let truth = &open(&call.app)?.truth;
     let ListQuery { filter, limit, cursor } = call.query;
     Ok(Json(Page::new(truth.list(filter, cursor, limit).await?)))

@@ -29,7 +29,7 @@ use axum::{Router, routing};
 use self::condition::{CONDITIONS, IF_MATCH};
 use self::path::NO_ID;
 use self::settings::OpenRules;
-use super::{App, Call, Operation, Problem, Routes, TimeClass, delete, get, patch, post, put};
+use super::{App, Call, Operation, Problem, Result, Routes, TimeClass, delete, get, patch, post, put};
 
 pub(super) const ROUTES: Routes =
     Routes { part: "rules", operations, empty_names, problems: refusal::OF_DATABASE };
@@ -117,12 +117,12 @@ fn empty_names(router: Router<App>) -> Router<App> {
     router.route("/v1/rules/", routing::get(no_id).put(no_id).patch(no_id).delete(no_id))
 }
 
-async fn no_id(call: Call) -> Result<(), Problem> {
+async fn no_id(call: Call) -> Result<()> {
     open(&call.app)?;
     Err(Problem::invalid(NO_ID.to_owned()))
 }
 
 /// The rules, if this server has any.
-fn open(app: &App) -> Result<&OpenRules, Problem> {
+fn open(app: &App) -> Result<&OpenRules> {
     app.parts().rules.as_ref().ok_or_else(refusal::no_rules)
 }

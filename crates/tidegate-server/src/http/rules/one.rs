@@ -7,24 +7,24 @@ use super::open;
 use super::path::OfRule;
 use super::refusal::{of_change, unmet};
 use crate::api::rule::{Changed, Draft, Patch, Replacement, Rule};
-use crate::http::{Call, Json, JsonBody, Made, NoContent, NoPath, NoQuery, Problem, Tagged};
+use crate::http::{Call, Json, Made, NoContent, NoPath, Problem, Result, Sent, Tagged};
 
 /// A rule that was made or replaced.
 type Put = Tagged<Made<Changed>>;
 
-pub(super) async fn create(call: Call<NoPath, NoQuery, JsonBody<Draft>>) -> Result<Put, Problem> {
+pub(super) async fn create(call: Sent<Draft, NoPath>) -> Result<Put> {
     let truth = &open(&call.app)?.truth;
     let draft = call.body.parse()?.draft()?;
     Ok(made(change(truth, Change::Create(draft)).await??))
 }
 
-pub(super) async fn get(call: Call<OfRule>) -> Result<Tagged<Json<Rule>>, Problem> {
+pub(super) async fn get(call: Call<OfRule>) -> Result<Tagged<Json<Rule>>> {
     let truth = &open(&call.app)?.truth;
     let rule = truth.get(call.path.id()?).await?.ok_or(Refusal::Unknown)?;
     Ok(Tagged { tag: tag(rule.version), answer: Json(rule.into()) })
 }
 
-pub(super) async fn replace(call: Call<OfRule, NoQuery, JsonBody<Replacement>>) -> Result<Put, Problem> {
+pub(super) async fn replace(call: Sent<Replacement, OfRule>) -> Result<Put> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?.to_owned();
     let condition = conditions(&call.headers)?;
@@ -40,9 +40,7 @@ pub(super) async fn replace(call: Call<OfRule, NoQuery, JsonBody<Replacement>>) 
     }
 }
 
-pub(super) async fn patch(
-    call: Call<OfRule, NoQuery, JsonBody<Patch>>,
-) -> Result<Tagged<Json<Changed>>, Problem> {
+pub(super) async fn patch(call: Sent<Patch, OfRule>) -> Result<Tagged<Json<Changed>>> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?.to_owned();
     let condition = if_match(&call.headers)?;
@@ -51,7 +49,7 @@ pub(super) async fn patch(
     Ok(Tagged { tag: tag(written.rule.version), answer: Json(Changed::new(written)) })
 }
 
-pub(super) async fn delete(call: Call<OfRule>) -> Result<NoContent, Problem> {
+pub(super) async fn delete(call: Call<OfRule>) -> Result<NoContent> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?.to_owned();
     let condition = if_match(&call.headers)?;
@@ -68,7 +66,7 @@ fn absent(condition: Condition) -> impl FnOnce(Refusal) -> Problem {
 }
 
 /// Makes a change; who does not know whether it was made is told so.
-async fn change(truth: &Truth, change: Change) -> Result<Result<Written, Refusal>, Problem> {
+async fn change(truth: &Truth, change: Change) -> Result<Result<Written, Refusal>> {
     truth.change(change).await.map_err(of_change)
 }
 

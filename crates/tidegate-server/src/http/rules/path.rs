@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tidegate_edge::rule::MAX_ID_BYTES;
 
-use crate::http::Problem;
+use crate::http::{Problem, Result};
 
 /// What else is below `/v1/rules/`: a rule that is called so is found with a letter of it escaped, `%62ulk`.
 pub(crate) const WORDS: [&str; 8] =
@@ -21,7 +21,7 @@ pub(crate) struct OfRule {
 
 impl OfRule {
     /// Not checked for what only a database knows to be no id.
-    pub(super) fn id(&self) -> Result<&str, Problem> {
+    pub(super) fn id(&self) -> Result<&str> {
         match self.id.len() {
             0 => Err(Problem::invalid(NO_ID.to_owned())),
             1..=MAX_ID_BYTES => Ok(&self.id),

@@ -6,7 +6,7 @@ use super::list::rule_path;
 use super::open;
 use crate::api::pattern;
 use crate::api::rule::{Position, Resolved, Sent};
-use crate::http::{Call, EmptyBody, FromQuery, Json, NoPath, NoQuery, Parameter, Problem, Query};
+use crate::http::{Call, EmptyBody, FromQuery, Json, NoPath, NoQuery, Parameter, Problem, Query, Result};
 
 /// A request, as a worker would see it: its host and path normalised.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl FromQuery for Request {
         Parameter::text("query", pattern::ANY, "a=1", "what it has behind its `?`"),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let missing = |name: &str| Problem::invalid(format!("the parameter `{name}` is missing"));
         let host = query.read("host", request_host)?.ok_or_else(|| missing("host"))?;
         let path = query.read("path", request_path)?.ok_or_else(|| missing("path"))?;
@@ -31,7 +31,7 @@ impl FromQuery for Request {
     }
 }
 
-pub(super) async fn resolve(call: Call<NoPath, Request>) -> Result<Json<Resolved>, Problem> {
+pub(super) async fn resolve(call: Call<NoPath, Request>) -> Result<Json<Resolved>> {
     let truth = &open(&call.app)?.truth;
     let Request { host, path, query } = call.query;
     let resolution = truth.fetch(&host, &path).await?;
@@ -40,11 +40,11 @@ pub(super) async fn resolve(call: Call<NoPath, Request>) -> Result<Json<Resolved
     Ok(Json(Resolved::new(host, path, resolution, answer.and_then(Sent::of))))
 }
 
-pub(super) async fn position(call: Call) -> Result<Json<Position>, Problem> {
+pub(super) async fn position(call: Call) -> Result<Json<Position>> {
     Ok(Json(Position::new(open(&call.app)?.truth.position().await?)))
 }
 
-pub(super) async fn new_epoch(call: Call<NoPath, NoQuery, EmptyBody>) -> Result<Json<Position>, Problem> {
+pub(super) async fn new_epoch(call: Call<NoPath, NoQuery, EmptyBody>) -> Result<Json<Position>> {
     let truth = &open(&call.app)?.truth;
     call.body.parse()?;
     truth.new_epoch().await?;

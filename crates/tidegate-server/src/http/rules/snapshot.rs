@@ -10,7 +10,7 @@ use tidegate_edge::truth::Fields;
 
 use super::file::{self, Pieces};
 use super::open;
-use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Problem, Query};
+use crate::http::{Answer, AnswerShape, Call, FromQuery, NoPath, Parameter, Query, Result, Shapes};
 
 /// What of each rule.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl FromQuery for Which {
         ),
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let fields = query.read("fields", |text| match text {
             "all" => Ok(Fields::All),
             "keys" => Ok(Fields::Keys),
@@ -62,7 +62,9 @@ impl Answer for Lines {
         let mark = Mark::from(self.snapshot.position());
         file::respond(self.snapshot, mark, "application/x-ndjson", self.is_gzip)
     }
+}
 
+impl Shapes for Lines {
     fn shapes(schemas: &mut SchemaGenerator) -> Vec<AnswerShape> {
         let body = Some(("application/x-ndjson", schemas.subschema_for::<String>()));
         let about = "lines of JSON: where the rules stood, then each of them";
@@ -70,7 +72,7 @@ impl Answer for Lines {
     }
 }
 
-pub(super) async fn snapshot(call: Call<NoPath, Which>) -> Result<Lines, Problem> {
+pub(super) async fn snapshot(call: Call<NoPath, Which>) -> Result<Lines> {
     let rules = open(&call.app)?;
     let snapshot = rules.snapshots.get(call.query.fields, call.query.from.as_ref()).await?;
     Ok(Lines { snapshot, is_gzip: file::wants_gzip(&call.headers) })

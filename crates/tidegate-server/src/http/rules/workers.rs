@@ -12,7 +12,7 @@ use super::refusal::of_change;
 use crate::api::rule_worker::{
     Applied, Ask, Block, Clicked, ClicksCounted, MAX_CLICKS, Report, Return, Workers,
 };
-use crate::http::{Call, Json, JsonBody, Kind, NoContent, NoQuery, Problem};
+use crate::http::{Call, Json, Kind, NoContent, Problem, Result, Sent};
 
 pub(super) const UNKNOWN_BLOCK: Kind = Kind::new(404, "block-unknown", "No such block");
 pub(super) const TOO_MANY: Kind = Kind::new(409, "block-too-many", "More than was granted");
@@ -36,7 +36,7 @@ pub(crate) struct OfWorker {
 }
 
 impl OfWorker {
-    fn name(&self) -> Result<&str, Problem> {
+    fn name(&self) -> Result<&str> {
         worker_name(&self.worker).map_err(Problem::invalid)
     }
 }
@@ -51,7 +51,7 @@ pub(crate) struct OfNumber {
 }
 
 impl OfNumber {
-    fn read(&self) -> Result<(String, u64), Problem> {
+    fn read(&self) -> Result<(String, u64)> {
         let worker = worker_name(&self.worker).map_err(Problem::invalid)?;
         let is_digits = self.number.bytes().all(|byte| byte.is_ascii_digit());
         let number = is_digits.then(|| self.number.parse().ok()).flatten().filter(|it| *it <= MAX_COUNT);
@@ -63,13 +63,13 @@ impl OfNumber {
     }
 }
 
-pub(super) async fn list(call: Call) -> Result<Json<Workers>, Problem> {
+pub(super) async fn list(call: Call) -> Result<Json<Workers>> {
     let rules = open(&call.app)?;
     let seq = rules.truth.position().await?.seq;
     Ok(Json(Workers::new(seq.0, rules.workers.list(seq, rules.clock.now().as_millis()))))
 }
 
-pub(super) async fn applied(call: Call<OfWorker, NoQuery, JsonBody<Applied>>) -> Result<NoContent, Problem> {
+pub(super) async fn applied(call: Sent<Applied, OfWorker>) -> Result<NoContent> {
     let rules = open(&call.app)?;
     let seq = call.body.parse()?.seq;
     if seq > MAX_COUNT {
@@ -79,7 +79,7 @@ pub(super) async fn applied(call: Call<OfWorker, NoQuery, JsonBody<Applied>>) ->
     Ok(NoContent)
 }
 
-pub(super) async fn ask(call: Call<OfNumber, NoQuery, JsonBody<Ask>>) -> Result<Json<Block>, Problem> {
+pub(super) async fn ask(call: Sent<Ask, OfNumber>) -> Result<Json<Block>> {
     let truth = &open(&call.app)?.truth;
     let (worker, number) = call.path.read()?;
     let Ask { rule, wanted } = call.body.parse()?;
@@ -99,7 +99,7 @@ pub(super) async fn ask(call: Call<OfNumber, NoQuery, JsonBody<Ask>>) -> Result<
     }))
 }
 
-pub(super) async fn give_back(call: Call<OfNumber, NoQuery, JsonBody<Return>>) -> Result<NoContent, Problem> {
+pub(super) async fn give_back(call: Sent<Return, OfNumber>) -> Result<NoContent> {
     let truth = &open(&call.app)?.truth;
     let (worker, number) = call.path.read()?;
     let spent = call.body.parse()?.spent;
@@ -119,9 +119,7 @@ pub(super) async fn give_back(call: Call<OfNumber, NoQuery, JsonBody<Return>>) -
     }
 }
 
-pub(super) async fn report(
-    call: Call<OfNumber, NoQuery, JsonBody<Report>>,
-) -> Result<Json<ClicksCounted>, Problem> {
+pub(super) async fn report(call: Sent<Report, OfNumber>) -> Result<Json<ClicksCounted>> {
     let truth = &open(&call.app)?.truth;
     let (worker, number) = call.path.read()?;
     let clicks = call.body.parse()?.clicks;
@@ -142,7 +140,7 @@ pub(super) async fn report(
     Ok(Json(ClicksCounted::new(is_new)))
 }
 
-pub(super) async fn clicks(call: Call<OfRule>) -> Result<Json<Clicked>, Problem> {
+pub(super) async fn clicks(call: Call<OfRule>) -> Result<Json<Clicked>> {
     let truth = &open(&call.app)?.truth;
     let id = call.path.id()?;
     let clicked = truth.clicks(id).await?.ok_or(Refusal::Unknown)?;

@@ -145,9 +145,7 @@ pub(crate) fn attempt(number: u64) -> Result<Attempt, Invalid> {
 response! {
     /// A run that was started, retried, updated or has ended.
     #[schemars(rename = "RunChanged")]
-    struct Changed from(space: &str, run: String, attempt: Attempt, state: RunState, is_new: bool) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Changed of(space, run) from(attempt: Attempt, state: RunState, is_new: bool) {
         attempt: u64 = attempt.get(),
         state: String = state.as_str().to_owned(),
         /// Whether this request did it; if not it was so before.
@@ -156,9 +154,7 @@ response! {
 
     /// A run that was updated.
     #[schemars(rename = "RunUpdated")]
-    struct Updated from(space: &str, run: String, it: &run::Updated) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Updated of(space, run) from(it: &run::Updated) {
         attempt: u64 = it.attempt.get(),
         state: String = it.state.as_str().to_owned(),
         /// When it is gone unless it is updated before.
@@ -167,24 +163,20 @@ response! {
 
     /// A run whose life was shortened.
     #[schemars(rename = "RunExpires")]
-    struct Expires from(space: &str, run: String, ends_at: Timestamp) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Expires of(space, run) from(ends_at: Timestamp) {
         /// When it is gone, whatever is done to it meanwhile.
         ends_at_ms: u64 = ends_at.as_millis(),
     }
 
     /// What a cleanup did.
     #[schemars(rename = "RunCleaned")]
-    struct Cleaned from(space: &str, removed: usize) {
-        space: String = space.to_owned(),
+    struct Cleaned of(space) from(removed: usize) {
         removed: u64 = removed as u64,
     }
 
     /// A run as it is.
     #[schemars(rename = "Run")]
-    struct One from(space: &str, it: run::Run) {
-        space: String = space.to_owned(),
+    struct One of(space) from(it: run::Run) {
         run: String = it.id,
         state: String = it.state.as_str().to_owned(),
         attempt: u64 = it.attempt.get(),
@@ -202,8 +194,7 @@ response! {
 
     /// Runs, the newest first.
     #[schemars(rename = "RunPage")]
-    struct Page from(space: &str, page: tidegate::Page<run::Listed>) {
-        space: String = space.to_owned(),
+    struct Page of(space) from(page: tidegate::Page<run::Listed>) {
         runs: Vec<InList> = page.items.into_iter().map(InList::new).collect(),
         /// Where the next page begins; `null` if there is none.
         next: Option<String> = page.next.map(|next| next.to_string()),
@@ -223,8 +214,7 @@ response! {
     }
 
     #[schemars(rename = "RunSpace")]
-    struct Space from(space: &str, options: &RunOptions) {
-        space: String = space.to_owned(),
+    struct Space of(space) from(options: &RunOptions) {
         prefix: String = options.prefix.clone(),
         state_ttl_ms: u64 = ms(options.state_ttl),
         max_runs: usize = options.max_runs,

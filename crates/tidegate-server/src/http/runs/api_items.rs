@@ -55,9 +55,7 @@ impl RequestBody for Items<'static> {
 response! {
     /// Items that were noted as processed.
     #[schemars(rename = "RunProcessed")]
-    struct Processed from(space: &str, run: String, it: &run::Processed) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Processed of(space, run) from(it: &run::Processed) {
         /// How many of them had not been before.
         new: u64 = it.new,
         /// How many there are now.
@@ -66,17 +64,13 @@ response! {
 
     /// Of each item, in the order asked, whether it was processed.
     #[schemars(rename = "RunIsProcessed")]
-    struct IsProcessed from(space: &str, run: String, processed: Vec<bool>) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct IsProcessed of(space, run) from(processed: Vec<bool>) {
         processed: Vec<bool> = processed,
     }
 
     /// How far a run is.
     #[schemars(rename = "RunProgress")]
-    struct Progress from(space: &str, run: String, it: &run::Progress) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Progress of(space, run) from(it: &run::Progress) {
         processed: u64 = it.processed,
         /// Items whose failures are known.
         failed: u64 = it.failed,
@@ -95,10 +89,7 @@ response! {
 
     /// A task that was started.
     #[schemars(rename = "RunTaskStarted")]
-    struct TaskStarted from(space: &str, run: String, task: String, it: &run::TaskStarted) {
-        space: String = space.to_owned(),
-        run: String = run,
-        task: String = task,
+    struct TaskStarted of(space, run, task) from(it: &run::TaskStarted) {
         started_at_ms: u64 = it.started_at.as_millis(),
         /// Whether this request did it; if not it was started before in this attempt, and may be finished.
         is_new: bool = it.is_new,
@@ -106,18 +97,13 @@ response! {
 
     /// A task that was finished.
     #[schemars(rename = "RunTaskFinished")]
-    struct TaskFinished from(space: &str, run: String, task: String, duration: Duration) {
-        space: String = space.to_owned(),
-        run: String = run,
-        task: String = task,
+    struct TaskFinished of(space, run, task) from(duration: Duration) {
         duration_ms: u64 = ms(duration),
     }
 
     /// The tasks of a run.
     #[schemars(rename = "RunTasks")]
-    struct Tasks from(space: &str, run: String, tasks: Vec<run::Task>) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct Tasks of(space, run) from(tasks: Vec<run::Task>) {
         tasks: Vec<Task> = tasks.into_iter().map(Task::new).collect(),
     }
 
@@ -134,9 +120,7 @@ response! {
 
     /// A failure that was noted.
     #[schemars(rename = "RunFailureNoted")]
-    struct FailureNoted from(space: &str, run: String, item: &str, it: run::FailureNoted) {
-        space: String = space.to_owned(),
-        run: String = run,
+    struct FailureNoted of(space, run) from(item: &str, it: run::FailureNoted) {
         item: String = item.to_owned(),
         /// How often it has failed.
         count: u64 = it.count,
@@ -148,16 +132,14 @@ response! {
 
     /// Failures.
     #[schemars(rename = "RunFailures")]
-    struct Failures from(space: &str, failures: Vec<Failure>, next: Option<Cursor>) {
-        space: String = space.to_owned(),
+    struct Failures of(space) from(failures: Vec<Failure>, next: Option<Cursor>) {
         failures: Vec<Failure> = failures,
         /// Where the next page begins; `null` if there is none.
         next: Option<String> = next.map(|next| next.to_string()),
     }
 
     #[schemars(rename = "RunFailure")]
-    struct Failure from(run: String, it: run::Failure) {
-        run: String = run,
+    struct Failure of(run) from(it: run::Failure) {
         item: String = it.item,
         /// Why, the last time.
         reason: String = it.reason,

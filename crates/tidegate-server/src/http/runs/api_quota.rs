@@ -24,9 +24,7 @@ impl RequestBody for Charge {
 response! {
     /// Calls that are charged to the quota.
     #[schemars(rename = "RunCharged")]
-    struct Charged from(space: &str, id: &str, cost: Cost, is_new: bool, remaining: u64) {
-        space: String = space.to_owned(),
-        id: String = id.to_owned(),
+    struct Charged of(space, id) from(cost: Cost, is_new: bool, remaining: u64) {
         cost: u64 = cost.get(),
         /// Whether this request did it; if not it was charged by the same id before.
         is_new: bool = is_new,
@@ -35,17 +33,14 @@ response! {
 
     /// A charge that is given back.
     #[schemars(rename = "RunChargeReleased")]
-    struct Released from(space: &str, id: &str, is_new: bool) {
-        space: String = space.to_owned(),
-        id: String = id.to_owned(),
+    struct Released of(space, id) from(is_new: bool) {
         /// Whether this request did it.
         is_new: bool = is_new,
     }
 
     /// Where the quota of a family of runs stands.
     #[schemars(rename = "RunQuota")]
-    struct Quota from(space: &str, prefix: &str, it: &QuotaStatus) {
-        space: String = space.to_owned(),
+    struct Quota of(space) from(prefix: &str, it: &QuotaStatus) {
         /// What its keys start with: who has the same shares it.
         prefix: String = prefix.to_owned(),
         /// What counts as an hour: `aligned`, `sliding` or `both`.

@@ -5,20 +5,20 @@ use tidegate::run::RunFailure;
 use super::path::{InAttempt, OfHour, OfRun};
 use crate::api::key;
 use crate::api::run_items::{Failure, FailureNoted, Failures, ItemFailed};
-use crate::http::{Call, Json, JsonBody, PageQuery, Problem, granted};
+use crate::http::{Call, Json, JsonBody, PageQuery, Result, granted};
 
 pub(super) async fn failed(
     call: Call<OfRun, InAttempt, JsonBody<ItemFailed<'static>>>,
-) -> Result<Json<FailureNoted>, Problem> {
+) -> Result<Json<FailureNoted>> {
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let run = call.path.key()?;
     let sent = call.body.parse()?;
     let (item, id) = (key("an item", &sent.item)?, key("an id", &sent.id)?);
-    let noted = granted(runs.failed(run, call.query.0, item, &sent.reason, id).await)?;
+    let noted = granted(runs.failed(run, call.query.attempt, item, &sent.reason, id).await)?;
     Ok(Json(FailureNoted::new(runs.space().as_str(), run.as_str().to_owned(), item.as_str(), noted)))
 }
 
-pub(super) async fn of_run(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>, Problem> {
+pub(super) async fn of_run(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>> {
     let PageQuery { after, limit } = &call.query;
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = granted(runs.failures(call.path.key()?, after.as_ref(), *limit).await)?;
@@ -26,7 +26,7 @@ pub(super) async fn of_run(call: Call<OfRun, PageQuery>) -> Result<Json<Failures
     Ok(Json(Failures::new(runs.space().as_str(), found.items.into_iter().map(row).collect(), found.next)))
 }
 
-pub(super) async fn retry_list(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>, Problem> {
+pub(super) async fn retry_list(call: Call<OfRun, PageQuery>) -> Result<Json<Failures>> {
     let PageQuery { after, limit } = &call.query;
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = granted(runs.retry_list(call.path.key()?, after.as_ref(), *limit).await)?;
@@ -34,7 +34,7 @@ pub(super) async fn retry_list(call: Call<OfRun, PageQuery>) -> Result<Json<Fail
     Ok(Json(Failures::new(runs.space().as_str(), found.items.into_iter().map(row).collect(), found.next)))
 }
 
-pub(super) async fn of_hour(call: Call<OfHour, PageQuery>) -> Result<Json<Failures>, Problem> {
+pub(super) async fn of_hour(call: Call<OfHour, PageQuery>) -> Result<Json<Failures>> {
     let PageQuery { after, limit } = &call.query;
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let found = runs.failures_in_hour(call.path.hour()?, after.as_ref(), *limit).await?;

@@ -5,7 +5,7 @@ use tidegate::run::RunState;
 use crate::api::Spaces;
 use crate::api::run::{Cleaned, Page, STATE_NAMES, Space};
 use crate::http::{
-    CURSOR, Call, EmptyBody, FromQuery, Json, LIMIT, NoQuery, OfSpace, PageQuery, Parameter, Problem, Query,
+    CURSOR, Call, EmptyBody, FromQuery, Json, LIMIT, NoQuery, OfSpace, PageQuery, Parameter, Query, Result,
 };
 
 /// A page of those in a state.
@@ -19,25 +19,25 @@ impl FromQuery for ListQuery {
     const PARAMETERS: &'static [Parameter] =
         &[Parameter::one_of("state", &STATE_NAMES, "those in a state; all unless given"), LIMIT, CURSOR];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         Ok(Self { state: query.parsed("state")?, page: PageQuery::from_query(query)? })
     }
 }
 
-pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>> {
     let ListQuery { state, page: PageQuery { after, limit } } = &call.query;
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     let page = runs.list(*state, after.as_ref(), *limit).await?;
     Ok(Json(Page::new(runs.space().as_str(), page)))
 }
 
-pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>, Problem> {
+pub(super) async fn cleanup(call: Call<OfSpace, NoQuery, EmptyBody>) -> Result<Json<Cleaned>> {
     let runs = &call.app.parts().runs.get(&call.path.space)?.runs;
     call.body.parse()?;
     Ok(Json(Cleaned::new(runs.space().as_str(), runs.cleanup().await?)))
 }
 
-pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>, Problem> {
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>> {
     let spaces = call.app.parts().runs.iter().map(|(name, it)| Space::new(name, &it.options));
     Ok(Json(Spaces { spaces: spaces.collect() }))
 }

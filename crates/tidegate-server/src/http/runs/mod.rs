@@ -16,7 +16,7 @@ mod tasks;
 
 use axum::{Router, routing};
 
-use super::{App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, Kind, ON_STORE, OfSpace, Operation, Problem, Result, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "runs", operations, empty_names, problems: ON_STORE };
 
@@ -109,12 +109,12 @@ fn empty_names(router: Router<App>) -> Router<App> {
         .route("/v1/runs/{space}/runs/{run}/tasks/", routing::put(no_task))
 }
 
-async fn no_run(call: Call<OfSpace>) -> Result<(), Problem> {
+async fn no_run(call: Call<OfSpace>) -> Result<()> {
     call.app.parts().runs.get(&call.path.space)?;
     Err(Problem::empty("a run"))
 }
 
-async fn no_task(call: Call<path::OfRun>) -> Result<(), Problem> {
+async fn no_task(call: Call<path::OfRun>) -> Result<()> {
     call.app.parts().runs.get(&call.path.space)?;
     Err(Problem::empty("a task"))
 }

@@ -8,7 +8,7 @@ use tidegate::run::{Attempt, Hour};
 
 use super::api::attempt;
 use crate::api::{key, pattern};
-use crate::http::{FromQuery, Parameter, Problem, Query};
+use crate::http::{Parameter, Result, query};
 
 /// `…/runs/{run}`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub(crate) struct OfRun {
 }
 
 impl OfRun {
-    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+    pub(super) fn key(&self) -> Result<Key<'_>> {
         Ok(key("a run", &self.run)?)
     }
 }
@@ -37,11 +37,11 @@ pub(crate) struct OfTask {
 }
 
 impl OfTask {
-    pub(super) fn key(&self) -> Result<Key<'_>, Problem> {
+    pub(super) fn key(&self) -> Result<Key<'_>> {
         Ok(key("a run", &self.run)?)
     }
 
-    pub(super) fn task(&self) -> Result<Key<'_>, Problem> {
+    pub(super) fn task(&self) -> Result<Key<'_>> {
         Ok(key("a task", &self.task)?)
     }
 }
@@ -56,24 +56,21 @@ pub(crate) struct OfHour {
 }
 
 impl OfHour {
-    pub(super) fn hour(&self) -> Result<Hour, Problem> {
+    pub(super) fn hour(&self) -> Result<Hour> {
         Ok(self.hour.parse()?)
     }
 }
 
-/// The attempt that is meant, if it is one in particular.
-#[derive(Debug)]
-pub(crate) struct InAttempt(pub(super) Option<Attempt>);
+const ATTEMPT: Parameter = Parameter::integer(
+    "attempt",
+    0..=MAX_COUNT,
+    None,
+    "the attempt that it belongs to; the current one unless given",
+);
 
-impl FromQuery for InAttempt {
-    const PARAMETERS: &'static [Parameter] = &[Parameter::integer(
-        "attempt",
-        0..=MAX_COUNT,
-        None,
-        "the attempt that it belongs to; the current one unless given",
-    )];
-
-    fn from_query(query: &Query) -> Result<Self, Problem> {
-        Ok(Self(query.integer("attempt")?.map(attempt).transpose()?))
+query! {
+    /// The attempt that is meant, if it is one in particular.
+    struct InAttempt from(query) {
+        ATTEMPT => attempt: Option<Attempt> = query.integer("attempt")?.map(attempt).transpose()?,
     }
 }

@@ -9,7 +9,7 @@ use tidegate::run::{QuotaCharge, QuotaRefusal};
 use super::api_quota::{Charge, Charged, Quota, Released};
 use crate::api::limit::WholeCost;
 use crate::api::{key, pattern};
-use crate::http::{Call, Json, Kind, Made, NoQuery, OfSpace, OptionalBody, Problem};
+use crate::http::{Call, Json, Kind, Made, NoQuery, OfSpace, OptionalBody, Problem, Result};
 
 pub(super) const EXCEEDED: Kind = Kind::new(429, "run-quota-exceeded", "Over the quota");
 pub(super) const RELEASED: Kind = Kind::new(409, "run-charge-released", "Charge released");
@@ -25,22 +25,20 @@ pub(crate) struct OfCharge {
 }
 
 impl OfCharge {
-    fn id(&self) -> Result<&str, Problem> {
+    fn id(&self) -> Result<&str> {
         key("an id", &self.id)?;
         Ok(&self.id)
     }
 }
 
-pub(super) async fn get(call: Call<OfSpace>) -> Result<Json<Quota>, Problem> {
+pub(super) async fn get(call: Call<OfSpace>) -> Result<Json<Quota>> {
     let open = call.app.parts().runs.get(&call.path.space)?;
     let quota = open.quota()?;
     let status = quota.status().await?;
     Ok(Json(Quota::new(open.runs.space().as_str(), &quota.options().prefix, &status)))
 }
 
-pub(super) async fn charge(
-    call: Call<OfCharge, NoQuery, OptionalBody<Charge>>,
-) -> Result<Made<Charged>, Problem> {
+pub(super) async fn charge(call: Call<OfCharge, NoQuery, OptionalBody<Charge>>) -> Result<Made<Charged>> {
     let open = call.app.parts().runs.get(&call.path.space)?;
     let (id, cost) = (call.path.id()?, WholeCost::or_one(&call.body.parse()?.cost));
     match open.quota()?.charge(cost, Some(id)).await? {
@@ -67,7 +65,7 @@ fn exceeded(cost: u64, refusal: &QuotaRefusal) -> Problem {
     Problem::refused(EXCEEDED, "quota_exceeded", detail).with_members(members).retry_after(retry_after_ms)
 }
 
-pub(super) async fn release(call: Call<OfCharge>) -> Result<Json<Released>, Problem> {
+pub(super) async fn release(call: Call<OfCharge>) -> Result<Json<Released>> {
     let open = call.app.parts().runs.get(&call.path.space)?;
     let id = call.path.id()?;
     match open.quota()?.release(id).await? {

@@ -120,8 +120,7 @@ pub(crate) fn generation(number: u64) -> Result<Generation, Invalid> {
 response! {
     /// An activated session.
     #[schemars(rename = "SessionActivated")]
-    struct Active from(space: &str, it: &Activated) {
-        space: String = space.to_owned(),
+    struct Active of(space) from(it: &Activated) {
         id: String = it.id.to_string(),
         generation: u64 = it.lease.generation.get(),
         until_ms: u64 = it.lease.until.as_millis(),
@@ -135,8 +134,7 @@ response! {
 
     /// A session as it is.
     #[schemars(rename = "Session")]
-    struct One from(space: &str, it: Session) {
-        space: String = space.to_owned(),
+    struct One of(space) from(it: Session) {
         id: String = it.id.to_string(),
         broadcaster: String = it.broadcaster,
         config: Box<RawValue> = from_text(&it.config).into_owned(),
@@ -162,28 +160,20 @@ response! {
 
     /// A session whose value was set.
     #[schemars(rename = "SessionUpdated")]
-    struct Updated from(space: &str, id: SessionId, generation: Generation) {
-        space: String = space.to_owned(),
-        id: String = id.to_string(),
+    struct Updated of(space, id) from(generation: Generation) {
         generation: u64 = generation.get(),
     }
 
     /// A holder's hold on a session.
     #[schemars(rename = "SessionHeld")]
-    struct Held from(space: &str, id: SessionId, holder: String, lease: Lease) {
-        space: String = space.to_owned(),
-        id: String = id.to_string(),
-        holder: String = holder,
+    struct Held of(space, id, holder) from(lease: Lease) {
         generation: u64 = lease.generation.get(),
         until_ms: u64 = lease.until.as_millis(),
     }
 
     /// How a session stands after a holder has left.
     #[schemars(rename = "SessionLeft")]
-    struct Without from(space: &str, id: SessionId, holder: String, left: Disconnect) {
-        space: String = space.to_owned(),
-        id: String = id.to_string(),
-        holder: String = holder,
+    struct Without of(space, id, holder) from(left: Disconnect) {
         state: String = match left {
             Disconnect::Held => State::Active,
             Disconnect::Disconnected => State::Disconnected,
@@ -194,8 +184,7 @@ response! {
 
     /// Sessions by time.
     #[schemars(rename = "SessionPage")]
-    struct Page from(space: &str, state: State, list: &List, limit: usize) {
-        space: String = space.to_owned(),
+    struct Page of(space) from(state: State, list: &List, limit: usize) {
         state: String = state.as_str().to_owned(),
         sessions: Vec<InList> = list.sessions.iter().map(InList::new).collect(),
         invalid: u64 = list.invalid,
@@ -214,8 +203,7 @@ response! {
 
     /// How many there are.
     #[schemars(rename = "SessionCounts")]
-    struct Counted from(space: &str, it: &Counts) {
-        space: String = space.to_owned(),
+    struct Counted of(space) from(it: &Counts) {
         active: u64 = it.active,
         disconnected: u64 = it.disconnected,
         orphans: u64 = it.orphans,
@@ -228,8 +216,7 @@ response! {
 
     /// A space and how its sessions live.
     #[schemars(rename = "SessionSpace")]
-    struct Space from(space: &str, options: &SessionOptions) {
-        space: String = space.to_owned(),
+    struct Space of(space) from(options: &SessionOptions) {
         grace_ms: u64 = ms(options.grace),
         holder_lease_ms: u64 = ms(options.holder_lease),
         session_ttl_ms: u64 = ms(options.session_ttl),

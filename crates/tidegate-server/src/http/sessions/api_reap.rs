@@ -10,8 +10,7 @@ use crate::api::response;
 response! {
     /// What a claim found.
     #[schemars(rename = "SessionClaims")]
-    struct Claimed from(space: &str, it: Claims) {
-        space: String = space.to_owned(),
+    struct Claimed of(space) from(it: Claims) {
         claims: Vec<InClaim> = it.claims.into_iter().map(InClaim::new).collect(),
         lapsed: u64 = it.swept.lapsed,
         buried: u64 = it.swept.buried,
@@ -45,9 +44,7 @@ response! {
 
     /// A claim that was renewed.
     #[schemars(rename = "SessionClaimRenewed")]
-    struct Renewed from(space: &str, id: SessionId, generation: Generation, attempt: u64, until: Timestamp) {
-        space: String = space.to_owned(),
-        id: String = id.to_string(),
+    struct Renewed of(space, id) from(generation: Generation, attempt: u64, until: Timestamp) {
         generation: u64 = generation.get(),
         attempt: u64 = attempt,
         until_ms: u64 = until.as_millis(),
@@ -55,8 +52,7 @@ response! {
 
     /// What became of acknowledgements, in their order.
     #[schemars(rename = "SessionAcked")]
-    struct Acked from(space: &str, acks: &[(SessionId, Generation)], answers: &[Answer<()>]) {
-        space: String = space.to_owned(),
+    struct Acked of(space) from(acks: &[(SessionId, Generation)], answers: &[Answer<()>]) {
         deleted: usize = answers.iter().filter(|it| it.is_done()).count(),
         acks: Vec<InAcks> = acks.iter().zip(answers).map(|(ack, answer)| InAcks::new(ack, answer)).collect(),
     }
@@ -88,9 +84,7 @@ response! {
 
     /// A dead session that can be claimed again.
     #[schemars(rename = "SessionRetried")]
-    struct Retried from(space: &str, id: SessionId) {
-        space: String = space.to_owned(),
-        id: String = id.to_string(),
+    struct Retried of(space, id) from() {
         state: String = State::Claimed.as_str().to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use tidegate::session::{Listed, State};
 
 use crate::api::session::{Counted, MAX_LIMIT, Page, STATE_NAMES, Space};
 use crate::api::{Spaces, pattern};
-use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Problem, Query, place};
+use crate::http::{Call, FromQuery, Json, OfSpace, Parameter, Problem, Query, Result, place, query};
 use crate::settings::parse::Parse as _;
 
 const LIMIT: Parameter = Parameter::integer("limit", 0..=MAX_LIMIT as u64, Some(100), "how many at most");
@@ -23,26 +23,16 @@ const AFTER: Parameter = Parameter::text(
 /// In the order of their names.
 const STATES: [State; 5] = [State::Active, State::Disconnected, State::Orphan, State::Claimed, State::Dead];
 
-/// A page of a list: how many, and behind which.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PageQuery {
-    limit: usize,
-    after: Option<Listed>,
-}
-
-impl FromQuery for PageQuery {
-    const PARAMETERS: &'static [Parameter] = &[LIMIT, AFTER];
-
-    fn from_query(query: &Query) -> Result<Self, Problem> {
-        Ok(Self {
-            limit: query.integer("limit")?.unwrap_or_default() as usize,
-            after: query.read("after", after)?,
-        })
+query! {
+    /// A page of a list: how many, and behind which.
+    struct PageQuery from(query) {
+        LIMIT => limit: usize = query.integer("limit")?.unwrap_or_default() as usize,
+        AFTER => after: Option<Listed> = query.read("after", after)?,
     }
 }
 
 /// The same, of those in a state or of an age.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct ListQuery {
     which: Which,
     page: PageQuery,
@@ -62,7 +52,7 @@ impl FromQuery for ListQuery {
         AFTER,
     ];
 
-    fn from_query(query: &Query) -> Result<Self, Problem> {
+    fn from_query(query: &Query) -> Result<Self> {
         let which = match (query.read("state", state)?, query.read("max_age", Duration::parse)?) {
             (Some(_), Some(_)) => {
                 let why = "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
@@ -75,7 +65,7 @@ impl FromQuery for ListQuery {
     }
 }
 
-pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let ListQuery { which, page: PageQuery { limit, after } } = call.query;
     let (state, found) = match which {
@@ -85,20 +75,20 @@ pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>, P
     Ok(Json(Page::new(sessions.space().as_str(), state, &found, limit)))
 }
 
-pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>, Problem> {
+pub(super) async fn dead(call: Call<OfSpace, PageQuery>) -> Result<Json<Page>> {
     let PageQuery { limit, after } = call.query;
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let found = sessions.list_after(State::Dead, after, limit).await?;
     Ok(Json(Page::new(sessions.space().as_str(), State::Dead, &found, limit)))
 }
 
-pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>, Problem> {
+pub(super) async fn counts(call: Call<OfSpace>) -> Result<Json<Counted>> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
     let counts = sessions.counts().await?;
     Ok(Json(Counted::new(sessions.space().as_str(), &counts)))
 }
 
-pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>, Problem> {
+pub(super) async fn spaces(call: Call) -> Result<Json<Spaces<Space>>> {
     let spaces = call.app.parts().sessions.iter().map(|(name, options)| Space::new(name, options));
     Ok(Json(Spaces { spaces: spaces.collect() }))
 }

@@ -1,9 +1,8 @@
-//! Sessions: a file each for one of them ([`one`]), who holds it ([`holders`]), many of
+//! Sessions: a file each for one of them and who holds it ([`one`]), many of
 //! them ([`list`]), and what becomes of those that were left behind ([`reap`]).
 
 pub(crate) mod api;
 pub(crate) mod api_reap;
-mod holders;
 mod list;
 mod one;
 mod path;
@@ -13,7 +12,7 @@ mod settings;
 
 use axum::{Router, routing};
 
-use super::{App, Call, ON_STORE, OfSpace, Operation, Problem, Routes, delete, get, post, put};
+use super::{App, Call, ON_STORE, OfSpace, Operation, Problem, Result, Routes, delete, get, post, put};
 
 pub(super) const ROUTES: Routes = Routes { part: "sessions", operations, empty_names, problems: ON_STORE };
 
@@ -39,14 +38,14 @@ fn operations() -> Vec<Operation> {
             .summary("Set the value of a session")
             .example(r#"{"value":{"score":7}}"#)
             .refuses(refusal::REFUSALS),
-        put("/v1/sessions/{space}/{id}/holders/{holder}", "session_connect", holders::connect)
+        put("/v1/sessions/{space}/{id}/holders/{holder}", "session_connect", one::connect)
             .summary("Hold a session")
             .example("?resume=true")
             .refuses(refusal::REFUSALS),
-        post("/v1/sessions/{space}/{id}/holders/{holder}/heartbeat", "session_heartbeat", holders::heartbeat)
+        post("/v1/sessions/{space}/{id}/holders/{holder}/heartbeat", "session_heartbeat", one::heartbeat)
             .summary("Go on holding it")
             .refuses(refusal::REFUSALS),
-        delete("/v1/sessions/{space}/{id}/holders/{holder}", "session_disconnect", holders::disconnect)
+        delete("/v1/sessions/{space}/{id}/holders/{holder}", "session_disconnect", one::disconnect)
             .summary("Hold it no longer")
             .refuses(refusal::REFUSALS),
         get("/v1/sessions/{space}/broadcasters/{broadcaster}", "session_find", one::find)
@@ -81,12 +80,12 @@ fn empty_names(router: Router<App>) -> Router<App> {
         .route("/v1/sessions/{space}/{id}/holders/", routing::put(no_holder).delete(no_holder))
 }
 
-async fn no_broadcaster(call: Call<OfSpace>) -> Result<(), Problem> {
+async fn no_broadcaster(call: Call<OfSpace>) -> Result<()> {
     call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a broadcaster"))
 }
 
-async fn no_holder(call: Call<path::OfSession>) -> Result<(), Problem> {
+async fn no_holder(call: Call<path::OfSession>) -> Result<()> {
     call.app.parts().sessions.get(&call.path.space)?;
     Err(Problem::empty("a holder"))
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tidegate::session::{Generation, Holder, SessionId};
 
 use crate::api::{key, pattern};
-use crate::http::Problem;
+use crate::http::Result;
 
 /// `…/{id}`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub(crate) struct OfSession {
 }
 
 impl OfSession {
-    pub(super) fn id(&self) -> Result<SessionId, Problem> {
+    pub(super) fn id(&self) -> Result<SessionId> {
         Ok(self.id.parse()?)
     }
 }
@@ -43,11 +43,11 @@ pub(crate) struct OfHolder {
 }
 
 impl OfHolder {
-    pub(super) fn id(&self) -> Result<SessionId, Problem> {
+    pub(super) fn id(&self) -> Result<SessionId> {
         Ok(self.id.parse()?)
     }
 
-    pub(super) fn holder(&self, generation: Option<Generation>) -> Result<Holder<'_>, Problem> {
+    pub(super) fn holder(&self, generation: Option<Generation>) -> Result<Holder<'_>> {
         Ok(Holder { name: key("a holder", &self.holder)?, generation })
     }
 }

@@ -13,6 +13,7 @@ use super::report::Report;
 use super::{Refused, Sink};
 use crate::api::hot::Ranked;
 use crate::cli::hot::args::ReplayArgs;
+use crate::cli::message;
 use crate::cli::target::STORE_DEADLINE;
 use crate::parts::Named;
 
@@ -57,9 +58,9 @@ impl Clocked {
         let options = settings.store.options.namespace(checked).declarations(Declarations::ReadOnly);
         settings.store.options =
             options.deadline(deadline).clock(clock.clone().into()).marker_ttl(marker_ttl);
-        let gate = settings.store.open().await.map_err(|error| error.to_string())?;
-        gate.store().check().map_err(|error| error.to_string())?;
-        let hot = space.open(&gate).map_err(|error| error.to_string())?;
+        let gate = settings.store.open().await.map_err(message)?;
+        gate.store().check().map_err(message)?;
+        let hot = space.open(&gate).map_err(message)?;
         Ok(Self {
             gate,
             hot,
@@ -77,7 +78,7 @@ impl Clocked {
         self.clock.set(Timestamp::from_millis(now_ms));
         let due_ms = *self.next_cleanup_ms.get_or_insert(now_ms + self.cleanup_interval_ms);
         if due_ms <= now_ms {
-            self.hot.cleanup().await.map_err(|error| error.to_string())?;
+            self.hot.cleanup().await.map_err(message)?;
             self.next_cleanup_ms = Some(now_ms + self.cleanup_interval_ms);
         }
         Ok(())

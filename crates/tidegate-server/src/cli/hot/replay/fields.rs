@@ -6,6 +6,7 @@ use tidegate::clock::Timestamp;
 use tidegate::hot::Edit;
 
 use crate::cli::hot::args::FieldArgs;
+use crate::cli::message;
 use crate::moment;
 
 /// What a line says, with its time.
@@ -23,7 +24,7 @@ impl Mapped {
     pub(super) fn edit(&self, at: Option<Timestamp>) -> Result<Edit<'_>, String> {
         let page = Key::new(&self.page).map_err(|error| error.to_string().replacen("key", "page", 1))?;
         let edit = Edit { page, id: &self.id, editor: &self.editor, byte_change: self.byte_change, at };
-        edit.check().map_err(|error| error.to_string())?;
+        edit.check().map_err(message)?;
         Ok(edit)
     }
 }

@@ -99,7 +99,7 @@ impl Sink for Live {
 
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         self.send(report).await?;
-        let request = Request::get(format!("{}?limit={}", self.path, self.top));
+        let request = Request::get(self.path.as_str()).with("limit", Some(self.top));
         let hottest: Pages = read(&self.target.fetch(request).await?)?;
         report.count = hottest.count;
         report.window_ms = hottest.window_ms;

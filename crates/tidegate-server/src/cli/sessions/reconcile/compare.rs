@@ -11,7 +11,7 @@ use tidegate::session::SessionId;
 
 use super::Reconciler;
 use crate::cli::sessions::args::ReconcileArgs;
-use crate::cli::{REFUSED, plural, print};
+use crate::cli::{REFUSED, message, plural, print};
 use crate::parts::Access;
 
 /// Sessions listed at a time: the most that there may be.
@@ -64,8 +64,7 @@ async fn look(reconciler: &Reconciler<'_>, age: Duration) -> Result<Looked, Stri
     let mut index = Ids::new();
     let mut after = None;
     loop {
-        let page =
-            reconciler.sessions.orphans_after(age, after, PAGE).await.map_err(|error| error.to_string())?;
+        let page = reconciler.sessions.orphans_after(age, after, PAGE).await.map_err(message)?;
         index.extend(page.sessions.iter().map(|it| it.id));
         after = page.sessions.last().copied();
         if page.sessions.len() < PAGE {

@@ -9,7 +9,7 @@ use tidegate::session::{Counts, Reconciled};
 
 use super::{Reconciler, found};
 use crate::cli::sessions::args::ReconcileArgs;
-use crate::cli::{REFUSED, print};
+use crate::cli::{REFUSED, message, print};
 use crate::parts::Access;
 use crate::settings::StoreSettings;
 
@@ -68,7 +68,7 @@ async fn run(reconciler: &Reconciler<'_>) -> Result<ExitCode, String> {
     // Each of them has been seen at the end, however often on the way.
     (done.sessions, done.looked_at) = (left.sessions, left.looked_at);
     done.unrecognised = left.unrecognised;
-    let counts = reconciler.sessions.counts().await.map_err(|error| error.to_string())?;
+    let counts = reconciler.sessions.counts().await.map_err(message)?;
     print(&render(reconciler, &done, &left, &counts))?;
     Ok(if left.faults() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }

@@ -17,7 +17,7 @@ pub(super) use self::compare::compare;
 pub(super) use self::migrate::migrate;
 use super::args::ReconcileArgs;
 use crate::cli::target::STORE_DEADLINE;
-use crate::cli::{Bar, print};
+use crate::cli::{Bar, message, print};
 use crate::parts::{Access, Named};
 use crate::settings::StoreSettings;
 
@@ -66,7 +66,7 @@ impl<'a> Reconciler<'a> {
         space.options.reap = Reap::Claims;
         space.options.cleanup_interval = LATER;
         space.options.reconcile_interval = 60 * LATER;
-        let sessions = space.open(&gate).map_err(|error| error.to_string())?;
+        let sessions = space.open(&gate).map_err(message)?;
         Ok(Self { args, gate, sessions })
     }
 
