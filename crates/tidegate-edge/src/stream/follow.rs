@@ -13,7 +13,13 @@ use crate::truth::Position;
 pub struct Follower {
     mark: Option<Mark>,
     begun: Vec<Event>,
+    /// How often in a row it was said that the database stands before this.
+    behind: u32,
 }
+
+/// Who has read all rules is further than a stream that began before, for a moment. That it is still so when the database
+/// has said that often where it stands, with no change between, is no such moment: word of its going back was lost.
+const BEHIND: u32 = 3;
 
 /// What is to be done with a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +44,7 @@ pub enum Step {
 impl Follower {
     /// One that goes on from there.
     pub fn at(mark: Mark) -> Self {
-        Self { mark: Some(mark), begun: Vec::new() }
+        Self { mark: Some(mark), begun: Vec::new(), behind: 0 }
     }
 
     /// Where it is: what to resume by. None if it has to read all rules first.
@@ -48,8 +54,7 @@ impl Follower {
 
     /// All rules were read at that place.
     pub fn loaded(&mut self, at: Mark) {
-        self.mark = Some(at);
-        self.begun.clear();
+        *self = Self::at(at);
     }
 
     /// The connection ended: what of a change has come without its rest comes again.
@@ -65,6 +70,7 @@ impl Follower {
             return Step::Wait;
         };
         let mut events = std::mem::take(&mut self.begun);
+        let behind = std::mem::take(&mut self.behind) + 1;
         let reload = |from: Mark, reason: String| Step::Reload { from, reason };
         let Some(own) = &self.mark else {
             return reload(mark, "nothing was read yet".to_owned());
@@ -83,7 +89,10 @@ impl Follower {
                 self.mark = None;
                 reload(mark, "the database may have gone back".to_owned())
             }
-            Event::Sync(_) if own.seq > mark.seq => Step::Known,
+            Event::Sync(_) if own.seq > mark.seq && behind < BEHIND => {
+                self.behind = behind;
+                Step::Known
+            }
             Event::Sync(position) if *own == mark => Step::Compare(position),
             Event::Sync(_) => {
                 self.mark = None;
@@ -110,6 +119,31 @@ mod tests {
 
     fn mark(seq: u64, text: &str) -> Mark {
         Mark { epoch: "e".to_owned(), seq: Seq(seq), digest: Digest::of("", 0, text) }
+    }
+
+    /// Whoever was not told that the database has gone back finds out by where it says that it stands.
+    #[test]
+    fn who_stays_further_than_the_database_begins_anew() {
+        let sync = |seq: u64| {
+            let at = mark(seq, "kept");
+            let position =
+                Position { epoch: at.epoch.clone(), seq: at.seq, count: 0, digest: at.digest, time_ms: 0 };
+            Message { mark: Some(at), event: Event::Sync(position) }
+        };
+        let change = |seq: u64| Message {
+            mark: Some(mark(seq, "kept")),
+            event: Event::Create { body: String::new() },
+        };
+        let mut follower = Follower::at(mark(10, "lost"));
+        for seq in [7, 7] {
+            assert_eq!(follower.take(sync(seq)), Step::Known);
+        }
+        assert_eq!(follower.take(change(8)), Step::Known, "the stream comes nearer");
+        for seq in [8, 8] {
+            assert_eq!(follower.take(sync(seq)), Step::Known);
+        }
+        assert!(matches!(follower.take(sync(8)), Step::Reload { .. }));
+        assert_eq!(follower.mark(), None);
     }
 
     /// A backup was put in the place of the database, which has the same name and smaller numbers.

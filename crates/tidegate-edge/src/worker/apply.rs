@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::hosts::Folder;
+use super::keys::Point;
 use super::state::State;
 use crate::rule::Rule;
 use crate::stream::{Event, Mark};
@@ -25,7 +26,7 @@ impl State {
     /// Applies one change of the log, which is the next one. If it cannot be what follows on what is here, nothing that is
     /// here is gone by any more.
     pub(crate) fn apply(&mut self, mark: Mark, events: &[Event]) -> Result<(), Difference> {
-        let applied = self.check(&mark, events).and_then(|()| self.apply_all(mark.seq, events));
+        let applied = self.check(&mark, events).and_then(|()| self.apply_all(&mark, events));
         self.applied = applied.is_ok().then_some(mark);
         self.fit();
         applied
@@ -46,7 +47,8 @@ impl State {
         if is_one { Ok(()) } else { Err(format!("the change {} did not come as it was sent", mark.seq)) }
     }
 
-    fn apply_all(&mut self, seq: Seq, events: &[Event]) -> Result<(), Difference> {
+    fn apply_all(&mut self, mark: &Mark, events: &[Event]) -> Result<(), Difference> {
+        let seq = mark.seq;
         for event in events {
             match event {
                 Event::Create { body } => self.create(seq, &read(body)?, body)?,
@@ -55,7 +57,7 @@ impl State {
                 Event::Sync(_) | Event::Resync { .. } => {}
             }
         }
-        self.keys.reached(seq);
+        self.keys.reached(Point { seq, digest: mark.digest });
         Ok(())
     }
 

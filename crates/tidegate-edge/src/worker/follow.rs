@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::core::Core;
 use super::filter::Filter;
+use super::keys::Point;
 use super::load::Loading;
 use super::options::Hydrate;
 use super::origin::{Origin, OriginChanges as _, OriginSnapshot as _};
@@ -215,7 +216,7 @@ impl<O: Origin> Core<O> {
         }
         let Some(from) = self.applied() else { return };
         let reads = self.write(|state| {
-            state.keys.begin_growth();
+            state.keys.begin_growth(Point { seq: from.seq, digest: from.digest });
             state.reads
         });
         let core = Arc::clone(self);
@@ -232,8 +233,7 @@ impl<O: Origin> Core<O> {
                 // All keys were read since: this filter is nobody's.
                 _ if state.reads != reads => {}
                 (Ok((filter, position)), Some(applied)) if applied.epoch == position.epoch => {
-                    let applied = applied.seq;
-                    state.keys.grown(filter, position.seq, applied);
+                    state.keys.grown(filter, Point { seq: position.seq, digest: position.digest });
                 }
                 // Tried again with the next change.
                 _ => state.keys.give_up_growth(),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use hashbrown::HashSet;
 
 use super::filter::Filter;
-use crate::truth::Seq;
+use crate::truth::{Digest, Seq};
 
 /// Keys beside a full filter, at most.
 const MAX_OVERFLOW: usize = 65_536;
@@ -33,8 +33,18 @@ struct Growth {
     /// Changes of keys since it was asked for.
     noted: VecDeque<Noted>,
     is_too_long: bool,
+    /// Where this was since it was asked for.
+    places: VecDeque<Point>,
     /// It, once it was made, and its place.
-    made: Option<(Filter, Seq)>,
+    made: Option<(Filter, Point)>,
+}
+
+/// A place of the log, and a number for all rules there: one that a database has come to by another way, after it had gone
+/// back, has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) seq: Seq,
+    pub(crate) digest: Digest,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,9 +122,10 @@ impl Keys {
         self.filter.len() + self.overflow.len()
     }
 
-    /// One is being made, of keys at this place or later.
-    pub(crate) fn begin_growth(&mut self) {
-        self.growth = Some(Growth { noted: VecDeque::new(), is_too_long: false, made: None });
+    /// One is being made, of keys at this place, which is here, or later.
+    pub(crate) fn begin_growth(&mut self, at: Point) {
+        let places = VecDeque::from([at]);
+        self.growth = Some(Growth { noted: VecDeque::new(), is_too_long: false, places, made: None });
     }
 
     /// It came to nothing.
@@ -123,22 +134,37 @@ impl Keys {
     }
 
     /// It is made, of the keys at `at`. It takes the place of the one that is here once all changes up to there were
-    /// applied.
-    pub(crate) fn grown(&mut self, filter: Filter, at: Seq, applied: Seq) {
+    /// applied, if that is where they lead to.
+    pub(crate) fn grown(&mut self, filter: Filter, at: Point) {
         if let Some(growth) = &mut self.growth {
             growth.made = Some((filter, at));
         }
-        self.reached(applied);
+        self.take_grown();
     }
 
-    /// All changes up to this one were applied.
-    pub(crate) fn reached(&mut self, applied: Seq) {
-        let is_due = |growth: &Growth| growth.made.as_ref().is_some_and(|(_, at)| *at <= applied);
+    /// All changes up to this place were applied.
+    pub(crate) fn reached(&mut self, applied: Point) {
+        let Some(growth) = &mut self.growth else { return };
+        if growth.places.len() == MAX_NOTED {
+            growth.is_too_long = true;
+        } else {
+            growth.places.push_back(applied);
+        }
+        self.take_grown();
+    }
+
+    fn take_grown(&mut self) {
+        let is_due = |growth: &Growth| {
+            let applied = growth.places.back().map(|it| it.seq);
+            growth.made.as_ref().is_some_and(|(_, at)| growth.is_too_long || Some(at.seq) <= applied)
+        };
         let Some(growth) = self.growth.take_if(|growth| is_due(growth)) else { return };
         let Some((mut filter, at)) = growth.made else { return };
-        if growth.is_too_long {
+        // Of another past than this one it has other keys: it is made once more.
+        if growth.is_too_long || !growth.places.contains(&at) {
             return;
         }
+        let at = at.seq;
         let mut overflow = HashSet::new();
         for Noted { hash, is_added, .. } in growth.noted.into_iter().filter(|it| it.seq > at) {
             if is_added {
@@ -161,6 +187,7 @@ impl Keys {
         let growth = self.growth.as_ref().map_or(0, |growth| {
             let made = growth.made.as_ref().map_or(0, |(filter, _)| filter.bytes());
             made + growth.noted.capacity() * size_of::<Noted>()
+                + growth.places.capacity() * size_of::<Point>()
         });
         self.filter.bytes() + self.overflow.capacity() * 9 + growth
     }
@@ -171,6 +198,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn place(seq: u64) -> Point {
+        Point { seq: Seq(seq), digest: Digest::of("", seq, "") }
+    }
 
     /// Spreads small numbers over all bits.
     fn hash(number: u64) -> u64 {
@@ -196,7 +227,7 @@ mod tests {
                     0..=2 if there.insert(number) => keys.add(hash(number), Seq(seq)),
                     3 if there.remove(&number) => keys.remove(hash(number), Seq(seq)),
                     4 if keys.wants_growth() => {
-                        keys.begin_growth();
+                        keys.begin_growth(place(seq - 1));
                         reading = Some(seq - 1);
                         continue;
                     }
@@ -207,12 +238,12 @@ mod tests {
                         let of: Vec<_> = history[at as usize].iter().copied().collect();
                         let mut filter = Filter::with_capacity(of.len() + 1);
                         of.iter().for_each(|it| filter.insert(hash(*it)).unwrap());
-                        keys.grown(filter, Seq(at), Seq(seq - 1));
+                        keys.grown(filter, place(at));
                         continue;
                     }
                     _ => continue,
                 }
-                keys.reached(Seq(seq));
+                keys.reached(place(seq));
                 history.push(there.clone());
                 for number in &there {
                     prop_assert!(keys.may_contain(hash(*number)), "{number} at {seq}");
@@ -228,30 +259,43 @@ mod tests {
     fn a_filter_of_a_later_place_waits_for_it() {
         let mut keys = Keys::of(Filter::with_capacity(16));
         keys.add(hash(1), Seq(1));
-        keys.begin_growth();
+        keys.begin_growth(place(1));
         let mut filter = Filter::with_capacity(1000);
         [1, 2].iter().for_each(|it| filter.insert(hash(*it)).unwrap());
-        keys.grown(filter, Seq(2), Seq(1));
+        keys.grown(filter, place(2));
         assert!(!keys.may_contain(hash(2)), "here there is none yet");
         keys.add(hash(2), Seq(2));
-        keys.reached(Seq(2));
+        keys.reached(place(2));
         assert!(keys.may_contain(hash(2)) && keys.growth.is_none());
         keys.remove(hash(2), Seq(3));
         assert!(!keys.may_contain(hash(2)), "it is there once");
     }
 
+    /// A database that was put back under the same name has other keys at places of the same numbers.
+    #[test]
+    fn a_filter_of_another_past_is_not_taken() {
+        let mut keys = Keys::of(Filter::with_capacity(16));
+        (1..=9).for_each(|number| keys.add(hash(number), Seq(number)));
+        for at in [place(2), Point { seq: Seq(9), ..place(2) }] {
+            keys.begin_growth(place(9));
+            keys.grown(Filter::with_capacity(100), at);
+            assert!(keys.growth.is_none() && (1..=9).all(|number| keys.may_contain(hash(number))), "{at:?}");
+        }
+    }
+
     #[test]
     fn without_room_every_key_may_be_there() {
         let mut keys = Keys::of(Filter::with_capacity(16));
-        keys.begin_growth();
+        keys.begin_growth(place(0));
         for number in 0..MAX_OVERFLOW as u64 + 1 {
             keys.add(hash(number), Seq(number + 1));
         }
         assert!(!keys.is_complete() && keys.may_contain(hash(u64::MAX - 5)));
         let mut filter = Filter::with_capacity(MAX_OVERFLOW + 10);
         (0..=MAX_OVERFLOW as u64).for_each(|it| filter.insert(hash(it)).unwrap());
-        let end = Seq(MAX_OVERFLOW as u64 + 1);
-        keys.grown(filter, end, end);
+        let end = place(MAX_OVERFLOW as u64 + 1);
+        keys.reached(end);
+        keys.grown(filter, end);
         assert!(keys.is_complete() && keys.may_contain(hash(0)) && !keys.may_contain(hash(u64::MAX - 5)));
     }
 }

@@ -14,7 +14,7 @@ use crate::support::SOON;
 
 /// The redirect engine's own tests have it too.
 #[path = "../../../tidegate-edge/tests/it/kit/full_disk.rs"]
-mod full_disk;
+pub(crate) mod full_disk;
 
 /// Events as they come.
 struct Events(mpsc::Receiver<(String, Value)>);

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-#[allow(dead_code, reason = "other tests of databases need more of it")]
-#[path = "../../../../tidegate-edge/tests/it/kit/full_disk.rs"]
-mod full_disk;
-#[allow(dead_code, reason = "as above")]
+#[allow(dead_code, reason = "the redirect engine's own tests need more of it")]
 #[path = "../../../../tidegate-edge/tests/it/kit/postgres.rs"]
 mod postgres;
 
 use self::postgres::{Backup, PostgresServer, QUICK};
+use crate::rules_full_disk::full_disk;
 
 pub(super) enum Database {
     File(TempDir),
