@@ -90,7 +90,6 @@ fn start(
 
 async fn run_until_signal(settings: &Settings, app: App, listeners: Listeners) -> Result<(), String> {
     let mut signals = signals()?;
-    outlive_hangups()?;
     let Listeners { api, edge } = listeners;
     if let Some(bound) = bound(api.as_ref())? {
         announce(&format!("http://{bound}"));
@@ -181,18 +180,6 @@ fn announce(url: &str) {
     let _ = writeln!(out, "{url}").and_then(|()| out.flush());
 }
 
-/// A terminal that is closed, or somebody who hopes that settings are read again, ends no server.
-fn outlive_hangups() -> Result<(), String> {
-    let hangup = signal(SignalKind::hangup());
-    let mut hangup = hangup.map_err(|error| format!("cannot listen for signals: {error}"))?;
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            tracing::info!("SIGHUP changes nothing: settings are read at the start");
-        }
-    });
-    Ok(())
-}
-
 const TERMINATE: &str = "SIGTERM";
 
 /// The last signal that ends a server, and how many there were.
@@ -208,17 +195,23 @@ async fn nth(signals: &mut Signals, count: usize) -> &'static str {
     }
 }
 
-/// Listens for the signals that end a server.
+/// Listens for the signals that end a server. A terminal that is closed, or somebody who hopes that settings are read
+/// again, ends none.
 fn signals() -> Result<Signals, String> {
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let (sender, signals) = watch::channel((0, ""));
     tokio::spawn(async move {
         loop {
             let signal = tokio::select! {
                 _ = terminate.recv() => TERMINATE,
                 _ = interrupt.recv() => "SIGINT",
+                _ = hangup.recv() => {
+                    tracing::info!("SIGHUP changes nothing: settings are read at the start");
+                    continue;
+                }
             };
             sender.send_modify(|(count, last)| (*count, *last) = (*count + 1, signal));
         }

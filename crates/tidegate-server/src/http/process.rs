@@ -17,18 +17,15 @@ pub(super) struct Process;
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         if let Some(used) = Used::now() {
-            let mut gauge = |name: &str, help: &str, value: f64| {
-                let gauge = ConstGauge::new(value);
-                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-            };
-            gauge("process_resident_memory_bytes", "Memory that is resident.", used.resident_bytes)?;
-            gauge("process_virtual_memory_bytes", "Memory that is mapped.", used.virtual_bytes)?;
-            gauge("process_start_time_seconds", "When it started, since 1970.", used.started_seconds)?;
-            if let Some(open) = used.open_fds {
-                gauge("process_open_fds", "File descriptors that are open.", open)?;
-            }
-            if let Some(most) = used.max_fds {
-                gauge("process_max_fds", "File descriptors that may be open.", most)?;
+            for (name, help, value) in [
+                ("process_resident_memory_bytes", "Memory that is resident.", Some(used.resident_bytes)),
+                ("process_virtual_memory_bytes", "Memory that is mapped.", Some(used.virtual_bytes)),
+                ("process_start_time_seconds", "When it started, since 1970.", Some(used.started_seconds)),
+                ("process_open_fds", "File descriptors that are open.", used.open_fds),
+                ("process_max_fds", "File descriptors that may be open.", used.max_fds),
+            ] {
+                let Some(gauge) = value.map(ConstGauge::new) else { continue };
+                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
             }
             let (name, help) = ("process_cpu_seconds", "Time of processors, of user and system.");
             let cpu = ConstCounter::new(used.cpu_seconds);

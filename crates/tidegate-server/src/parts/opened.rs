@@ -44,8 +44,8 @@ impl<O: PartOptions> Opened<O> {
 
     /// The one called `name`.
     pub(crate) fn get(&self, name: &str) -> Result<&O::Open, PartError> {
-        let at = self.position(name).ok_or_else(|| self.unknown(name))?;
-        Ok(self.at(at)?)
+        let at = self.position(name).ok_or_else(|| PartError::Unknown(self.unknown(name)))?;
+        self.at(at).map_err(PartError::Failed)
     }
 
     /// The one at a position.
@@ -99,17 +99,5 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { about: About { noun, .. }, name, known } = self;
         write!(f, "there is no {noun} {name:?}; known are: {known}")
-    }
-}
-
-impl From<Unknown> for PartError {
-    fn from(unknown: Unknown) -> Self {
-        Self::Unknown(unknown)
-    }
-}
-
-impl From<Error> for PartError {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
     }
 }

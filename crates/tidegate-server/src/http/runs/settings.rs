@@ -173,7 +173,7 @@ impl OpenRuns {
             QuotaSettings::Unknown => return Err(self.undeclared()),
         };
         // Opened twice at once it is the same quota.
-        let opened = self.gate.quota(options)?;
+        let opened = self.gate.quota(options).map_err(PartError::Failed)?;
         Ok(self.quota.get_or_init(|| opened))
     }
 

@@ -31,17 +31,12 @@ query! {
     }
 }
 
-/// The same, of those in a state or of an age.
+/// The same, of those in a state, or of those that are disconnected for so long.
 #[derive(Debug)]
 pub(crate) struct ListQuery {
-    which: Which,
+    state: State,
+    max_age: Option<Duration>,
     page: PageQuery,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Which {
-    InState(State),
-    OfAge(Duration),
 }
 
 impl FromQuery for ListQuery {
@@ -53,24 +48,23 @@ impl FromQuery for ListQuery {
     ];
 
     fn from_query(query: &Query) -> Result<Self> {
-        let which = match (query.read("state", state)?, query.read("max_age", Duration::parse)?) {
-            (Some(_), Some(_)) => {
-                let why = "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
-                return Err(Problem::invalid(why.to_owned()));
-            }
-            (None, Some(age)) => Which::OfAge(age),
-            (state, None) => Which::InState(state.unwrap_or(State::Disconnected)),
-        };
-        Ok(Self { which, page: PageQuery::from_query(query)? })
+        let (state, max_age) = (query.read("state", state)?, query.read("max_age", Duration::parse)?);
+        if state.is_some() && max_age.is_some() {
+            let why =
+                "`state` and `max_age` are not allowed together: `max_age` is of those that are disconnected";
+            return Err(Problem::invalid(why.to_owned()));
+        }
+        let state = state.unwrap_or(State::Disconnected);
+        Ok(Self { state, max_age, page: PageQuery::from_query(query)? })
     }
 }
 
 pub(super) async fn list(call: Call<OfSpace, ListQuery>) -> Result<Json<Page>> {
     let sessions = call.app.parts().sessions.get(&call.path.space)?;
-    let ListQuery { which, page: PageQuery { limit, after } } = call.query;
-    let (state, found) = match which {
-        Which::OfAge(age) => (State::Disconnected, sessions.orphans_after(age, after, limit).await?),
-        Which::InState(state) => (state, sessions.list_after(state, after, limit).await?),
+    let ListQuery { state, max_age, page: PageQuery { limit, after } } = call.query;
+    let found = match max_age {
+        Some(age) => sessions.orphans_after(age, after, limit).await?,
+        None => sessions.list_after(state, after, limit).await?,
     };
     Ok(Json(Page::new(sessions.space().as_str(), state, &found, limit)))
 }
