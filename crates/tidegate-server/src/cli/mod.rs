@@ -4,6 +4,7 @@
 
 mod args;
 mod bar;
+mod batches;
 mod client;
 mod declare;
 mod doctor;

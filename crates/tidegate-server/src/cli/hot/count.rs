@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::HOT;
 use crate::api::hot::{BadLine, Bulk};
 use crate::api::hot_counts::Count;
-use crate::cli::runs::items::Source;
+use crate::cli::batches::Batches;
 use crate::cli::{NDJSON, REFUSED, Request, SpaceArgs, Target, plural, print, printable, read};
 use crate::parts::Access;
 
@@ -14,7 +14,7 @@ const EXPLAINED: usize = 10;
 
 pub(super) async fn lines(of: &SpaceArgs) -> Result<ExitCode, String> {
     let target = Target::of_space(HOT, of, Access::Write).await?;
-    let mut source = Source::stdin(false);
+    let mut source = Batches::stdin(false);
     let mut all = Bulk::default();
     loop {
         let batch = source.next().await?;

@@ -2,7 +2,7 @@
 
 pub(super) mod args;
 mod card;
-pub(super) mod items;
+mod items;
 mod render;
 mod watch;
 
