@@ -1,16 +1,8 @@
 -- How pages begin to be remembered, and become hot: what edits and counts have in common.
-local NOW, ACTIVITY_TTL = int(now_ms), int(activity_ttl_ms + behind_ms)
-
--- How many pages are remembered, if that is known.
-local remembered
 
 -- Notes that a page has begun to be remembered, and makes room for it.
 local function begin(page)
-  if not remembered then
-    flush(ACTIVITIES, activities)
-    remembered = on_index('ZCARD', ACTIVITIES)
-  end
-  if remembered >= max_activity then
+  if count_remembered() >= max_activity then
     flush(ACTIVITIES, activities)
     local oldest = call('ZRANGE', ACTIVITIES, 0, 0)[1]
     -- What is left of its own last time gives way by itself.

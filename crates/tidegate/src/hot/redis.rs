@@ -33,6 +33,29 @@ pub(super) const MAX_EDITS: usize = 512;
 /// What became of the edits of one page, and what they did; or why they failed.
 pub(super) type OfPage = Result<(Vec<Recorded>, Effects)>;
 
+/// Edits of one page, as `record.lua` takes them.
+fn written(edits: &[Edit<'_>]) -> CompactString {
+    let mut text = CompactString::default();
+    // What several begin with is in no text of one.
+    let is_undated = edits.iter().all(|edit| edit.at.is_none());
+    match edits.len() {
+        1 => {}
+        _ if is_undated => text.push('\u{2}'),
+        _ => text.push('\u{1}'),
+    }
+    for Edit { at, byte_change, id, editor, .. } in edits {
+        if edits.len() > 1 && is_undated {
+            text.push_str(&compact_str::format_compact!("{id}\0{byte_change} {editor}\0"));
+            continue;
+        }
+        if let Some(at) = at {
+            text.push_str(&at.as_millis().to_compact_string());
+        }
+        text.push_str(&compact_str::format_compact!("\0{byte_change}\0{id}\0{editor}\0"));
+    }
+    text
+}
+
 /// One partition of a space on Redis.
 #[derive(Debug)]
 pub(super) struct OnRedis {
@@ -156,20 +179,7 @@ impl OnRedis {
             return Ok(Vec::new());
         }
         let keys = pages.iter().map(|edits| format!("{}{}", self.family, edits[0].page.as_str()));
-        let args = pages.iter().map(|edits| {
-            // What several begin with is in no text of one.
-            let mut text = CompactString::from(if edits.len() > 1 { "\u{1}" } else { "" });
-            for edit in *edits {
-                if let Some(at) = edit.at {
-                    text.push_str(&at.as_millis().to_compact_string());
-                }
-                text.push_str(&compact_str::format_compact!("\0{}\0", edit.byte_change));
-                for part in [edit.id, "\0", edit.editor, "\0"] {
-                    text.push_str(part);
-                }
-            }
-            text
-        });
+        let args = pages.iter().map(|edits| written(edits));
         let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
         let call = call.items(pages.len()).keys(keys).args(args);
         let value = match deadline {

@@ -34,8 +34,15 @@ end
 -- Whether one text is before another, byte by byte, as a sorted set has them. `<` goes by
 -- the server's locale.
 local function is_before(one, other)
-  for i = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, i), string.byte(other, i)
+  local at, shorter = 1, math.min(#one, #other)
+  while at <= shorter do
+    local a, b
+    -- Six bytes are a number that is exact.
+    if at + 5 <= shorter then
+      a, b, at = struct.unpack('>I6', one, at), struct.unpack('>I6', other, at), at + 6
+    else
+      a, b, at = string.byte(one, at), string.byte(other, at), at + 1
+    end
     if a ~= b then return a < b end
   end
   return #one < #other

@@ -30,6 +30,9 @@ pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
 
 /// What became of several edits of a page.
 pub(super) fn recorded_several(value: &Value, edits: usize) -> Result<(Vec<Recorded>, Effects)> {
+    if let Value::Int(ADDED) = value {
+        return Ok((vec![Recorded::Added; edits], Effects::default()));
+    }
     let mut fields = REPLIES.list(value)?;
     let (activity, expired) = (fields.number()?, fields.number()?);
     let (codes, replaced) = (fields.text()?, fields.text()?);
