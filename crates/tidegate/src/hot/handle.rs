@@ -20,7 +20,7 @@ use super::metrics::{GatherMetrics, HotMetrics};
 use super::notes::Notes;
 use super::options::{HotOptions, MAX_TRACKED};
 use super::position::{News, Position};
-use super::redis::{MAX_EDITS, OfPage, OnRedis};
+use super::redis::{MAX_EDITS, MAX_PAGES, OfPage, OnRedis};
 use super::watch::Watch;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -237,7 +237,8 @@ impl Hot {
             // As many pages as have no more edits than fit.
             let mut left = MAX_EDITS;
             let fits = |page: &&Vec<Edit<'_>>| left.checked_sub(page.len()).map(|it| left = it).is_some();
-            let pages: Vec<&[Edit<'_>]> = rest.iter().take_while(fits).map(Vec::as_slice).collect();
+            let pages = rest.iter().take(MAX_PAGES).take_while(fits);
+            let pages: Vec<&[Edit<'_>]> = pages.map(Vec::as_slice).collect();
             rest = &rest[pages.len()..];
             let recorded = self.recorded(self.record_on(number, &pages, deadline).await, &pages);
             done.extend(recorded.into_iter().map(|it| it.or_else(|error| self.corrupt(error))));

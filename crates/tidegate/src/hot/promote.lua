@@ -2,11 +2,7 @@
 
 -- Notes that a page has begun to be remembered, and makes room for it.
 local function begin(page)
-  if not remembered then
-    flush(ACTIVITIES, activities)
-    remembered = on_index('ZCARD', ACTIVITIES)
-  end
-  if remembered >= max_activity then
+  if count_remembered() >= max_activity then
     flush(ACTIVITIES, activities)
     local oldest = call('ZRANGE', ACTIVITIES, 0, 0)[1]
     -- What is left of its own last time gives way by itself.

@@ -193,8 +193,7 @@ local function record_in_place(k, edit)
     return add_in_place(page, meta, w, one_id, one_made, byte_change)
   end
   if form == UNDATED or hot_threshold == 1 then return end
-  remembered = remembered or on_index('ZCARD', ACTIVITIES)
-  if remembered >= max_activity then return end
+  if count_remembered() >= max_activity then return end
   if not call('SET', key, NEW .. edit, 'PX', ACTIVITY_TTL, 'NX') then return remember_in_place(key, edit) end
   -- Most pages get one edit and never another.
   is_made = is_made or remembered == 0

@@ -27,11 +27,15 @@ use crate::log;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
-/// Edits of one call, at most: two milliseconds of the server's time or so.
+/// Edits of one call, at most.
 pub(super) const MAX_EDITS: usize = 512;
 
 /// For how long the last batch of a node is known by its number: far longer than anybody sends one again.
 const FLUSH_KNOWN_MS: u64 = 3_600_000;
+
+/// Pages of one call, at most: two milliseconds of a server's time if all of them are hot and full, half of one if each
+/// gets its first edit, five if all become hot at once.
+pub(super) const MAX_PAGES: usize = 128;
 
 /// What became of the edits of one page, and what they did; or why they failed.
 pub(super) type OfPage = Result<(Vec<Recorded>, Effects)>;

@@ -106,3 +106,22 @@ async fn a_batch_of_any_size_is_counted_once() {
         assert_eq!(space.hot.tracked().await.unwrap(), 701, "{on}");
     }
 }
+
+/// A page that was refused is remembered, in a batch too, and gives way to the next where there is room for one.
+#[tokio::test]
+async fn who_is_refused_in_a_batch_counts_as_remembered() {
+    let bounds = |it: &mut HotOptions| {
+        (it.hot_threshold, it.max_tracked, it.max_activity) = (2, 1, 1);
+        it.when_full = WhenFull::Refuse;
+    };
+    for space in Space::everywhere(bounds).await {
+        let on = space.on;
+        let edit = |page, id| Edit::new(key(page), id, "bot");
+        space.hot.record_many(&[edit("hot", "1"), edit("hot", "2")]).await.unwrap();
+        let recorded =
+            space.hot.record_many(&[edit("a", "1"), edit("a", "2"), edit("c", "1")]).await.unwrap();
+        assert_eq!(recorded, [Recorded::Remembered, Recorded::Rejected, Recorded::Remembered], "{on}");
+        let again = space.hot.record(&edit("a", "3")).await.unwrap();
+        assert_eq!(again, Recorded::Remembered, "{on}: it was forgotten");
+    }
+}
