@@ -33,8 +33,9 @@ struct Growth {
     /// Changes of keys since it was asked for.
     noted: VecDeque<Noted>,
     is_too_long: bool,
-    /// Where this was since it was asked for.
-    places: VecDeque<Point>,
+    /// Where this was when it was asked for, and the first half of the digest there and at each place after it.
+    begun: Seq,
+    digests: VecDeque<u64>,
     /// It, once it was made, and its place.
     made: Option<(Filter, Point)>,
 }
@@ -47,11 +48,39 @@ pub(crate) struct Point {
     pub(crate) digest: Digest,
 }
 
+/// A change of a key. Two words, since there may be many.
 #[derive(Debug, Clone, Copy)]
 struct Noted {
-    seq: Seq,
     hash: u64,
-    is_added: bool,
+    /// Its number, and in the lowest bit whether the key was added.
+    seq_and_added: u64,
+}
+
+impl Noted {
+    fn new(hash: u64, seq: Seq, is_added: bool) -> Self {
+        Self { hash, seq_and_added: seq.0 << 1 | u64::from(is_added) }
+    }
+
+    fn seq(self) -> Seq {
+        Seq(self.seq_and_added >> 1)
+    }
+
+    fn is_added(self) -> bool {
+        self.seq_and_added & 1 == 1
+    }
+}
+
+impl Growth {
+    /// Where this is.
+    fn applied(&self) -> Seq {
+        Seq(self.begun.0 + self.digests.len() as u64 - 1)
+    }
+
+    /// Whether this was there.
+    fn was_at(&self, at: Point) -> bool {
+        let digest = at.seq.0.checked_sub(self.begun.0).and_then(|it| self.digests.get(it as usize));
+        digest == Some(&at.digest.first_half())
+    }
 }
 
 impl Keys {
@@ -69,7 +98,7 @@ impl Keys {
     }
 
     pub(crate) fn add(&mut self, hash: u64, seq: Seq) {
-        self.note(Noted { seq, hash, is_added: true });
+        self.note(Noted::new(hash, seq, true));
         // One key may be here and one with the same bits in the filter: only what is not in the set is in the filter.
         if self.growth.is_none() && self.filter.insert(hash).is_ok() {
             return;
@@ -82,7 +111,7 @@ impl Keys {
     }
 
     pub(crate) fn remove(&mut self, hash: u64, seq: Seq) {
-        self.note(Noted { seq, hash, is_added: false });
+        self.note(Noted::new(hash, seq, false));
         // While it is blind a key may be in neither: taking it out of the filter would take another's.
         if self.overflow.remove(&hash) || self.is_blind {
             return;
@@ -124,8 +153,9 @@ impl Keys {
 
     /// One is being made, of keys at this place, which is here, or later.
     pub(crate) fn begin_growth(&mut self, at: Point) {
-        let places = VecDeque::from([at]);
-        self.growth = Some(Growth { noted: VecDeque::new(), is_too_long: false, places, made: None });
+        let digests = VecDeque::from([at.digest.first_half()]);
+        let noted = VecDeque::new();
+        self.growth = Some(Growth { noted, is_too_long: false, begun: at.seq, digests, made: None });
     }
 
     /// It came to nothing.
@@ -145,29 +175,30 @@ impl Keys {
     /// All changes up to this place were applied.
     pub(crate) fn reached(&mut self, applied: Point) {
         let Some(growth) = &mut self.growth else { return };
-        if growth.places.len() == MAX_NOTED {
+        // One comes after the other: whoever leaves one out reads all anew.
+        if growth.digests.len() == MAX_NOTED || applied.seq != growth.applied().next() {
             growth.is_too_long = true;
         } else {
-            growth.places.push_back(applied);
+            growth.digests.push_back(applied.digest.first_half());
         }
         self.take_grown();
     }
 
     fn take_grown(&mut self) {
         let is_due = |growth: &Growth| {
-            let applied = growth.places.back().map(|it| it.seq);
-            growth.made.as_ref().is_some_and(|(_, at)| growth.is_too_long || Some(at.seq) <= applied)
+            growth.made.as_ref().is_some_and(|(_, at)| growth.is_too_long || at.seq <= growth.applied())
         };
-        let Some(growth) = self.growth.take_if(|growth| is_due(growth)) else { return };
-        let Some((mut filter, at)) = growth.made else { return };
+        let Some(mut growth) = self.growth.take_if(|growth| is_due(growth)) else { return };
+        let Some((mut filter, at)) = growth.made.take() else { return };
         // Of another past than this one it has other keys: it is made once more.
-        if growth.is_too_long || !growth.places.contains(&at) {
+        if growth.is_too_long || !growth.was_at(at) {
             return;
         }
         let at = at.seq;
         let mut overflow = HashSet::new();
-        for Noted { hash, is_added, .. } in growth.noted.into_iter().filter(|it| it.seq > at) {
-            if is_added {
+        for noted in growth.noted.into_iter().filter(|it| it.seq() > at) {
+            let hash = noted.hash;
+            if noted.is_added() {
                 if filter.insert(hash).is_err() {
                     overflow.insert(hash);
                 }
@@ -186,8 +217,7 @@ impl Keys {
     pub(crate) fn bytes(&self) -> usize {
         let growth = self.growth.as_ref().map_or(0, |growth| {
             let made = growth.made.as_ref().map_or(0, |(filter, _)| filter.bytes());
-            made + growth.noted.capacity() * size_of::<Noted>()
-                + growth.places.capacity() * size_of::<Point>()
+            made + growth.noted.capacity() * size_of::<Noted>() + growth.digests.capacity() * size_of::<u64>()
         });
         self.filter.bytes() + self.overflow.capacity() * 9 + growth
     }
@@ -289,12 +319,12 @@ mod tests {
         keys.begin_growth(place(0));
         for number in 0..MAX_OVERFLOW as u64 + 1 {
             keys.add(hash(number), Seq(number + 1));
+            keys.reached(place(number + 1));
         }
         assert!(!keys.is_complete() && keys.may_contain(hash(u64::MAX - 5)));
         let mut filter = Filter::with_capacity(MAX_OVERFLOW + 10);
         (0..=MAX_OVERFLOW as u64).for_each(|it| filter.insert(hash(it)).unwrap());
         let end = place(MAX_OVERFLOW as u64 + 1);
-        keys.reached(end);
         keys.grown(filter, end);
         assert!(keys.is_complete() && keys.may_contain(hash(0)) && !keys.may_contain(hash(u64::MAX - 5)));
     }
