@@ -1,5 +1,6 @@
 //! Somebody who clicks links, over connections that are kept: as cheap as can be, and the same whoever is asked.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use tidegate::clock::monotonic;
 use tokio::task::JoinSet;
 
 use super::links::{HOST, destination, path};
+use super::pace::Pace;
 use crate::cpu;
 use crate::http_client::{Connection, find};
 
@@ -114,33 +116,42 @@ pub(super) struct Rate {
     pub(super) connections: usize,
 }
 
-/// Clicks links at a rate, over connections of which each has time enough: milliseconds that each click took.
+/// Clicks links at a rate and at even distances, over connections of which each has time enough: milliseconds that each
+/// click took.
 pub(super) async fn at_rate(address: SocketAddr, rate: Rate, order: Arc<[u32]>) -> Result<Vec<f64>> {
     let Rate { links, per_s, connections } = rate;
     alone(async move {
-        let open = connect(address, connections, links).await?;
-        let begun = monotonic();
-        let mut tasks = JoinSet::new();
-        for (task, mut connection) in open.into_iter().enumerate() {
-            let order = Arc::clone(&order);
-            tasks.spawn(async move {
-                let mut taken = Vec::with_capacity(order.len() / connections + 1);
-                for (turn, number) in order.iter().enumerate().skip(task).step_by(connections) {
-                    tokio::time::sleep_until((begun + Duration::from_secs(1) * turn as u32 / per_s).into())
-                        .await;
+        let mut idle = VecDeque::from(connect(address, connections, links).await?);
+        let (pace, begun) = (Pace::new(per_s)?, monotonic());
+        let (mut due, mut taken) = (0, Vec::with_capacity(order.len()));
+        let mut under_way = JoinSet::new();
+        let mut numbers = order.iter().copied();
+        while taken.len() < order.len() {
+            while due > 0
+                && let Some(mut connection) = idle.pop_front()
+            {
+                due -= 1;
+                let Some(number) = numbers.next() else { break };
+                under_way.spawn(async move {
                     let sent = monotonic();
-                    links.click(&mut connection, *number as usize).await?;
-                    taken.push(sent.elapsed().as_secs_f64() * 1e3);
+                    links.click(&mut connection, number as usize).await?;
+                    anyhow::Ok((connection, sent.elapsed()))
+                });
+            }
+            tokio::select! {
+                ticks = pace.ticks() => due += ticks?,
+                Some(ended) = under_way.join_next() => {
+                    let (connection, took) = ended.context("a click has failed")??;
+                    idle.push_back(connection);
+                    taken.push(took.as_secs_f64() * 1e3);
                 }
-                anyhow::Ok(taken)
-            });
+            }
         }
-        let taken: Result<Vec<_>> = tasks.join_all().await.into_iter().collect();
         let (took_s, planned_s) = (begun.elapsed().as_secs_f64(), order.len() as f64 / f64::from(per_s));
         if took_s > planned_s * LATE + 0.05 {
             bail!("{} clicks took {took_s:.2} s, and were to take {planned_s:.2}", order.len());
         }
-        Ok(taken?.concat())
+        Ok(taken)
     })
     .await
 }

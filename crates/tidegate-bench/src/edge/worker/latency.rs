@@ -1,7 +1,8 @@
 //! How long valid links take beside other work: 500 changes a second, and a flood of links that there are not.
 //!
 //! All rates are fixed, and together at most half of the processor. What is compared is the same server in the same run,
-//! with and without the other work, in turns.
+//! with and without the other work, in turns. A flood takes the processor from who clicks and not only the server's time: how
+//! much that is, is seen beside the same flood of another server on this machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use crate::http_client::{Connection, request_by};
 use crate::report::{Figure, Goal};
 use crate::rounds::{Effort, Samples};
 use crate::server::Server;
-use crate::{cpu, progress};
+use crate::{cpu, peers, progress};
 
 /// Valid links.
 const VALID: Rate = Rate { links: Clicked::Known, per_s: 4000, connections: 64 };
@@ -57,6 +58,9 @@ pub(super) async fn under_change(effort: Effort, links: &Links) -> Result<Vec<Fi
 pub(super) async fn under_flood(effort: Effort, links: &Links) -> Result<Vec<Figure>> {
     progress("edge.flood");
     let server = ours::start(links, &[]).await?;
+    // The same flood for somebody else: what it costs who shares a machine with those who flood.
+    let elsewhere = Server::announced(&mut std::process::Command::new(peers::fixed_redirect()?), 1)?;
+    let elsewhere_rate = Rate { links: Clicked::Fixed, ..FLOOD };
     let clicks = seconds(effort) * FLOOD.per_s as usize;
     let fetched = ours::counted(&server, FETCHES).await?;
     let (mut samples, mut sent) = (Samples::new(), 0);
@@ -70,17 +74,22 @@ pub(super) async fn under_flood(effort: Effort, links: &Links) -> Result<Vec<Fig
         let processors = std::thread::available_parallelism()?.get() as f64;
         let share = used / begun.elapsed().as_secs_f64() / processors;
         sent += clicks;
+        let order = mixed(clicks, links.count, round);
+        let flood = tokio::spawn(at_rate(elsewhere.address(), elsewhere_rate, order));
+        let beside_elsewhere = valid(&server, links, effort, round).await?;
+        flood.await.context("the flood of somebody else has failed")??;
         if round > 0 {
-            samples.push([beside, alone, share]);
+            samples.push([beside, alone, beside_elsewhere, share]);
         }
     }
     let fetched = ours::counted(&server, FETCHES).await? - fetched;
-    let [beside, alone, share] = samples.medians();
+    let [beside, alone, beside_elsewhere, share] = samples.medians();
     Ok(vec![
         Figure::ours("edge.flood_to_database", "%", fetched * 100.0 / sent as f64).goal(Goal::AtMost(1.0)),
         Figure::ours("edge.flood_p99", "ms", beside)
             .beside("without the flood", alone)
             .goal(Goal::AtMost(1.2)),
+        Figure::ours("edge.flood_p99.own", "ms", beside).beside("flood of another server", beside_elsewhere),
         Figure::ours("edge.flood_processor", "%", share * 100.0).goal(Goal::AtMost(50.0)),
     ])
 }

@@ -13,6 +13,7 @@ mod lru;
 mod memory;
 mod nginx;
 mod ours;
+mod pace;
 
 use anyhow::Result;
 
