@@ -129,16 +129,17 @@ async fn who_is_refused_in_a_batch_counts_as_remembered() {
 /// Of several edits of now to a hot page only those that it has are duplicates: the others are new, each once.
 #[tokio::test]
 async fn only_those_that_a_page_has_are_duplicates_among_several() {
-    for space in Space::everywhere(|it| it.hot_threshold = 1).await {
+    // Nothing of the page changes but what it has.
+    for space in Space::everywhere(|it| (it.hot_threshold, it.promotion_threshold) = (1, 100)).await {
         let on = space.on;
         let edit = |id| Edit::new(key("p"), id, "bot");
         space.hot.record_many(&[edit("b"), edit("d")]).await.unwrap();
-        space.set(START_MS + MINUTE);
+        space.set(START_MS + 1000);
         let all = ["a", "b", "c", "d", "e"].map(edit);
         let recorded = space.hot.record_many(&all).await.unwrap();
         let met: Vec<_> = recorded.iter().map(Recorded::as_str).collect();
         assert_eq!(met, ["added", "duplicate", "added", "duplicate", "added"], "{on}");
-        assert_eq!(space.window("p").await, ["b@0", "d@0", "a@60000", "c@60000", "e@60000"], "{on}");
+        assert_eq!(space.window("p").await, ["b@0", "d@0", "a@1000", "c@1000", "e@1000"], "{on}");
         let again = space.hot.record_many(&all).await.unwrap();
         assert!(again.iter().all(|it| *it == Recorded::Duplicate), "{on}: {again:?}");
         assert_eq!(space.list(1).await, [("p".to_owned(), 5)], "{on}");
