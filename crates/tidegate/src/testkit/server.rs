@@ -307,6 +307,11 @@ impl TlsServer {
         format!("rediss://127.0.0.1:{}", self.server.port)
     }
 
+    /// Stops it in its tracks: connections stay open, nothing answers.
+    pub fn freeze(&self) {
+        self.server.freeze();
+    }
+
     /// A connection for looking at what was written. A store on it must be open already:
     /// it chooses how to encrypt.
     pub fn connection(&self) -> redis::Connection {

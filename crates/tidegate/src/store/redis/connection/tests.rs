@@ -92,6 +92,7 @@ async fn nothing_is_written_behind_an_answer_that_the_end_follows() {
 async fn a_write_that_failed_was_sent_if_it_was_encrypted() {
     let (plain, encrypted) = (RedisServer::start(), TlsServer::start());
     let tls_ca = Some(encrypted.ca_pem().to_vec());
+    let freeze: [&dyn Fn(); 2] = [&|| plain.freeze(), &|| encrypted.freeze()];
     for (url, is_tls) in [(plain.url(), false), (encrypted.url(), true)] {
         let options = StoreOptions { tls_ca: tls_ca.clone(), ..StoreOptions::default() };
         let (dial, address) = Dial::new(&url, &options).unwrap();
@@ -102,7 +103,9 @@ async fn a_write_that_failed_was_sent_if_it_was_encrypted() {
         };
         let connection = Connection::start(stream);
         assert!(soon(connection.send(ping(), 1)).await.is_ok());
-        // From now on the system takes nothing, and does not say so before it is tried.
+        // From now on the system takes nothing, and does not say so before it is tried: nor does the server, which would
+        // close its side once it reads that this one is closed.
+        freeze[usize::from(is_tls)]();
         socket.shutdown(Shutdown::Write).unwrap();
         let failed = soon(connection.send(ping(), 1)).await.unwrap_err();
         match failed {
