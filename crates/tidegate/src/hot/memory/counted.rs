@@ -4,7 +4,7 @@
 //! newest slot of each are what is left of the sum, so that most counts touch three numbers and nothing else; the
 //! others are packed behind the name.
 
-use super::packed::{Bytes, Slot, U48, pack, unpack};
+use super::packed::{Bytes, Slot, U40, U48, pack, unpack};
 use crate::hot::edit::{MAX_COUNTED, MAX_TOTAL, Rank};
 use crate::hot::options::{Bounds, LATELY_GRAIN_MS, SPIKE_MS, ring_exponent};
 
@@ -50,26 +50,32 @@ fn half_end_ms(number: u64) -> u64 {
     (number + 1) * LATELY_GRAIN_MS - 1
 }
 
+/// What a page is beside its counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mark {
+    Trending = 1,
+    Spiking = 2,
+    /// Its rank may be behind.
+    Stale = 4,
+}
+
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// Of its latest count.
-    pub(super) last_ms: u64,
-    /// All counts since it began.
-    pub(super) total: u64,
     /// Where it is in the indices of hot pages; the ranking may be behind.
     pub(super) indexed_rank: Rank,
     pub(super) indexed_due: U48,
-    /// When it began.
+    /// When it began, and of its latest count.
     first: U48,
+    last: U48,
+    /// All counts since it began.
+    total: U48,
     /// Of all slots, and of all half minutes.
-    sum: U48,
-    lately: U48,
+    sum: U40,
+    lately: U40,
     slots_len: u16,
     halves_len: u8,
     name_len: u8,
-    pub(super) is_trending: bool,
-    pub(super) is_spiking: bool,
-    pub(super) is_stale: bool,
+    marks: u8,
     /// The name, slots, half minutes.
     bytes: Bytes,
 }
@@ -77,19 +83,17 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn new(name: &str, now_ms: u64, count: u64) -> Self {
         Self {
-            last_ms: now_ms,
-            total: count,
             indexed_rank: Rank::default(),
             indexed_due: U48::default(),
             first: U48::new(now_ms),
-            sum: U48::new(count),
-            lately: U48::new(count),
+            last: U48::new(now_ms),
+            total: U48::new(count),
+            sum: U40::new(count),
+            lately: U40::new(count),
             slots_len: 0,
             halves_len: 0,
             name_len: name.len() as u8,
-            is_trending: false,
-            is_spiking: false,
-            is_stale: false,
+            marks: 0,
             bytes: Bytes::new([name.as_bytes(), &[], &[]]),
         }
     }
@@ -108,6 +112,26 @@ impl Counted {
         self.first.get()
     }
 
+    #[inline]
+    pub(super) fn last_ms(&self) -> u64 {
+        self.last.get()
+    }
+
+    #[inline]
+    pub(super) fn total(&self) -> u64 {
+        self.total.get()
+    }
+
+    #[inline]
+    pub(super) fn is(&self, mark: Mark) -> bool {
+        self.marks & mark as u8 != 0
+    }
+
+    #[inline]
+    pub(super) fn mark(&mut self, mark: Mark, is: bool) {
+        self.marks = self.marks & !(mark as u8) | if is { mark as u8 } else { 0 };
+    }
+
     /// Counts of all slots: those in the window, if none has left it since it was looked after; never fewer.
     #[inline]
     pub(super) fn sum(&self) -> u64 {
@@ -115,29 +139,29 @@ impl Counted {
     }
 
     pub(super) fn rank(&self) -> Rank {
-        Rank::new(self.sum(), self.last_ms)
+        Rank::new(self.sum(), self.last_ms())
     }
 
     /// The slots before the newest, the newest first.
     fn older(&self, grid: Grid) -> impl Iterator<Item = Slot> {
         let start = usize::from(self.name_len);
-        unpack(grid.number(self.last_ms), &self.bytes.get()[start..start + usize::from(self.slots_len)])
+        unpack(grid.number(self.last_ms()), &self.bytes.get()[start..start + usize::from(self.slots_len)])
     }
 
     fn older_halves(&self) -> impl Iterator<Item = Slot> {
         let start = usize::from(self.name_len) + usize::from(self.slots_len);
-        unpack(half(self.last_ms), &self.bytes.get()[start..start + usize::from(self.halves_len)])
+        unpack(half(self.last_ms()), &self.bytes.get()[start..start + usize::from(self.halves_len)])
     }
 
     /// All slots, the newest first; it may be without a count.
     fn slots(&self, grid: Grid) -> impl Iterator<Item = Slot> {
         let newest = self.sum() - self.older(grid).map(|(_, count)| count).sum::<u64>();
-        [(grid.number(self.last_ms), newest)].into_iter().chain(self.older(grid))
+        [(grid.number(self.last_ms()), newest)].into_iter().chain(self.older(grid))
     }
 
     fn halves(&self) -> impl Iterator<Item = Slot> {
         let newest = self.lately.get() - self.older_halves().map(|(_, count)| count).sum::<u64>();
-        [(half(self.last_ms), newest)].into_iter().chain(self.older_halves())
+        [(half(self.last_ms()), newest)].into_iter().chain(self.older_halves())
     }
 
     /// Has these slots from now on, which are in order, the newest first.
@@ -146,26 +170,23 @@ impl Counted {
             let older = all.iter().filter(|(number, count)| *number < newest && *count > 0);
             (pack(newest, older.copied()), all.iter().map(|(_, count)| count).sum())
         }
-        let (slots, sum) = packed(grid.number(self.last_ms), slots);
-        let (halves, lately) = packed(half(self.last_ms), halves);
+        let (slots, sum) = packed(grid.number(self.last_ms()), slots);
+        let (halves, lately) = packed(half(self.last_ms()), halves);
         let bytes = Bytes::new([self.name(), &slots, &halves]);
         (self.slots_len, self.halves_len) = (slots.len() as u16, halves.len() as u8);
-        (self.sum, self.lately) = (U48::new(sum), U48::new(lately));
+        (self.sum, self.lately) = (U40::new(sum), U40::new(lately));
         self.bytes = bytes;
     }
 
     /// Counts `count` more, as many as may count at a time; whether that began a slot or a half minute.
     #[inline]
     pub(super) fn add(&mut self, now_ms: u64, count: u64, grid: Grid) -> bool {
-        self.total = (self.total + count).min(MAX_TOTAL);
-        let count = count.min(MAX_COUNTED - self.sum());
-        if now_ms >= self.last_ms
-            && grid.number(now_ms) == grid.number(self.last_ms)
-            && half(now_ms) == half(self.last_ms)
-        {
-            self.last_ms = now_ms;
-            self.sum = U48::new(self.sum.get() + count);
-            self.lately = U48::new(self.lately.get() + count);
+        self.total = U48::new((self.total() + count).min(MAX_TOTAL));
+        let (count, last_ms) = (count.min(MAX_COUNTED - self.sum()), self.last_ms());
+        if now_ms >= last_ms && grid.number(now_ms) == grid.number(last_ms) && half(now_ms) == half(last_ms) {
+            self.last = U48::new(now_ms);
+            self.sum = U40::new(self.sum() + count);
+            self.lately = U40::new(self.lately.get() + count);
             return false;
         }
         self.begin_slot(now_ms, count, grid);
@@ -183,8 +204,8 @@ impl Counted {
         }
         let mut slots: Vec<Slot> = self.slots(grid).collect();
         let mut halves: Vec<Slot> = self.halves().collect();
-        self.last_ms = self.last_ms.max(now_ms);
-        let from_ms = (self.last_ms + 1).saturating_sub(SPIKE_MS);
+        self.last = U48::new(self.last_ms().max(now_ms));
+        let from_ms = (self.last_ms() + 1).saturating_sub(SPIKE_MS);
         put(&mut slots, grid.number(now_ms), count);
         put(&mut halves, half(now_ms), count);
         halves.retain(|(number, _)| half_end_ms(*number) >= from_ms);
@@ -202,7 +223,7 @@ impl Counted {
 
     /// When the first of what counts leaves a window, less that window.
     pub(super) fn due_ms(&self, grid: Grid) -> u64 {
-        self.older(grid).last().map_or(self.last_ms, |(number, _)| grid.end_ms(number).min(self.last_ms))
+        self.older(grid).last().map_or(self.last_ms(), |(number, _)| grid.end_ms(number).min(self.last_ms()))
     }
 
     /// Counts in the window.
@@ -223,10 +244,10 @@ impl Counted {
             return edits;
         }
         // None has left them in the half minute of the last count.
-        if half(now_ms) == half(self.last_ms) {
+        if half(now_ms) == half(self.last_ms()) {
             return self.lately.get().min(edits);
         }
-        let from_ms = (now_ms.max(self.last_ms) + 1).saturating_sub(SPIKE_MS);
+        let from_ms = (now_ms.max(self.last_ms()) + 1).saturating_sub(SPIKE_MS);
         let within = self.halves().take_while(|(number, _)| half_end_ms(*number) >= from_ms);
         within.map(|(_, count)| count).sum::<u64>().min(edits)
     }
@@ -244,7 +265,12 @@ impl Counted {
         // What is at hand of the last minutes is never too low.
         covered_ms > SPIKE_MS
             && self.lately.get() >= bounds.spike_minimum
-            && bounds.is_spike(self.is_spiking, edits, self.edits_lately(now_ms, grid, edits), covered_ms)
+            && bounds.is_spike(
+                self.is(Mark::Spiking),
+                edits,
+                self.edits_lately(now_ms, grid, edits),
+                covered_ms,
+            )
     }
 
     /// What it has elsewhere.

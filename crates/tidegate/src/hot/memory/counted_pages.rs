@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::counted::{Counted, Grid};
+use super::counted::{Counted, Grid, Mark};
 use super::packed::U48;
 use crate::hot::edit::Rank;
 
@@ -22,24 +22,32 @@ const CHUNK: usize = 256;
 
 /// Bits of where a page is: fewer than 2^20 are hot.
 const AT_BITS: u32 = 20;
+const LAST_AT: u32 = (1 << AT_BITS) - 1;
 
 /// When, and where a page is.
 type Due = u64;
 
-/// A rank in two halves, and where a page is: twelve bytes instead of sixteen.
-type Ranked = [u32; 3];
+/// A rank and where a page is, the highest bits first: ten bytes instead of sixteen.
+type Ranked = [u16; 5];
+
+/// Ranks are doubles from 2^41, one edit, to 2^81: what all of them have in front of the six bits that they differ in.
+const LEAST_RANK: u64 = (1023 + 40) << 52;
 
 fn due_key(due_ms: u64, at: u32) -> Due {
     due_ms << AT_BITS | u64::from(at)
 }
 
 fn due_at(key: Due) -> (u64, u32) {
-    (key >> AT_BITS, (key & ((1 << AT_BITS) - 1)) as u32)
+    (key >> AT_BITS, key as u32 & LAST_AT)
 }
 
 fn ranked(rank: Rank, at: u32) -> Ranked {
-    let bits = rank.bits();
-    [(bits >> 32) as u32, bits as u32, at]
+    let bits = u128::from(rank.bits().saturating_sub(LEAST_RANK)) << AT_BITS | u128::from(at);
+    [64, 48, 32, 16, 0].map(|from| (bits >> from) as u16)
+}
+
+fn ranked_at([.., high, low]: Ranked) -> u32 {
+    (u32::from(high) << 16 | u32::from(low)) & LAST_AT
 }
 
 /// What its places in the indices take: nodes of trees are two thirds full.
@@ -108,8 +116,8 @@ impl CountedPages {
     #[inline]
     pub(super) fn changed(&mut self, at: u32, grid: Grid) {
         let Some(page) = self.get_mut(at) else { return };
-        if !page.is_stale {
-            page.is_stale = true;
+        if !page.is(Mark::Stale) {
+            page.mark(Mark::Stale, true);
             self.stale.push(at);
             if self.stale.len() >= MAX_STALE {
                 self.refresh(grid);
@@ -128,7 +136,7 @@ impl CountedPages {
     /// Puts a page where it belongs, in both.
     pub(super) fn index(&mut self, at: u32, grid: Grid) {
         let Some(page) = self.get_mut(at) else { return };
-        page.is_stale = false;
+        page.mark(Mark::Stale, false);
         let (rank, due_ms) = (page.rank(), page.due_ms(grid) + grid.window_ms);
         let (was_rank, was_due_ms) = (page.indexed_rank, page.indexed_due.get());
         (page.indexed_rank, page.indexed_due) = (rank, U48::new(due_ms));
@@ -188,17 +196,17 @@ impl CountedPages {
 
     /// The rank of the coldest and where it is, once the ranking is up to date.
     pub(super) fn coldest(&self) -> Option<(Rank, u32)> {
-        let [high, low, _] = *self.ranking.first()?;
-        let equal = self.ranking.iter().take_while(|it| it[..2] == [high, low]).take(MAX_EQUAL);
-        let named = equal.filter_map(|[.., at]| Some((self.get(*at)?, *at)));
+        let lowest = self.get(ranked_at(*self.ranking.first()?))?.indexed_rank;
+        let equal = self.ranking.range(..=ranked(lowest, LAST_AT)).map(|it| ranked_at(*it)).take(MAX_EQUAL);
+        let named = equal.filter_map(|at| Some((self.get(at)?, at)));
         let (page, at) = named.min_by_key(|(page, _)| page.name())?;
         Some((page.indexed_rank, at))
     }
 
     /// All of a rank or a lower one, the hottest first, with the rank they are indexed by, once the ranking is up to date.
     pub(super) fn hottest_first(&self, from: Option<Rank>) -> impl Iterator<Item = (Rank, &Counted)> {
-        let end = from.map_or([u32::MAX; 3], |rank| ranked(rank, u32::MAX));
-        let colder = self.ranking.range(..=end).rev().filter_map(|[.., at]| self.get(*at));
+        let end = from.map_or([u16::MAX; 5], |rank| ranked(rank, LAST_AT));
+        let colder = self.ranking.range(..=end).rev().filter_map(|it| self.get(ranked_at(*it)));
         colder.map(|page| (page.indexed_rank, page))
     }
 
@@ -209,7 +217,7 @@ impl CountedPages {
         assert_eq!((self.ranking.len(), self.due.len()), (count, count));
         for page in self.iter() {
             assert!(page.indexed_due.get() <= page.due_ms(grid) + grid.window_ms);
-            assert!(page.is_stale || page.indexed_rank == page.rank());
+            assert!(page.is(Mark::Stale) || page.indexed_rank == page.rank());
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::activities::{Activities, Linked, Links};
-use super::counted::{Counted, Grid};
+use super::counted::{Counted, Grid, Mark};
 use super::counted_pages::{CountedPages, PLACES};
 use super::events::Events;
 use super::place::{At, PLACE, Place, spread};
@@ -132,11 +132,12 @@ impl Counting {
         let Some(page) = self.pages.get_mut(at) else { return };
         let is_trending = page.sum() >= self.bounds.promotion_threshold;
         let is_spiking = page.spikes(&self.bounds, now_ms, self.grid, page.sum());
-        let was = [page.is_trending, page.is_spiking];
+        let was = [page.is(Mark::Trending), page.is(Mark::Spiking)];
         if was == [is_trending, is_spiking] {
             return;
         }
-        (page.is_trending, page.is_spiking) = (is_trending, is_spiking);
+        page.mark(Mark::Trending, is_trending);
+        page.mark(Mark::Spiking, is_spiking);
         let (name, edits): (Arc<str>, u64) = (page.name_text().into(), page.sum());
         for (kinds, was, is) in [(TRENDING, was[0], is_trending), (SPIKING, was[1], is_spiking)] {
             if was != is {
@@ -149,7 +150,7 @@ impl Counting {
     /// Tells what ends with a page, and why it does.
     fn tell_end(&mut self, now_ms: u64, page: &Counted, kind: EventKind, edits: u64) {
         let name: Arc<str> = page.name_text().into();
-        for (kinds, was) in [(TRENDING, page.is_trending), (SPIKING, page.is_spiking)] {
+        for (kinds, was) in [(TRENDING, page.is(Mark::Trending)), (SPIKING, page.is(Mark::Spiking))] {
             if was {
                 self.events.tell(self.clock_ms, now_ms, kinds[1], name.clone(), edits);
             }

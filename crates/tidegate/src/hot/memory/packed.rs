@@ -1,20 +1,34 @@
 //! A name and some small numbers in one place: most pages that are only counted need no allocation.
 
-/// A number below 2^48 in six bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct U48([u16; 3]);
+/// A number in so many bytes; what does not fit is the highest that does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Small<const BYTES: usize>([u8; BYTES]);
 
-impl U48 {
+/// A moment, or all counts that a page ever had.
+pub(super) type U48 = Small<6>;
+
+/// Counts of a window.
+pub(super) type U40 = Small<5>;
+
+impl<const BYTES: usize> Default for Small<BYTES> {
+    fn default() -> Self {
+        Self([0; BYTES])
+    }
+}
+
+impl<const BYTES: usize> Small<BYTES> {
     #[inline]
     pub(super) fn new(number: u64) -> Self {
-        let number = number.min((1 << 48) - 1);
-        Self([number as u16, (number >> 16) as u16, (number >> 32) as u16])
+        let (mut bytes, all) = ([0; BYTES], number.min((1 << (8 * BYTES)) - 1).to_le_bytes());
+        bytes.copy_from_slice(&all[..BYTES]);
+        Self(bytes)
     }
 
     #[inline]
     pub(super) fn get(self) -> u64 {
-        let [low, middle, high] = self.0.map(u64::from);
-        low | middle << 16 | high << 32
+        let mut all = [0; 8];
+        all[..BYTES].copy_from_slice(&self.0);
+        u64::from_le_bytes(all)
     }
 }
 
@@ -87,12 +101,16 @@ fn pop(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Slots before the one numbered `newest`, the newest first: by how much each is before the last, and its count.
+/// Slots before the one numbered `newest`, the newest first. Of each its count, twice; one more, and how many are missing in
+/// between, if it is not right before the last.
 pub(super) fn pack(newest: u64, slots: impl Iterator<Item = Slot>) -> Vec<u8> {
     let (mut bytes, mut last) = (Vec::new(), newest);
     for (number, count) in slots {
-        push(&mut bytes, last - number);
-        push(&mut bytes, count);
+        let missing = last - number - 1;
+        push(&mut bytes, count << 1 | u64::from(missing > 0));
+        if missing > 0 {
+            push(&mut bytes, missing);
+        }
         last = number;
     }
     bytes
@@ -103,8 +121,10 @@ pub(super) fn pack(newest: u64, slots: impl Iterator<Item = Slot>) -> Vec<u8> {
 pub(super) fn unpack(newest: u64, mut bytes: &[u8]) -> impl Iterator<Item = Slot> {
     let mut last = newest;
     std::iter::from_fn(move || {
-        last -= pop(&mut bytes)?;
-        Some((last, pop(&mut bytes)?))
+        let twice = pop(&mut bytes)?;
+        let missing = if twice & 1 == 1 { pop(&mut bytes)? } else { 0 };
+        last -= missing + 1;
+        Some((last, twice >> 1))
     })
 }
 
@@ -114,16 +134,18 @@ mod tests {
 
     #[test]
     fn slots_come_out_as_they_went_in() {
-        let slots = [(999, 1), (990, 127), (989, 128), (1, (1 << 40) - 1), (0, 300)];
+        let slots = [(999, 1), (990, 63), (989, 64), (988, 0), (1, (1 << 40) - 1), (0, 300)];
         let packed = pack(1000, slots.into_iter());
         assert_eq!(unpack(1000, &packed).collect::<Vec<_>>(), slots);
         assert_eq!(unpack(7, &[]).count(), 0);
     }
 
     #[test]
-    fn six_bytes_have_what_is_counted_and_moments() {
+    fn few_bytes_have_what_is_counted_and_moments() {
         for number in [0, 1, 65_535, 65_536, 1_700_000_000_000, (1 << 40) - 1, (1 << 48) - 1] {
             assert_eq!(U48::new(number).get(), number);
+            assert_eq!(U40::new(number).get(), number.min((1 << 40) - 1));
         }
+        assert_eq!(U48::new(u64::MAX).get(), (1 << 48) - 1);
     }
 }

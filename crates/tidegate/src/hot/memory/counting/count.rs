@@ -25,7 +25,7 @@ impl Counting {
     fn add(&mut self, now_ms: u64, at: u32, count: u64) -> Recorded {
         let grid = self.grid;
         if let Some(page) = self.pages.get_mut(at) {
-            let (before, is_before) = (page.heap(), now_ms < page.last_ms);
+            let (before, is_before) = (page.heap(), now_ms < page.last_ms());
             if page.add(now_ms, count, grid) {
                 self.bytes = self.bytes - before + page.heap();
             }
@@ -67,7 +67,7 @@ impl Counting {
             }
             None => self.begin(now_ms, hash, name, count),
         };
-        let is_enough = self.activities.get(at).page.total >= self.bounds.hot_threshold;
+        let is_enough = self.activities.get(at).page.total() >= self.bounds.hot_threshold;
         if is_enough { self.promote(now_ms, hash, at, effects) } else { Recorded::Remembered }
     }
 
@@ -105,7 +105,7 @@ impl Counting {
     fn promote(&mut self, now_ms: u64, hash: u32, at: u32, effects: &mut Effects) -> Recorded {
         let bounds = self.bounds;
         let page = &self.activities.get(at).page;
-        let (edits, last_ms) = (page.sum(), page.last_ms);
+        let (edits, last_ms) = (page.sum(), page.last_ms());
         if self.pages.len() as u64 >= bounds.max_tracked {
             effects.expired += self.settle(now_ms, SETTLED_BY_EDIT) as u64;
         }

@@ -18,7 +18,7 @@ impl Counting {
 
     /// Whether a page has a count in its window, and none absurdly far ahead.
     fn is_within(&self, now_ms: u64, page: &Counted) -> bool {
-        page.last_ms + self.bounds.window_ms > now_ms && page.last_ms <= self.ahead_ms(now_ms)
+        page.last_ms() + self.bounds.window_ms > now_ms && page.last_ms() <= self.ahead_ms(now_ms)
     }
 
     /// The `limit` hottest pages, of those behind `after`. Looks after none.
@@ -39,7 +39,7 @@ impl Counting {
         let ranked = self.pages.hottest_first(from).map(|(rank, page)| (Some(rank), page));
         let all = higher.map(|page| (None, page)).chain(ranked);
         hottest(all, after, limit, Counted::name_text, |page| {
-            self.is_within(now_ms, page).then(|| (page.edits(now_ms, self.grid), page.last_ms))
+            self.is_within(now_ms, page).then(|| (page.edits(now_ms, self.grid), page.last_ms()))
         })
     }
 
@@ -64,9 +64,9 @@ impl Counting {
             edits_last_5_minutes: page.edits_lately(now_ms, grid, edits),
             covered_ms: page.covered_ms(now_ms, grid).min(HOUR_MS),
             grain_ms: grid.grain_ms(),
-            total_edits: page.total,
+            total_edits: page.total(),
             first_seen: Timestamp::from_millis(page.first_ms()),
-            last_seen: Timestamp::from_millis(page.last_ms),
+            last_seen: Timestamp::from_millis(page.last_ms()),
             ..Stats::default()
         }
     }

@@ -11,7 +11,7 @@ impl Counting {
     pub(super) fn settle_page(&mut self, now_ms: u64, at: u32) -> bool {
         // It is indexed by when it is due at the latest, so most need no look at their slots.
         let ahead_ms = self.ahead_ms(now_ms);
-        let is_due = |page: &super::Counted| page.indexed_due.get() <= now_ms || page.last_ms > ahead_ms;
+        let is_due = |page: &super::Counted| page.indexed_due.get() <= now_ms || page.last_ms() > ahead_ms;
         self.pages.get(at).is_some_and(is_due) && self.settle_due(now_ms, at)
     }
 
@@ -19,7 +19,7 @@ impl Counting {
     fn settle_due(&mut self, now_ms: u64, at: u32) -> bool {
         let (grid, ahead_ms) = (self.grid, self.ahead_ms(now_ms));
         let Some(page) = self.pages.get_mut(at) else { return false };
-        if page.last_ms > ahead_ms || page.last_ms + grid.window_ms <= now_ms {
+        if page.last_ms() > ahead_ms || page.last_ms() + grid.window_ms <= now_ms {
             if let Some(page) = self.drop_page(at) {
                 self.tell_end(now_ms, &page, EventKind::Cooled, 0);
             }

@@ -55,3 +55,19 @@ fn bytes_are_what_a_recount_finds_after_every_step() {
         }
     }
 }
+
+/// With a name of 20 bytes, eight slots of an hour's window in use, and counts in each of the last half minutes.
+#[test]
+fn a_hot_page_takes_no_more_than_160_bytes() {
+    let options = HotOptions::new().max_members_per_page(0).hot_threshold(1);
+    let mut partition = Counting::new(options.bounds());
+    let (name, empty) = ("en:A page of 1234567", partition.bytes());
+    for half_minute in 0..17 {
+        partition.count(1_700_000_000_000 + half_minute * 30_000, name, 1000 + half_minute);
+    }
+    let page = partition.hot(name).unwrap();
+    assert_eq!(partition.grid.grain_ms(), 65_536);
+    assert_eq!(page.edits(1_700_000_480_000, partition.grid), 17 * 1000 + 16 * 17 / 2);
+    assert_eq!(partition.bytes() - empty - partition.events.bytes(), hot_bytes(page));
+    assert!(hot_bytes(page) <= 160, "{}", hot_bytes(page));
+}
