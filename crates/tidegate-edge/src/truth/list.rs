@@ -7,6 +7,12 @@ use crate::rule::{Rule, State};
 /// Rules in a page, at most.
 pub const MAX_PAGE: usize = 1000;
 
+/// Rules that are looked at together.
+const TOGETHER: usize = 500;
+
+/// Rules that are looked at for a page, about: what else is asked of them may be true of few.
+const EXAMINED: usize = 10_000;
+
 /// What rules are looked for by: all of what is there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -117,4 +123,77 @@ pub struct RulePage {
     /// Where the next ones are; none if there are no more. A page may have fewer rules than were asked for, even none,
     /// and go on.
     pub next: Option<Cursor>,
+}
+
+/// A page that is being put together of rules as an index has them.
+pub(super) struct PageBuilder<'a> {
+    filter: &'a Filter,
+    now_ms: u64,
+    limit: usize,
+    /// What of a destination is in its index.
+    indexed: fn(&str) -> &str,
+    rules: Vec<Rule>,
+    place: Option<Place>,
+    examined: usize,
+    /// There are no more rules; or one more than fits.
+    is_last: bool,
+    is_full: bool,
+}
+
+impl<'a> PageBuilder<'a> {
+    pub(super) fn new(
+        filter: &'a Filter,
+        cursor: Option<Cursor>,
+        limit: usize,
+        now_ms: u64,
+        indexed: fn(&str) -> &str,
+    ) -> Self {
+        let place = cursor.map(|cursor| cursor.0);
+        let (rules, examined, is_last, is_full) = (Vec::new(), 0, false, false);
+        Self { filter, now_ms, limit, indexed, rules, place, examined, is_last, is_full }
+    }
+
+    /// How many rules are needed next, of those behind its place; none if it has all that it should have.
+    pub(super) fn needs(&self) -> Option<usize> {
+        let is_done = self.is_last || self.is_full || self.examined >= EXAMINED;
+        (!is_done).then_some(TOGETHER.max(self.limit))
+    }
+
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Goes through what was found of so many that were needed.
+    pub(super) fn add(&mut self, needed: usize, found: Vec<Rule>) {
+        self.is_last = found.len() < needed;
+        self.examined += found.len();
+        for rule in found {
+            let here = self.place_of(&rule);
+            if self.filter.has(&rule, self.now_ms) {
+                // One more than fits says that there is a next page.
+                if self.rules.len() == self.limit {
+                    self.is_full = true;
+                    return;
+                }
+                self.rules.push(rule);
+            }
+            self.place = Some(here);
+        }
+    }
+
+    pub(super) fn page(self) -> RulePage {
+        let next = if self.is_last && !self.is_full { None } else { self.place.map(Cursor) };
+        RulePage { rules: self.rules, next }
+    }
+
+    /// What a rule is sorted by.
+    fn place_of(&self, rule: &Rule) -> Place {
+        let order = self.filter.order();
+        let key = match order {
+            Order::Host | Order::Path => &rule.terms.path,
+            Order::Destination => (self.indexed)(&rule.terms.destination),
+            Order::Tag | Order::State | Order::Id => "",
+        };
+        Place { order, key: key.to_owned(), id: rule.id.clone() }
+    }
 }

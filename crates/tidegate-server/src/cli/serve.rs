@@ -46,11 +46,10 @@ pub(super) fn serve_edge(mut settings: Settings) -> Result<(), String> {
             false => None,
         };
         let edge = edge_listener(&settings).await?;
-        let text = |error: &dyn std::fmt::Display| error.to_string();
         // Nothing is kept here but what others have.
-        let gate = Tidegate::open("memory:").await.map_err(|error| text(&error))?;
-        let parts = Parts::open(gate, &PartSettings::default()).map_err(|error| text(&error))?;
-        let parts = parts.with_edge(settings.edge.as_ref()).await.map_err(|error| text(&error))?;
+        let gate = Tidegate::open("memory:").await.map_err(message)?;
+        let parts = Parts::open(gate, &PartSettings::default()).map_err(message)?;
+        let parts = parts.with_edge(settings.edge.as_ref()).await.map_err(message)?;
         Ok((settings, App::new(parts), Listeners { api, edge }))
     })
 }

@@ -4,13 +4,7 @@ use super::failure::Result;
 use super::read::{Now, can_be, is_due, now, rule_of};
 use super::session::{Params, Session};
 use crate::rule::Rule;
-use crate::truth::list::{Cursor, Filter, Order, Place, RulePage, range};
-
-/// Rules that are looked at together.
-const TOGETHER: usize = 500;
-
-/// Rules that are looked at for a page, about: what else is asked of them may be true of few.
-const EXAMINED: usize = 10_000;
+use crate::truth::list::{Cursor, Filter, Order, PageBuilder, Place, RulePage, range};
 
 /// A rule, with what is over of its permits counted: whether it has ended may depend on that.
 macro_rules! counted {
@@ -45,40 +39,12 @@ pub(super) async fn list(
         Order::State if is_due(session, Some(now_ms as i64)).await? => Order::Id,
         order => order,
     };
-    let mut rules = Vec::new();
-    let mut place = cursor.map(|cursor| cursor.0);
-    let mut examined = 0;
-    while examined < EXAMINED {
-        let found = behind(session, filter, order, place.as_ref(), (TOGETHER.max(limit), now_ms)).await?;
-        let is_last = found.len() < TOGETHER.max(limit);
-        examined += found.len();
-        for rule in found {
-            let here = place_of(filter, &rule);
-            if filter.has(&rule, now_ms) {
-                // One more than fits says that there is a next page.
-                if rules.len() == limit {
-                    return Ok(RulePage { rules, next: place.map(Cursor) });
-                }
-                rules.push(rule);
-            }
-            place = Some(here);
-        }
-        if is_last {
-            return Ok(RulePage { rules, next: None });
-        }
+    let mut page = PageBuilder::new(filter, cursor, limit, now_ms, indexed);
+    while let Some(needed) = page.needs() {
+        let found = behind(session, filter, order, page.place(), (needed, now_ms)).await?;
+        page.add(needed, found);
     }
-    Ok(RulePage { rules, next: place.map(Cursor) })
-}
-
-/// What a rule is sorted by.
-fn place_of(filter: &Filter, rule: &Rule) -> Place {
-    let order = filter.order();
-    let key = match order {
-        Order::Host | Order::Path => &rule.terms.path,
-        Order::Destination => indexed(&rule.terms.destination),
-        Order::Tag | Order::State | Order::Id => "",
-    };
-    Place { order, key: key.to_owned(), id: rule.id.clone() }
+    Ok(page.page())
 }
 
 /// Rules behind a place, in order, without what else is asked of them.
