@@ -11,11 +11,14 @@ use hashbrown::HashSet;
 use super::filter::Filter;
 use crate::truth::{Digest, Seq};
 
-/// Keys beside a full filter, at most.
+/// Keys beside a full filter, at most; and what one may take: a table from which some have gone is up to four times as large.
 const MAX_OVERFLOW: usize = 65_536;
+const OVERFLOW_BYTES: usize = 48;
 
-/// Changes that are noted while a filter is made, at most: with more than these it is made once more.
+/// Changes that are noted while a filter is made, at most: with more than these it is made once more. And what one may take with
+/// the digest behind it, half of the room being free.
 const MAX_NOTED: usize = 262_144;
+const NOTED_BYTES: usize = 2 * (size_of::<Noted>() + size_of::<u64>());
 
 /// The keys that may be there.
 #[derive(Debug)]
@@ -25,6 +28,9 @@ pub(crate) struct Keys {
     /// Whether a key that should be here is not.
     is_blind: bool,
     growth: Option<Growth>,
+    /// How many keys there may be beside the filter, and changes that are noted.
+    max_overflow: usize,
+    max_noted: usize,
 }
 
 /// A filter that is on its way.
@@ -84,9 +90,12 @@ impl Growth {
 }
 
 impl Keys {
-    /// These, all of which are in the filter.
-    pub(crate) fn of(filter: Filter) -> Self {
-        Self { filter, overflow: HashSet::new(), is_blind: false, growth: None }
+    /// These, all of which are in the filter. What comes while another is made may take so many bytes beside it, and what is
+    /// noted of it as many.
+    pub(crate) fn of(filter: Filter, bytes: usize) -> Self {
+        let max_overflow = (bytes / OVERFLOW_BYTES).min(MAX_OVERFLOW);
+        let max_noted = (bytes / NOTED_BYTES).min(MAX_NOTED);
+        Self { filter, overflow: HashSet::new(), is_blind: false, growth: None, max_overflow, max_noted }
     }
 
     /// Whether there may be such a key. If not, there is none.
@@ -103,7 +112,7 @@ impl Keys {
         if self.growth.is_none() && self.filter.insert(hash).is_ok() {
             return;
         }
-        if self.overflow.len() < MAX_OVERFLOW {
+        if self.overflow.len() < self.max_overflow {
             self.overflow.insert(hash);
         } else {
             self.is_blind = true;
@@ -127,7 +136,7 @@ impl Keys {
 
     fn note(&mut self, noted: Noted) {
         let Some(growth) = &mut self.growth else { return };
-        if growth.noted.len() == MAX_NOTED {
+        if growth.noted.len() >= self.max_noted {
             growth.is_too_long = true;
         } else {
             growth.noted.push_back(noted);
@@ -143,7 +152,7 @@ impl Keys {
     /// Whether there is soon no room for what comes while a larger filter is made.
     pub(crate) fn is_crowded(&self) -> bool {
         let noted = self.growth.as_ref().map_or(0, |growth| growth.noted.len());
-        self.is_blind || self.overflow.len() > MAX_OVERFLOW / 2 || noted > MAX_NOTED / 2
+        self.is_blind || self.overflow.len() > self.max_overflow / 2 || noted > self.max_noted / 2
     }
 
     /// Keys that are there, at least.
@@ -176,7 +185,7 @@ impl Keys {
     pub(crate) fn reached(&mut self, applied: Point) {
         let Some(growth) = &mut self.growth else { return };
         // One comes after the other: whoever leaves one out reads all anew.
-        if growth.digests.len() == MAX_NOTED || applied.seq != growth.applied().next() {
+        if growth.digests.len() >= self.max_noted || applied.seq != growth.applied().next() {
             growth.is_too_long = true;
         } else {
             growth.digests.push_back(applied.digest.first_half());
@@ -206,7 +215,7 @@ impl Keys {
                 filter.remove(hash);
             }
         }
-        *self = Self { filter, overflow, is_blind: false, growth: None };
+        *self = Self { filter, overflow, is_blind: false, growth: None, ..*self };
     }
 
     /// Whether all keys are known.
@@ -219,7 +228,7 @@ impl Keys {
             let made = growth.made.as_ref().map_or(0, |(filter, _)| filter.bytes());
             made + growth.noted.capacity() * size_of::<Noted>() + growth.digests.capacity() * size_of::<u64>()
         });
-        self.filter.bytes() + self.overflow.capacity() * 9 + growth
+        self.filter.bytes() + self.overflow.allocation_size() + growth
     }
 }
 
@@ -228,6 +237,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// More than any of this needs.
+    const ROOM: usize = 64 << 20;
 
     fn place(seq: u64) -> Point {
         Point { seq: Seq(seq), digest: Digest::of("", seq, "") }
@@ -246,7 +258,7 @@ mod tests {
         fn no_key_is_ever_missing(
             steps in proptest::collection::vec((0..6_u8, 0..600_u64), 1..900),
         ) {
-            let mut keys = Keys::of(Filter::with_capacity(16));
+            let mut keys = Keys::of(Filter::with_capacity(16), ROOM);
             let mut there = std::collections::BTreeSet::new();
             let mut history = vec![there.clone()];
             // A filter that is being made: of which place, if that was read yet.
@@ -287,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_filter_of_a_later_place_waits_for_it() {
-        let mut keys = Keys::of(Filter::with_capacity(16));
+        let mut keys = Keys::of(Filter::with_capacity(16), ROOM);
         keys.add(hash(1), Seq(1));
         keys.begin_growth(place(1));
         let mut filter = Filter::with_capacity(1000);
@@ -304,7 +316,7 @@ mod tests {
     /// A database that was put back under the same name has other keys at places of the same numbers.
     #[test]
     fn a_filter_of_another_past_is_not_taken() {
-        let mut keys = Keys::of(Filter::with_capacity(16));
+        let mut keys = Keys::of(Filter::with_capacity(16), ROOM);
         (1..=9).for_each(|number| keys.add(hash(number), Seq(number)));
         for at in [place(2), Point { seq: Seq(9), ..place(2) }] {
             keys.begin_growth(place(9));
@@ -314,8 +326,23 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_meanwhile_takes_no_more_than_its_room() {
+        for bytes in [1000, 4000, 100_000] {
+            let mut keys = Keys::of(Filter::with_capacity(16), bytes);
+            let filter = keys.bytes();
+            keys.begin_growth(place(0));
+            for seq in 1..10_000 {
+                keys.add(hash(seq), Seq(seq));
+                keys.reached(place(seq));
+                assert!(keys.bytes() <= filter + 2 * bytes, "{} of {bytes} at {seq}", keys.bytes() - filter);
+            }
+            assert!(keys.may_contain(hash(9999)));
+        }
+    }
+
+    #[test]
     fn without_room_every_key_may_be_there() {
-        let mut keys = Keys::of(Filter::with_capacity(16));
+        let mut keys = Keys::of(Filter::with_capacity(16), ROOM);
         keys.begin_growth(place(0));
         for number in 0..MAX_OVERFLOW as u64 + 1 {
             keys.add(hash(number), Seq(number + 1));

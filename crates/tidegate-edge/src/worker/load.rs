@@ -168,9 +168,9 @@ impl State {
             self.left_clicks.extend(folder.take_clicks());
         }
         self.hosts = loaded.hosts;
-        self.keys = Keys::of(loaded.filter);
+        self.keys = Keys::of(loaded.filter, self.bounds.notes());
         self.negatives.clear();
-        self.recent = Recent::since(position.seq);
+        self.recent = Recent::since(position.seq, self.bounds.notes());
         self.count = loaded.count;
         self.has_all_folders = loaded.has_all_folders;
         self.applied = Some(Mark::from(position));

@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use crate::truth::Seq;
 
-/// Changes that are remembered. A fetch that takes longer than so many is made again.
+/// Changes that are remembered, at most. A fetch that takes longer than so many is made again.
 const REMEMBERED: usize = 16_384;
+
+/// What one may take, half of the room being free.
+const CHANGE_BYTES: usize = 2 * size_of::<(Seq, u64)>();
 
 /// The last changes of rules for one path, by the hash of their key.
 #[derive(Debug)]
@@ -13,15 +16,17 @@ pub(crate) struct Recent {
     /// All changes behind this one are here.
     from: Seq,
     changes: VecDeque<(Seq, u64)>,
+    most: usize,
 }
 
 impl Recent {
-    pub(crate) fn since(from: Seq) -> Self {
-        Self { from, changes: VecDeque::new() }
+    /// Those from now on, in so many bytes.
+    pub(crate) fn since(from: Seq, bytes: usize) -> Self {
+        Self { from, changes: VecDeque::new(), most: (bytes / CHANGE_BYTES).clamp(1, REMEMBERED) }
     }
 
     pub(crate) fn push(&mut self, seq: Seq, hash: u64) {
-        if self.changes.len() == REMEMBERED
+        if self.changes.len() >= self.most
             && let Some((oldest, _)) = self.changes.pop_front()
         {
             self.from = oldest;
@@ -50,8 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_takes_no_more_than_its_room() {
+        let mut recent = Recent::since(Seq(0), 4000);
+        for seq in 1..1000 {
+            recent.push(Seq(seq), seq);
+            assert!(recent.bytes() <= 4000, "{} at {seq}", recent.bytes());
+        }
+        assert!(recent.is_unchanged(1, Seq(990)) && !recent.is_unchanged(1, Seq(1)));
+    }
+
+    #[test]
     fn what_changed_behind_a_place_is_known_as_far_as_it_goes_back() {
-        let mut recent = Recent::since(Seq(5));
+        let mut recent = Recent::since(Seq(5), 1 << 20);
         assert!(recent.is_unchanged(7, Seq(5)));
         assert!(!recent.is_unchanged(7, Seq(4)), "nobody knows");
         recent.push(Seq(6), 7);

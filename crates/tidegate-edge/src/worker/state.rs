@@ -63,6 +63,10 @@ impl Ownership {
     }
 }
 
+/// Of what there is room for, what each of those may have that are only noted for a while: keys beside a filter, changes while
+/// one is made, changes of late, keys without a rule.
+const NOTES_PART: usize = 16;
+
 /// What there is room for, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -72,6 +76,13 @@ pub(crate) struct Bounds {
     pub(crate) trees: usize,
     /// What is needed beside: fetches, clicks and permits.
     pub(crate) beside: usize,
+}
+
+impl Bounds {
+    /// What is noted of one kind may have so many.
+    pub(super) fn notes(&self) -> usize {
+        self.all / NOTES_PART
+    }
 }
 
 /// The rule that answers.
@@ -131,11 +142,11 @@ impl State {
             reads: 0,
             count: 0,
             hosts: Hosts::default(),
-            keys: Keys::of(Filter::with_capacity(0)),
+            keys: Keys::of(Filter::with_capacity(0), bounds.notes()),
             cache,
             foreign,
-            negatives: Negatives::default(),
-            recent: Recent::since(Seq(0)),
+            negatives: Negatives::within(bounds.notes()),
+            recent: Recent::since(Seq(0), bounds.notes()),
             time: TruthTime::default(),
             has_all_folders: true,
             bounds,
