@@ -1,6 +1,7 @@
 //! Hot pages on Redis: thin over its scripts. `docs/redis-keys.md` has the keys.
 
 mod codes;
+mod joined;
 mod reply;
 mod scripts;
 
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use redis::Value;
 
 use self::codes::{IMPOSSIBLE, KNOWN, MISSED, NO_MORE, NOT_KNOWN, REPEATED, WAS_HOT, WAS_REMEMBERED};
+use self::joined::{COUNTS, EDITS, written};
 use self::reply::{REPLIES, digits, event_counts, happened, recorded, recorded_several, unreadable, utf8};
 pub(super) use self::scripts::LOOK;
 use self::scripts::{PIN, Scripts, numbers, scripts};
@@ -39,29 +41,6 @@ pub(super) const MAX_PAGES: usize = 128;
 
 /// What became of the edits of one page, and what they did; or why they failed.
 pub(super) type OfPage = Result<(Vec<Recorded>, Effects)>;
-
-/// Edits of one page, as `record.lua` takes them.
-fn written(edits: &[Edit<'_>]) -> CompactString {
-    let mut text = CompactString::default();
-    // What several begin with is in no text of one.
-    let is_undated = edits.iter().all(|edit| edit.at.is_none());
-    match edits.len() {
-        1 => {}
-        _ if is_undated => text.push('\u{2}'),
-        _ => text.push('\u{1}'),
-    }
-    for Edit { at, byte_change, id, editor, .. } in edits {
-        if edits.len() > 1 && is_undated {
-            text.push_str(&compact_str::format_compact!("{id}\0{byte_change} {editor}\0"));
-            continue;
-        }
-        if let Some(at) = at {
-            text.push_str(&at.as_millis().to_compact_string());
-        }
-        text.push_str(&compact_str::format_compact!("\0{byte_change}\0{id}\0{editor}\0"));
-    }
-    text
-}
 
 /// One partition of a space on Redis.
 #[derive(Debug)]
@@ -200,6 +179,8 @@ impl OnRedis {
         let args = pages.iter().map(|edits| written(edits));
         let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
         let call = call.items(pages.len()).keys(keys).args(args);
+        // Those that wait for the same page travel together.
+        let call = if let [[_]] = pages { call.joining(&EDITS) } else { call };
         let value = match deadline {
             None => self.store.call(self.partition, call).await,
             Some(deadline) => self.store.call_within(self.partition, call, deadline).await,
@@ -223,6 +204,7 @@ impl OnRedis {
     ) -> Result<Vec<Result<(Recorded, Effects)>>> {
         let call = Call::new(&self.scripts().record).shared_keys(self.shared_keys.clone());
         let call = self.with_counts(call, counts);
+        let call = if counts.len() == 1 { call.joining(&COUNTS) } else { call };
         let value = match deadline {
             None => self.store.call(self.partition, call).await,
             Some(deadline) => self.store.call_within(self.partition, call, deadline).await,

@@ -26,6 +26,7 @@ mod hot_flaws;
 mod hot_full;
 mod hot_gather;
 mod hot_gather_faults;
+mod hot_joined;
 mod hot_memory;
 mod hot_outage;
 mod hot_repair;
