@@ -14,11 +14,13 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::partitions;
 
-/// How much longer than a call a batch may wait for a busy store: nobody waits for it.
-const PATIENCE: u32 = 10;
+/// How many deadlines of a call a batch may wait for a busy store: nobody waits for it.
+const BATCH_DEADLINES: u32 = 10;
 
-/// How long the last flush of all is tried for, and how long after one that failed.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// For how long the last flush of all is tried.
+const LAST_FLUSH: Duration = Duration::from_secs(3);
+
+/// How long after one that failed the next is tried.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -112,7 +114,7 @@ impl Hot {
         let key = |page| Key::new(page).unwrap_or(Key::EVERYONE);
         let counts: Vec<_> = pages.iter().map(|(page, count)| Count::new(key(page), *count)).collect();
         let Some(answers) =
-            partition.flush(&gatherer.node, batch, &counts, partition.deadline() * PATIENCE).await?
+            partition.flush(&gatherer.node, batch, &counts, partition.deadline() * BATCH_DEADLINES).await?
         else {
             gatherer.metrics.repeated.inc();
             return Ok(());
@@ -151,7 +153,7 @@ impl Hot {
             }
         }
         gatherer.close();
-        let until = monotonic() + FAREWELL;
+        let until = monotonic() + LAST_FLUSH;
         while self.flush().await.is_err_and(|error| error.is_transient()) && monotonic() < until {
             tokio::time::sleep(PAUSE).await;
         }
