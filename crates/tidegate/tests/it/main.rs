@@ -30,6 +30,7 @@ mod hot_joined;
 mod hot_memory;
 mod hot_outage;
 mod hot_repair;
+mod hot_short_scripts;
 mod idle_connections;
 mod keeper;
 mod key_names;

@@ -5,7 +5,7 @@ use compact_str::{CompactString, ToCompactString as _};
 use redis::Value;
 
 use super::super::edit::Edit;
-use super::codes::{ACTIVITY, ADDED, COUNTED, EXPIRED, PROMOTED, REJECTED, REMEMBERED};
+use super::codes::{ACTIVITY, ADDED, COUNTED, EXPIRED, LATER, PROMOTED, REJECTED, REMEMBERED};
 use super::reply::REPLIES;
 use crate::error::Result;
 use crate::store::redis::{Args, Joining};
@@ -65,8 +65,8 @@ fn join_edits(args: &[&Args]) -> (Args, Vec<usize>) {
 
 /// Each as if it had come alone. What is noted of all of them is of the one that made the page hot, or of the first.
 fn split_edits(value: &Value, edits: usize) -> Result<Vec<Value>> {
-    if let Value::Int(ADDED) = value {
-        return Ok(vec![Value::Int(ADDED); edits]);
+    if let Value::Int(ADDED | LATER) = value {
+        return Ok(vec![value.clone(); edits]);
     }
     let mut fields = REPLIES.list(value)?;
     let (_, expired) = (fields.number()?, fields.integer()?);
