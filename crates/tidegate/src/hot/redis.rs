@@ -227,7 +227,8 @@ impl OnRedis {
             (None, None) => self.store.call(self.partition, call).await,
             (None, Some(until)) => {
                 let call = self.store.call(self.partition, call);
-                let late = || Error::away(OutageReason::Timeout, "the store did not answer within the deadline");
+                let late =
+                    || Error::away(OutageReason::Timeout, "the store did not answer within the deadline");
                 tokio::time::timeout_at(until.into(), call).await.unwrap_or_else(|_| Err(late().in_doubt()))
             }
         };
@@ -295,7 +296,8 @@ impl OnRedis {
                 Some(counted.map_err(|error| self.of_page(error, count.page)))
             }
         };
-        let known = REPLIES.items(value, counts.len())?.iter().take_while(|it| !matches!(it, Value::Int(LATER)));
+        let known =
+            REPLIES.items(value, counts.len())?.iter().take_while(|it| !matches!(it, Value::Int(LATER)));
         Ok(known.zip(counts).map(one).collect())
     }
 

@@ -111,7 +111,8 @@ async fn one_of_those_that_wait_together_makes_the_page_hot() {
         assert_eq!(space.metric("activity_counter_total") - activity, 3, "{on}");
         assert_eq!(space.metric("hot_pages_promoted_total"), 2, "{on}");
         let seen = events(&mut watch, 3).await;
-        let kinds: Vec<_> = seen.iter().filter(|it| it.kind != EventKind::Trending).map(|it| it.kind).collect();
+        let kinds: Vec<_> =
+            seen.iter().filter(|it| it.kind != EventKind::Trending).map(|it| it.kind).collect();
         assert!(kinds.starts_with(&[EventKind::Promoted, EventKind::Replaced]), "{on}: {kinds:?}");
         let text = space.gate.metrics();
         for (kind, most) in [("promoted", 2), ("replaced", 1)] {
@@ -130,7 +131,9 @@ async fn edits_of_other_times_that_wait_together_are_put_in_order() {
         space.fill(&["p".to_owned()], 3).await;
         space.set(START_MS + 100_000);
         let ids = ids(CALLERS);
-        let at = |number: usize| (number % 5 != 0).then(|| START_MS + 1000 * (number * 7 % 40) as u64 + 1);
+        let at = |number: usize| {
+            (!number.is_multiple_of(5)).then(|| START_MS + 1000 * (number * 7 % 40) as u64 + 1)
+        };
         let edits: Vec<_> = (0..CALLERS)
             .map(|it| Edit { at: at(it).map(Timestamp::from_millis), ..Edit::new(key("p"), &ids[it], "bob") })
             .collect();
@@ -185,7 +188,10 @@ async fn who_has_given_up_before_it_was_sent_is_not_recorded_with_the_others() {
     assert_eq!(count(&recorded, "added"), CALLERS / 3 * 2);
     let kept = ids.iter().enumerate().filter(|(number, _)| number % 3 > 0);
     let kept: Vec<_> = kept.map(|(_, id)| format!("{id}@0")).collect();
-    assert_eq!(space.window("p").await, [&kept[..], &["fill0@0", "fill1@0", "fill2@0"].map(String::from)].concat());
+    assert_eq!(
+        space.window("p").await,
+        [&kept[..], &["fill0@0", "fill1@0", "fill2@0"].map(String::from)].concat()
+    );
 }
 
 #[tokio::test]

@@ -43,12 +43,18 @@ async fn pages_that_all_become_hot_at_once_are_recorded_in_several_scripts() {
     for space in spaces {
         let on = space.on;
         let (names, before) = (names(128), scripts(&server));
-        let edits: Vec<_> =
-            names.iter().flat_map(|page| ["a", "b", "c", "d"].map(|id| Edit::new(key(page), id, "bob"))).collect();
+        let edits: Vec<_> = names
+            .iter()
+            .flat_map(|page| ["a", "b", "c", "d"].map(|id| Edit::new(key(page), id, "bob")))
+            .collect();
         let recorded = space.hot.record_many(&edits).await.unwrap();
         let kinds = ["remembered", "promoted", "added"].map(|it| count(&recorded, it));
         assert_eq!(kinds, [256, 128, 128], "{on}");
-        assert!(on == "memory" || scripts(&server) >= before + 3, "{on}: {} scripts", scripts(&server) - before);
+        assert!(
+            on == "memory" || scripts(&server) >= before + 3,
+            "{on}: {} scripts",
+            scripts(&server) - before
+        );
         assert!(space.list(200).await.iter().all(|(_, edits)| *edits == 4), "{on}");
         assert_eq!(space.hot.tracked().await.unwrap(), 128, "{on}");
         assert_eq!(space.metric("hot_pages_promoted_total"), 128, "{on}");
@@ -71,11 +77,17 @@ async fn edits_of_one_page_are_recorded_in_several_scripts() {
         // Twice, at another time.
         let mut edits = Vec::new();
         for (number, id) in ids.iter().enumerate() {
-            edits.extend([0, 100].map(|more| Edit { at: at(number + more), ..Edit::new(key("p"), id, "bob") }));
+            edits.extend(
+                [0, 100].map(|more| Edit { at: at(number + more), ..Edit::new(key("p"), id, "bob") }),
+            );
         }
         let recorded = space.hot.record_many(&edits).await.unwrap();
         assert_eq!(count(&recorded, "duplicate"), 256, "{on}");
-        assert!(on == "memory" || scripts(&server) >= before + 5, "{on}: {} scripts", scripts(&server) - before);
+        assert!(
+            on == "memory" || scripts(&server) >= before + 5,
+            "{on}: {} scripts",
+            scripts(&server) - before
+        );
         assert_eq!(space.stats("p").await.total_edits, 290 + 256, "{on}");
         assert_eq!(space.list(1).await, [("p".to_owned(), 290 + 256)], "{on}");
         assert_eq!(space.window("p").await.len(), 300, "{on}");
@@ -90,10 +102,15 @@ async fn counts_of_many_pages_are_counted_in_several_scripts() {
     .await;
     for space in spaces {
         let (on, names, before) = (space.on, names(512), scripts(&server));
-        let counts: Vec<_> = names.iter().enumerate().map(|(it, page)| Count::new(key(page), 1 + it as u64)).collect();
+        let counts: Vec<_> =
+            names.iter().enumerate().map(|(it, page)| Count::new(key(page), 1 + it as u64)).collect();
         let counted = space.hot.count_many(&counts).await.unwrap();
         assert_eq!((count(&counted, "remembered"), count(&counted, "promoted")), (1, 511), "{on}");
-        assert!(on == "memory" || scripts(&server) >= before + 3, "{on}: {} scripts", scripts(&server) - before);
+        assert!(
+            on == "memory" || scripts(&server) >= before + 3,
+            "{on}: {} scripts",
+            scripts(&server) - before
+        );
         let counted = space.hot.count_many(&counts).await.unwrap();
         assert_eq!((count(&counted, "promoted"), count(&counted, "counted")), (1, 511), "{on}");
         for (page, number) in [("page 000", 2), ("page 001", 4), ("page 511", 1024)] {

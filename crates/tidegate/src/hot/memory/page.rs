@@ -142,9 +142,8 @@ impl Page {
     /// Counts an edit, which may be one that is not kept, in the ring: which is made of the members if there is none.
     fn count_in_ring(&mut self, at_ms: u64, grain_ms: u64) {
         let (members, last_ms) = (&self.members, self.last_ms.max(at_ms));
-        let ring = self
-            .ring
-            .get_or_insert_with(|| Ring::new(grain_ms, members.iter().map(|member| member.at_ms)));
+        let ring =
+            self.ring.get_or_insert_with(|| Ring::new(grain_ms, members.iter().map(|member| member.at_ms)));
         ring.add(at_ms, last_ms);
     }
 

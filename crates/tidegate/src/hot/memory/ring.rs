@@ -60,7 +60,9 @@ impl Grid {
 
     /// The moments of the last slot.
     fn last(&self) -> RangeInclusive<u64> {
-        self.slots.back().map_or(NONE, |(number, _)| number * self.grain_ms..=(number + 1) * self.grain_ms - 1)
+        self.slots
+            .back()
+            .map_or(NONE, |(number, _)| number * self.grain_ms..=(number + 1) * self.grain_ms - 1)
     }
 
     fn drop_before(&mut self, from_ms: u64) -> u64 {

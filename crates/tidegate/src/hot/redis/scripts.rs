@@ -73,7 +73,11 @@ pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
         with("local READS, REPAIRS = false, true", include_str!("../repair.lua"), operation)
     };
     let counting = |operation: &str| {
-        with(writes, &[REMEMBERED, PROMOTE].join("\n"), &[include_str!("../count_item.lua"), operation].join("\n"))
+        with(
+            writes,
+            &[REMEMBERED, PROMOTE].join("\n"),
+            &[include_str!("../count_item.lua"), operation].join("\n"),
+        )
     };
     let record = match only_counts {
         true => counting(include_str!("../count.lua")),

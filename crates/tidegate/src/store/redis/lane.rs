@@ -169,9 +169,8 @@ impl Worker {
             Ok(Ok(replies)) => {
                 self.breaker.succeeded();
                 let answers = batch.iter().zip(replies);
-                let answers: Vec<_> = answers
-                    .map(|(job, reply)| reply.map_err(|error| named(error, &job.call)))
-                    .collect();
+                let answers: Vec<_> =
+                    answers.map(|(job, reply)| reply.map_err(|error| named(error, &job.call))).collect();
                 // A server that answers, but as a replica or with its memory full, is
                 // away too: it takes a connection to its successor, or time.
                 let failure = answers.iter().filter_map(|it| it.as_ref().err()).rfind(|it| it.is_transient());
@@ -226,7 +225,11 @@ impl Worker {
 
     /// One round trip, on the next connection if the one there was had ended before
     /// anything was sent, or leads to a server that has the slot no more.
-    async fn attempt(&self, batch: &mut Vec<Job>, deadline: Instant) -> Result<Vec<Result<Value>>, Undelivered> {
+    async fn attempt(
+        &self,
+        batch: &mut Vec<Job>,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Value>>, Undelivered> {
         let mut moves = 0;
         loop {
             let mut link = self.link(deadline).await?;
