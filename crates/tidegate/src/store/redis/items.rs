@@ -166,6 +166,11 @@ mod tests {
         let items = Items::of(calls.iter());
         let failed = |replies| -> Vec<bool> { items.answers(replies).iter().map(Result::is_err).collect() };
         let text = Value::BulkString(b"a page cannot be read".to_vec());
+        let answers = items.answers(vec![text.clone(), int(2)]);
+        assert!(
+            answers[2].as_ref().is_err_and(|it| it.to_string().contains("cannot be read")),
+            "{answers:?}"
+        );
         assert_eq!(failed(vec![text, int(2)]), [true, false, true]);
         assert_eq!(failed(vec![int(1), int(2)]), [true, false, true], "what cannot be split");
         assert_eq!(failed(vec![Value::Array(vec![int(1)]), int(2)]), [true, false, true], "one is missing");
