@@ -1,13 +1,34 @@
--- flush: in front of `count`, so that what a node has gathered counts once, however often and however late it is sent.
+-- flush: counts that a node has gathered, once each, however often and however late they are sent.
 --
 -- KEYS  behind those that all share: the number of the last flush that a node has sent
 -- ARGV  behind the time: the number of this one, from 1 on, and for how long it is remembered (ms)
--- Answers  as `count` does, or of each that the batch was here before
--- A node begins with the next when this one is answered for, so what is not above the last has been here, or was given up.
--- It is written first: a server whose memory is full refuses that, and then nothing is counted either.
+-- Own   how many
+-- Answers  as `count` does, or that an item was here before
+-- A node begins with the next when this one is answered for in full, so what is below the last has been here, or was given
+-- up. The number is written first: a server whose memory is full refuses that, and then nothing is counted either. While
+-- some of it is left for later, how many items are not is behind the number: sent again, it goes on there.
 SHARED_KEYS = 6
-local known = redis.pcall('GET', KEYS[7])
-if tonumber(ARGV[2]) <= (type(known) == 'string' and number_of(known, 0, MAX_WHOLE) or 0) then
-  return each(function() return REPEATED end, KEYS_OF_ITEM, 1, SHARED_KEYS)
+local FLUSH, number, for_ms, first = KEYS[7], tonumber(ARGV[2]), ARGV[3], 2 + SHARED_KEYS
+-- From which item on nothing is known of it.
+local new_from = first
+local known = redis.pcall('GET', FLUSH)
+local last, done = string.match(type(known) == 'string' and known or '', '^(%d+) ?(%d*)$')
+last = number_of(last, 0, MAX_WHOLE) or 0
+if number == last and done ~= '' then
+  new_from = first + tonumber(done)
+elseif number <= last then
+  new_from = #KEYS + 1
 end
-call('SET', KEYS[7], ARGV[2], 'PX', ARGV[3])
+if new_from > #KEYS then return each(function() return REPEATED end, KEYS_OF_ITEM, 1, SHARED_KEYS) end
+call('SET', FLUSH, ARGV[2], 'PX', for_ms)
+local left_from
+pin_due()
+return finish(each(function(k, at)
+  if k < new_from then return REPEATED end
+  if work < ENOUGH_WORK then return count(k, at) end
+  if not left_from then
+    left_from = k
+    call('SET', FLUSH, ARGV[2] .. ' ' .. int(k - first), 'PX', for_ms)
+  end
+  return LATER
+end, KEYS_OF_ITEM, 1, SHARED_KEYS))

@@ -14,11 +14,13 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::partitions;
 
-/// How much longer than a call a batch may wait for a busy store: nobody waits for it.
-const PATIENCE: u32 = 10;
+/// How many deadlines of a call a batch may wait for a busy store: nobody waits for it.
+const BATCH_DEADLINES: u32 = 10;
 
-/// How long the last flush of all is tried for, and how long after one that failed.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// For how long the last flush of all is tried.
+const LAST_FLUSH: Duration = Duration::from_secs(3);
+
+/// How long after one that failed the next is tried.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -111,18 +113,29 @@ impl Hot {
         // Each was a key when it was counted.
         let key = |page| Key::new(page).unwrap_or(Key::EVERYONE);
         let counts: Vec<_> = pages.iter().map(|(page, count)| Count::new(key(page), *count)).collect();
-        let Some(answers) =
-            partition.flush(&gatherer.node, batch, &counts, partition.deadline() * PATIENCE).await?
-        else {
-            gatherer.metrics.repeated.inc();
-            return Ok(());
-        };
-        gatherer.metrics.counted.inc();
-        for (answer, page) in answers.into_iter().zip(pages) {
-            match answer {
-                Ok((_, effects)) => self.core.notes.note(&effects, || self.core.now_ms()),
-                Err(error) => gatherer.lost(Loss::Failed, std::slice::from_ref(page), &error.to_string()),
+        let deadline = partition.deadline() * BATCH_DEADLINES;
+        let mut answered = 0;
+        while answered < counts.len() {
+            let answers = partition.flush(&gatherer.node, batch, &counts, deadline).await;
+            // Of one that was answered in part the store has that part.
+            let answers = answers.map_err(|error| if answered > 0 { error.in_doubt() } else { error })?;
+            if answered == 0 {
+                // Some of it was here, or all.
+                let is_repeated = answers.first().is_some_and(Option::is_none);
+                let metrics = &gatherer.metrics;
+                if is_repeated { &metrics.repeated } else { &metrics.counted }.inc();
             }
+            for (answer, page) in answers.iter().zip(pages).skip(answered) {
+                match answer {
+                    Some(Ok((_, effects))) => self.core.notes.note(effects, || self.core.now_ms()),
+                    Some(Err(error)) => {
+                        gatherer.lost(Loss::Failed, std::slice::from_ref(page), &error.to_string());
+                    }
+                    // It was counted when no answer came.
+                    None => {}
+                }
+            }
+            answered = answers.len();
         }
         Ok(())
     }
@@ -151,7 +164,7 @@ impl Hot {
             }
         }
         gatherer.close();
-        let until = monotonic() + FAREWELL;
+        let until = monotonic() + LAST_FLUSH;
         while self.flush().await.is_err_and(|error| error.is_transient()) && monotonic() < until {
             tokio::time::sleep(PAUSE).await;
         }

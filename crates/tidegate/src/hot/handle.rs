@@ -292,16 +292,16 @@ impl Hot {
 
     /// What a partition said; an outage drops edits instead of failing.
     fn recorded(&self, answer: Result<Vec<OfPage>>, pages: &[&[Edit<'_>]]) -> Vec<Result<Recorded>> {
-        let each = answer.unwrap_or_else(|error| vec![Err(error); pages.len()]);
-        let mut all = Vec::with_capacity(pages.len());
-        for (answer, edits) in each.into_iter().zip(pages) {
-            match answer {
-                Ok((recorded, effects)) => {
-                    self.core.notes.note(&effects, || self.core.now_ms());
-                    all.extend(recorded.into_iter().map(Ok));
-                }
-                Err(error) => all.extend(edits.iter().map(|_| self.lost(error.clone()))),
+        let each = match answer {
+            Ok(each) => each,
+            Err(error) => {
+                return pages.iter().flat_map(|edits| *edits).map(|_| self.lost(error.clone())).collect();
             }
+        };
+        let mut all = Vec::with_capacity(pages.len());
+        for page in each {
+            self.core.notes.note(&page.effects, || self.core.now_ms());
+            all.extend(page.recorded.into_iter().map(|it| it.or_else(|error| self.lost(error))));
         }
         all
     }

@@ -82,6 +82,22 @@ pub(super) struct Effects {
     pub(super) events: Option<Box<EventCounts>>,
 }
 
+impl Effects {
+    /// What was done on the way is done with the rest.
+    #[cfg(feature = "redis")]
+    pub(super) fn add(&mut self, other: Self) {
+        self.activity += other.activity;
+        self.promoted += other.promoted;
+        self.rejected += other.rejected;
+        self.expired += other.expired;
+        match (&mut self.events, other.events) {
+            (Some(events), Some(other)) => events.iter_mut().zip(*other).for_each(|(it, more)| *it += more),
+            (None, other) => self.events = other,
+            _ => {}
+        }
+    }
+}
+
 /// What a cleanup did and found.
 #[derive(Debug)]
 pub(super) struct Cleaned {

@@ -1,6 +1,7 @@
 -- What becomes of a page with the passing of time, whatever form it has.
 
 local function drop(page, keys)
+  work = work + 5
   ranks[page], dues[page] = nil, nil
   unlink(keys)
   on_index('ZREM', RANK, page)
@@ -73,6 +74,7 @@ local function settle(page, keys, p)
   end
   if p.oldest + kept_ms <= now_ms then
     local left = call('ZREMRANGEBYSCORE', keys.window, '-inf', now_ms - kept_ms)
+    work = work + left / 8
     local trimmed = redis.pcall('LTRIM', keys.editors, left, '-1')
     if trimmed.err then
       if not is_corrupt(trimmed) then error(trimmed, 0) end
@@ -99,6 +101,7 @@ local function settle(page, keys, p)
     local sum, before = since(ring, ring.slots, ring.grain, now_ms + 1 - kept_ms)
     ring.slots, ring.sum = string.sub(ring.slots, before + 1), sum
   end
+  work = work + 15
   p.due = due_of(p)
   dues[page] = p.due + base_ms
   judge(page, keys, p)
@@ -133,11 +136,12 @@ local function settle_or_drop(page, keys)
   return p, 0
 end
 
--- Looks after up to `limit` of them; how many are not hot any more. One that cannot be read goes, or
--- it would stay the first that is due.
+-- Looks after up to `limit` of them, or some if each is much work; how many are not hot any more. One that cannot be read
+-- goes, or it would stay the first that is due.
 local function settle_due(limit)
   local expired = 0
-  for _, page in ipairs(due(limit)) do
+  for number, page in ipairs(due(limit)) do
+    if number > 8 and work >= MOST_WORK then break end
     local keys = keys_of(page)
     local is_read, failure, gone = pcall(settle_or_drop, page, keys)
     if not is_read then

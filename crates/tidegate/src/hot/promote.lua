@@ -18,6 +18,7 @@ end
 -- hot any more, and the one that was replaced.
 local function make_room_for(edits, last_ms)
   local expired, replaced = 0, ''
+  work = work + 8
   flush_pages()
   -- An index that was begun anew does not list all that are hot; the other does.
   local ranked, dated = on_index('ZCARD', RANK), on_index('ZCARD', DUE)

@@ -7,12 +7,15 @@
 --          each page that is not hot any more; in a list with the page that was replaced (empty
 --          if none was) and how many events of each kind there were, if there were any. Of several, a list: how many
 --          counted as activity, pages that are not hot any more, a digit for each edit of what became of it, the page that
---          was replaced, and how many events of each kind; or one number if all were added and that is all
+--          was replaced, and how many events of each kind; or one number if all were added and that is all. LATER instead of
+--          either, or of what became of an edit, is that nothing was done: it is to be sent again
 
 local record_any
 return finish(each(function(k, at)
+  if work >= ENOUGH_WORK then return LATER end
   local edit = ARGV[at + 1]
   local answer = record_in_place(k, edit)
+  work = work + (answer and 3 or 20)
   if answer then return answer end
   -- Pages may become hot by it.
   cold_to = math.min(cold_to, k)

@@ -15,32 +15,35 @@ local function make_room(keys, p)
   p.count = max_members - 1
 end
 
--- The ring of a page of which nothing was cut before: its members.
-local function ring_of_members(keys)
-  local ring, members = new_ring(exponent, RING_WIDTH), call('ZRANGE', keys.window, '0', '-1', 'WITHSCORES')
-  -- Most are in the slot of the one before.
-  local at_ms, alike = 0, 0
-  for i = 2, #members, 2 do
-    local next_ms = number_of(members[i], 0, MAX_WHOLE) or error('a window cannot be read', 0)
-    if floor(next_ms / ring.grain) > floor(at_ms / ring.grain)
-      or floor(next_ms / LATELY_GRAIN) > floor(at_ms / LATELY_GRAIN) then
-      if alike > 0 then count_in(ring, at_ms, alike) end
-      at_ms, alike = next_ms, 0
+-- The ring of a page of which nothing was cut before: its members. They are counted by the server, slot by slot of those
+-- that have any, and in the last minutes by half a minute too: to read them takes twenty times as long if there are thousands.
+local function ring_of_members(keys, p)
+  local ring, lately_from = new_ring(exponent, RING_WIDTH), (floor((p.last - SPIKE_MS) / LATELY_GRAIN) - 1) * LATELY_GRAIN
+  local first = call('ZRANGE', keys.window, '0', '0', 'WITHSCORES')
+  while first[1] do
+    work = work + 3
+    local at_ms = number_of(first[2], 0, MAX_WHOLE) or error('a window cannot be read', 0)
+    local end_ms = (floor(at_ms / ring.grain) + 1) * ring.grain - 1
+    if at_ms >= lately_from then
+      end_ms = math.min(end_ms, (floor(at_ms / LATELY_GRAIN) + 1) * LATELY_GRAIN - 1)
+    else
+      end_ms = math.min(end_ms, lately_from - 1)
     end
-    alike = alike + 1
+    count_in(ring, at_ms, call('ZCOUNT', keys.window, int(at_ms), int(end_ms)))
+    first = call('ZRANGEBYSCORE', keys.window, '(' .. int(end_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   end
-  if alike > 0 then count_in(ring, at_ms, alike) end
+  ring.last = math.max(ring.last, p.last)
   return ring
 end
 
--- Writes a page to which edits were added.
-local function save_added(page, keys, p)
+-- Writes a page to which edits were added. It is judged when all of them are.
+local function save_added(page, keys, p, is_later)
   local due_ms = due_of(p)
   if due_ms ~= p.due then
     p.due = due_ms
     dues[page] = due_ms + base_ms
   end
-  judge(page, keys, p)
+  if not is_later then judge(page, keys, p) end
   save(page, keys, p, true)
 end
 
@@ -53,13 +56,14 @@ local function add(page, keys, p, edit, at_ms)
     local first = call('ZRANGE', keys.window, 0, 0)[1]
     if at_ms < p.oldest or is_before(id, first) then
       -- Older than all that is kept: nobody knows whether it was there before.
-      p.ring = p.ring or ring_of_members(keys)
+      p.ring = p.ring or ring_of_members(keys, p)
       count_in(p.ring, at_ms, 1)
       p.cut = math.max(p.cut, at_ms)
       p.total, p.first = p.total + 1, math.min(p.first, at_ms)
       return COUNTED
     end
   end
+  work = work + 12
   if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return DUPLICATE end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
   local is_last = at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id)
@@ -77,6 +81,7 @@ local function add(page, keys, p, edit, at_ms)
   else
     -- To its place, before those that were made later.
     later = answer or {}
+    work = work + #later / 6
     local back = { made }
     -- A list that was empty for a moment has no end any more.
     if #later >= p.count then p.renewed = -RENEWED_MS end
@@ -86,7 +91,7 @@ local function add(page, keys, p, edit, at_ms)
   if p.ring then
     count_in(p.ring, at_ms, 1)
   elseif is_full then
-    p.ring = ring_of_members(keys)
+    p.ring = ring_of_members(keys, p)
   end
   if is_full then
     make_room(keys, p)
@@ -122,6 +127,7 @@ local function append(keys, p, edits, from, to, codes, known)
       p.first = math.min(p.first, edit.at)
     end
   end
+  work = work + 3 * (to - from)
   if not made[1] then return end
   call('ZADD', keys.window, unpack(window))
   local answer = redis.pcall('RPUSH', keys.editors, unpack(made))
@@ -135,7 +141,7 @@ local function append(keys, p, edits, from, to, codes, known)
   p.count, p.total = p.count + #made, p.total + #made
   local over = p.count - max_members
   if over > 0 then
-    p.ring = p.ring or ring_of_members(keys)
+    p.ring = p.ring or ring_of_members(keys, p)
     local left = call('ZPOPMIN', keys.window, over)
     p.cut = math.max(p.cut, tonumber(left[#left]) or 0)
     call('LTRIM', keys.editors, over, '-1')
@@ -153,7 +159,7 @@ end
 local function add_some(page, keys, p, edits, from, codes, known)
   local first, to = edits[from], from
   if is_latest(first, p.last, p.last_id) then
-    while edits[to + 1] and is_latest(edits[to + 1], edits[to].at, edits[to].id) do to = to + 1 end
+    while edits[to + 1] and to - from < MOST_AT_ONCE - 1 and is_latest(edits[to + 1], edits[to].at, edits[to].id) do to = to + 1 end
   end
   if to > from then
     append(keys, p, edits, from, to, codes, known)
@@ -183,6 +189,7 @@ local function promote(page, key, edits)
   unlink(keys)
   local p = { count = #live, oldest = live[1].at, due = live[1].at, cut = 0, flags = 0, renewed = -RENEWED_MS, total = #live,
     first = live[1].at, last = last.at, byte_change = last.byte_change, last_id = last.id }
+  work = work + 20 + 3 * #live
   local scores, made = {}, {}
   for i, edit in ipairs(live) do
     scores[2 * i - 1], scores[2 * i] = edit.at, edit.id
@@ -199,6 +206,7 @@ end
 
 -- Remembers an edit of a page that is not hot; at the threshold it becomes so.
 local function remember(page, key, edit, at_ms)
+  work = work + 5
   local stored, edits, from = call('GET', key), {}, {}
   local _, byte_change, id, editor = struct.unpack('ssss', edit)
   local first_ms, at
@@ -251,12 +259,18 @@ local function record_several(key, text)
     at = next
   end
   local codes, activity, expired, replaced, keys = {}, 0, 0, '', keys_of(page)
-  local i, p, is_changed, known = 1, nil, false, {}
+  local i, p, is_changed, is_later, known = 1, nil, false, false, {}
   -- Those that are too late come first.
   while edits[i] and edits[i].at + window_ms <= now_ms do
     codes[i], i = TOO_LATE, i + 1
   end
   while edits[i] do
+    -- Those that came first are recorded, so there are fewer the next time. One that is known is no work.
+    if i > 1 and work >= ENOUGH_WORK and not known[edits[i].id] then
+      for left = i, #edits do codes[left] = known[edits[left].id] and DUPLICATE or LATER end
+      is_later = true
+      break
+    end
     if not p then
       local w, gone = call('HGET', keys.meta, 'w'), 0
       if w then p, gone = settle(page, keys, load(keys.meta, w)) end
@@ -283,7 +297,7 @@ local function record_several(key, text)
       if left ~= '' then replaced = left end
     end
   end
-  if is_changed then save_added(page, keys, p) end
+  if is_changed then save_added(page, keys, p, is_later) end
   return with_counts({ activity, expired, table.concat(codes), replaced })
 end
 

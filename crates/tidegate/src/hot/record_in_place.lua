@@ -5,6 +5,8 @@
 local DATED, UNDATED = 1, 2
 -- So many pages are asked together whether they are hot, after one that was not.
 local ASKED_TOGETHER = 16
+-- So many edits are put into a window at once: of a large one that takes most of a millisecond.
+local MOST_AT_ONCE = 200
 -- Up to which item no page is hot, and up to which each is asked; whether the last one was; what pages are called.
 local cold_to, asked_to, was_hot, names = 0, 0, true, {}
 -- Of one edit, what several have; and what a first one begins with.
@@ -114,7 +116,7 @@ local function add_in_place(page, meta, w, ids, made, byte_change)
     call('ZREMRANGEBYRANK', window, '0', over - 1)
     call('LTRIM', editors, over, '-1')
   end
-  total = total + more
+  total, work = total + more, work + more * (count > 1000 and 4 or 3)
   -- Whole numbers take a server the least as texts.
   local all = format('%d', total)
   w = pack(PACKED_PAGE, math.min(count + more, max_members), new_oldest, cut, flags, renewed, total, first, now_ms,
@@ -140,6 +142,7 @@ local function add_several_in_place(page, meta, w, text)
     if id == before then return end
     ids[#ids + 1], ids[#ids + 2] = NOW, id
   end
+  if #made > MOST_AT_ONCE then return end
   return add_in_place(page, meta, w, ids, made, string.match(made[#made], '^%S+'))
 end
 
@@ -159,6 +162,7 @@ local function remember_in_place(key, edit)
     edits = edits + 1
   end
   if edits >= hot_threshold then return end
+  work = work + 4
   call('SET', key, stored .. NOW .. edit, 'KEEPTTL')
   return REMEMBERED + ACTIVITY
 end

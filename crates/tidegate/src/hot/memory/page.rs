@@ -30,7 +30,7 @@ pub(super) struct Page {
     /// The latest edit that counts and is no member, if one is in the ring.
     cut_ms: u64,
     /// Counts all edits, from when the first has left for want of room until the last of those has left the window.
-    ring: Option<Box<Ring>>,
+    ring: Option<Ring>,
     /// What texts of members have outside of them.
     text_bytes: usize,
 }
@@ -92,7 +92,7 @@ impl Page {
 
     /// The ring, if it counts: until what was cut has left the window, and its slot.
     fn ring(&self, now_ms: u64, window_ms: u64) -> Option<&Ring> {
-        self.ring.as_deref().filter(|ring| ring.end_ms(self.cut_ms) + window_ms > now_ms)
+        self.ring.as_ref().filter(|ring| ring.end_ms(self.cut_ms) + window_ms > now_ms)
     }
 
     /// Edits in the window, of whose members the first `over` have left it.
@@ -142,9 +142,8 @@ impl Page {
     /// Counts an edit, which may be one that is not kept, in the ring: which is made of the members if there is none.
     fn count_in_ring(&mut self, at_ms: u64, grain_ms: u64) {
         let (members, last_ms) = (&self.members, self.last_ms.max(at_ms));
-        let ring = self
-            .ring
-            .get_or_insert_with(|| Box::new(Ring::new(grain_ms, members.iter().map(|member| member.at_ms))));
+        let ring =
+            self.ring.get_or_insert_with(|| Ring::new(grain_ms, members.iter().map(|member| member.at_ms)));
         ring.add(at_ms, last_ms);
     }
 
@@ -168,6 +167,11 @@ impl Page {
             }
         }
         if is_full {
+            // Then the new one is put where the oldest was, which is looked at anyway.
+            if self.members.capacity() > self.members.len() {
+                self.members.shrink_to_fit();
+                self.tags.shrink_to_fit();
+            }
             self.cut_ms = self.cut_ms.max(self.pop_oldest());
         }
         let member = Member::new(edit);

@@ -11,10 +11,12 @@ pub(super) const TOO_LATE: i64 = 5;
 pub(super) const COUNTED: i64 = 6;
 /// Or of counts that were gathered, that they were here before.
 pub(super) const REPEATED: i64 = 7;
+/// Or that nothing was done, since the call had enough to do.
+pub(super) const LATER: i64 = 8;
 /// More by so much if it counted as activity.
-pub(super) const ACTIVITY: i64 = 8;
+pub(super) const ACTIVITY: i64 = 16;
 /// More by so much for each page that is not hot any more.
-pub(super) const EXPIRED: i64 = 16;
+pub(super) const EXPIRED: i64 = 32;
 
 /// What a page was that is removed.
 pub(super) const NOT_KNOWN: i64 = 0;

@@ -5,14 +5,16 @@ use redis::Value;
 use super::super::edit::{EventCounts, EventKind, Recorded};
 use super::super::memory::Effects;
 use super::super::position::{Happened, Position};
-use super::codes::{ACTIVITY, ADDED, COUNTED, DUPLICATE, EXPIRED, PROMOTED, REJECTED, REMEMBERED, TOO_LATE};
+use super::codes::{
+    ACTIVITY, ADDED, COUNTED, DUPLICATE, EXPIRED, LATER, PROMOTED, REJECTED, REMEMBERED, TOO_LATE,
+};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::store::redis::{Fields, Replies};
 
 pub(super) const REPLIES: Replies = Replies("hot pages");
 
-/// What became of an edit.
+/// What became of an edit, or of counts of a page.
 pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
     let (answer, replaced, events) = match value {
         Value::Int(answer) => (*answer, String::new(), None),
@@ -28,25 +30,29 @@ pub(super) fn recorded(value: &Value) -> Result<(Recorded, Effects)> {
     Ok((recorded, Effects { activity, expired, events, ..effects }))
 }
 
-/// What became of several edits of a page.
-pub(super) fn recorded_several(value: &Value, edits: usize) -> Result<(Vec<Recorded>, Effects)> {
+/// What became of several edits of a page; nothing of those that are left for later.
+pub(super) fn recorded_several(value: &Value, edits: usize) -> Result<(Vec<Option<Recorded>>, Effects)> {
     if let Value::Int(ADDED) = value {
-        return Ok((vec![Recorded::Added; edits], Effects::default()));
+        return Ok((vec![Some(Recorded::Added); edits], Effects::default()));
     }
     let mut fields = REPLIES.list(value)?;
     let (activity, expired) = (fields.number()?, fields.number()?);
     let (codes, replaced) = (fields.text()?, fields.text()?);
     let mut effects = Effects { activity, expired, ..Effects::default() };
     let mut recorded = Vec::with_capacity(edits);
-    for code in codes.bytes() {
-        let (one, its) = recorded_as(i64::from(code) - i64::from(b'0'), &replaced)
-            .ok_or_else(|| REPLIES.unexpected(value))?;
+    let codes: Vec<i64> = codes.bytes().map(|code| i64::from(code) - i64::from(b'0')).collect();
+    if codes.len() != edits {
+        return Err(REPLIES.unexpected(value));
+    }
+    for code in codes {
+        if code == LATER {
+            recorded.push(None);
+            continue;
+        }
+        let (one, its) = recorded_as(code, &replaced).ok_or_else(|| REPLIES.unexpected(value))?;
         effects.promoted += its.promoted;
         effects.rejected += its.rejected;
-        recorded.push(one);
-    }
-    if recorded.len() != edits {
-        return Err(REPLIES.unexpected(value));
+        recorded.push(Some(one));
     }
     effects.events = event_counts(fields)?.filter(|counts| counts.iter().any(|count| *count > 0));
     Ok((recorded, effects))

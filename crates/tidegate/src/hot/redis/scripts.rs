@@ -72,15 +72,20 @@ pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
     let repairing = |operation: &str| {
         with("local READS, REPAIRS = false, true", include_str!("../repair.lua"), operation)
     };
-    let count = include_str!("../count.lua");
-    let counting = |operation: &str| with(writes, &[REMEMBERED, PROMOTE].join("\n"), operation);
+    let counting = |operation: &str| {
+        with(
+            writes,
+            &[REMEMBERED, PROMOTE].join("\n"),
+            &[include_str!("../count_item.lua"), operation].join("\n"),
+        )
+    };
     let record = match only_counts {
-        true => counting(count),
+        true => counting(include_str!("../count.lua")),
         false => Script::of(PartKind::Hot, &record(writes, &numbers)),
     };
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record,
-        flush: only_counts.then(|| counting(&[include_str!("../flush.lua"), count].join("\n"))),
+        flush: only_counts.then(|| counting(include_str!("../flush.lua"))),
         stats: reading(include_str!("../stats.lua")),
         window: reading(include_str!("../window.lua")),
         cleanup: repairing(include_str!("../cleanup.lua")),

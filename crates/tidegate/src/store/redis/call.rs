@@ -5,6 +5,7 @@ use std::sync::Arc;
 use compact_str::{CompactString, ToCompactString};
 use smallvec::SmallVec;
 
+use super::items::Joining;
 use super::script::Script;
 
 /// What most calls have of each needs no allocation: one key, as many numbers as a take sends.
@@ -22,6 +23,8 @@ pub(crate) struct Call {
     pub(super) items: usize,
     /// Whether it has as many arguments as it likes, and so no company.
     pub(super) is_alone: bool,
+    /// How it becomes one item with others on the same keys, if it does.
+    pub(super) joining: Option<&'static Joining>,
     /// Those of each item, one item after the other; as many for each.
     pub(super) item_keys: Keys,
     pub(super) item_args: Args,
@@ -38,6 +41,7 @@ impl Call {
             shared_args: Arc::default(),
             items: 1,
             is_alone: false,
+            joining: None,
             item_keys: Keys::new(),
             item_args: Args::new(),
             now_ms: None,
@@ -64,6 +68,12 @@ impl Call {
     /// travels without them.
     pub(crate) fn alone(mut self) -> Self {
         self.is_alone = true;
+        self
+    }
+
+    /// Of several on the same keys that wait together one item is made.
+    pub(crate) fn joining(mut self, joining: &'static Joining) -> Self {
+        self.joining = Some(joining);
         self
     }
 
@@ -97,6 +107,12 @@ impl Call {
             && (Arc::ptr_eq(&self.shared_args, &other.shared_args) || self.shared_args == other.shared_args)
             && (Arc::ptr_eq(&self.shared_keys, &other.shared_keys) || self.shared_keys == other.shared_keys)
             && self.now_ms == other.now_ms
+    }
+
+    /// Whether the two are one item: they travel together anyway.
+    pub(super) fn is_joined_with(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&Joining, &Joining)| std::ptr::eq(one, other);
+        self.joining.zip(other.joining).is_some_and(is_same) && self.item_keys == other.item_keys
     }
 
     /// The keys of the call as people may look for them: the first, and what is beside it. Of

@@ -3,7 +3,7 @@
 //! Calls that wait at the same time travel together: up to [`MAX_BATCH`] of one
 //! script in one round trip. While four batches are under way the next one
 //! gathers, so batches grow with the load and a lone call never waits for
-//! company. A lane whose server is away refuses at once, and its keeper probes.
+//! company. Those that may be [joined](super::Joining) with others on the same keys become one item. A lane whose server is away refuses at once, and its keeper probes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::breaker::{Breaker, is_passing};
 use super::call::Call;
 use super::failure::Failure;
+use super::items::Items;
 use super::link::{Link, MAX_MOVES};
 use super::{Shared, Task};
 use crate::clock;
@@ -168,9 +169,8 @@ impl Worker {
             Ok(Ok(replies)) => {
                 self.breaker.succeeded();
                 let answers = batch.iter().zip(replies);
-                let answers: Vec<_> = answers
-                    .map(|(job, reply)| item(reply).map_err(|error| named(error, &job.call)))
-                    .collect();
+                let answers: Vec<_> =
+                    answers.map(|(job, reply)| reply.map_err(|error| named(error, &job.call))).collect();
                 // A server that answers, but as a replica or with its memory full, is
                 // away too: it takes a connection to its successor, or time.
                 let failure = answers.iter().filter_map(|it| it.as_ref().err()).rfind(|it| it.is_transient());
@@ -225,32 +225,39 @@ impl Worker {
 
     /// One round trip, on the next connection if the one there was had ended before
     /// anything was sent, or leads to a server that has the slot no more.
-    async fn attempt(&self, batch: &mut Vec<Job>, deadline: Instant) -> Result<Vec<Value>, Undelivered> {
+    async fn attempt(
+        &self,
+        batch: &mut Vec<Job>,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Value>>, Undelivered> {
         let mut moves = 0;
         loop {
             let mut link = self.link(deadline).await?;
             // Who has been answered meanwhile must not be charged after that.
             batch.retain(|job| !job.reply.is_closed());
             let Some(Job { call: first, .. }) = batch.first() else { return Ok(Vec::new()) };
+            let items = Items::of(batch.iter().map(|job| &job.call));
             let marker = self.shared.keyspace.marker(self.partition);
             let now = first.now_ms.map(|ms| ms.to_string()).unwrap_or_default();
             let keys: Vec<&str> = [marker.as_str()]
                 .into_iter()
                 .chain(first.shared_keys.iter().map(|key| &**key))
-                .chain(batch.iter().flat_map(|job| &job.call.item_keys).map(|key| &**key))
+                .chain(items.keys())
                 .collect();
             let args: Vec<&str> = [now.as_str()]
                 .into_iter()
                 .chain(first.shared_args.iter().map(|arg| &**arg))
-                .chain(batch.iter().flat_map(|job| &job.call.item_args).map(|arg| &**arg))
+                .chain(items.args())
                 .collect();
             return match first.script.run(&mut link, &keys, &args).await {
                 Ok(Value::Array(replies)) if first.items > 1 && replies.len() == first.items => {
-                    Ok(vec![Value::Array(replies)])
+                    Ok(vec![Ok(Value::Array(replies))])
                 }
-                Ok(Value::Array(replies)) if first.items == 1 && replies.len() == batch.len() => Ok(replies),
+                Ok(Value::Array(replies)) if first.items == 1 && replies.len() == items.len() => {
+                    Ok(items.answers(replies))
+                }
                 Ok(other) => {
-                    let error = Error::internal(format!("{} replies were due, got {other:?}", batch.len()));
+                    let error = Error::internal(format!("{} replies were due, got {other:?}", items.len()));
                     Err(Undelivered { error, is_away: false })
                 }
                 Err(Failure::Unsent) => continue,
@@ -326,14 +333,5 @@ fn named(error: Error, call: &Call) -> Error {
     match error.kind() {
         ErrorKind::Corrupt => Error::corrupt(format!("{error} (of the call on {})", call.named_keys())),
         _ => error,
-    }
-}
-
-/// A script answers an item that failed with the error's text.
-fn item(reply: Value) -> Result<Value> {
-    match reply {
-        Value::BulkString(text) => Err(super::failure::server_failure(&String::from_utf8_lossy(&text))),
-        Value::SimpleString(text) => Err(super::failure::server_failure(&text)),
-        reply => Ok(reply),
     }
 }
