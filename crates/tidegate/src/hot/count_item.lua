@@ -93,7 +93,8 @@ end
 local function count(k, at)
   local key, more, expired = KEYS[k], tonumber(ARGV[at + 1]), 0
   local page, text = string.sub(key, PAGE_AT), call('GET', key)
-  work = work + 4
+  -- It takes longer, but 512 of these are two milliseconds, and in one script they cost the least.
+  work = work + 2
   if text and count_in_place(page, key, text, more) then return COUNTED end
   local p = text and page_of(text)
   if p and p.is_hot then

@@ -43,7 +43,7 @@ const FLUSH_KNOWN_MS: u64 = 3_600_000;
 /// others are sent again. The longest scripts of many took, in ms: 128 pages that become hot at once 1.5, in nine scripts (in one
 /// 5.3), or find no room 1.0; four edits each of 128 full pages 1.9 in two; 512 edits of one page of 4000 members 1.9, or 1.5 if
 /// they come late; pages of 4000 members of which nearly all have left the window 1.9; and of spaces that count, 512 pages whose
-/// slots are there 1.3 in two, are new 1.1, have to be wider 1.7, or that become hot 1.1.
+/// slots are there 1.9 in one, are new 1.1, have to be wider 1.7, or that become hot 1.1.
 pub(super) const MAX_PAGES: usize = 128;
 
 /// What became of counts of a page, and what they did; or why they failed.
