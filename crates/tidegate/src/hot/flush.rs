@@ -26,7 +26,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Hot {
     /// Sends what this process has [gathered](super::HotOptions::gather), now: when it returns, all that was counted
-    /// before is in the store. What a store that is away did not take is an error, and is kept for the next time.
+    /// before is in the store. What a store that is away did not take is an error, and is kept for the next time; what is
+    /// lost, since it was away for too long or the page cannot be read, is one too.
     ///
     /// It is done in the background every `gather` anyway, by [`Tidegate::shutdown`](crate::Tidegate::shutdown), and as far as the
     /// runtime lives on, when all handles are dropped. Where nothing is gathered there is nothing to do.
@@ -70,13 +71,15 @@ impl Hot {
     /// Sends batch by batch what a partition has, until all of it is answered for.
     async fn flush_one(&self, gatherer: &Gatherer, number: usize) -> Result<()> {
         let mut sending = gatherer.partitions[number].sending.lock().await;
+        // Of earlier ones somebody else was told.
+        sending.lost = 0;
         let mut flushed = Ok(());
         // Those that could not be sent before, and then what was counted since.
         let mut has_taken = false;
         loop {
             let Some(batch) = gatherer.next(&mut sending, since_boot()) else {
                 if has_taken {
-                    return flushed;
+                    break;
                 }
                 has_taken = true;
                 gatherer.take(number, &mut sending);
@@ -86,7 +89,8 @@ impl Hot {
             let was_sent = std::mem::replace(&mut batch.was_sent, true);
             let answer = self.send_batch(gatherer, number, batch.number, &batch.pages).await;
             match answer {
-                Ok(()) => {}
+                Ok(None) => {}
+                Ok(Some(error)) => flushed = flushed.and(Err(error)),
                 Err(error) if error.is_transient() => {
                     batch.was_sent = was_sent || error.is_in_doubt();
                     gatherer.metrics.failed.inc();
@@ -99,22 +103,29 @@ impl Hot {
             }
             gatherer.done(&mut sending);
         }
+        match sending.lost {
+            0 => flushed,
+            lost => flushed.and(Err(Error::unavailable(format!(
+                "{lost} counts that were gathered are lost: the store was away for too long"
+            )))),
+        }
     }
 
+    /// Sends a batch until all of it is answered for; why counts of it are lost, if some are.
     async fn send_batch(
         &self,
         gatherer: &Gatherer,
         number: usize,
         batch: u64,
         pages: &[(CompactString, u64)],
-    ) -> Result<()> {
+    ) -> Result<Option<Error>> {
         // Whatever went wrong before, they were not sent.
         let partition = self.on_redis(number).await.map_err(Error::undone)?;
         // Each was a key when it was counted.
         let key = |page| Key::new(page).unwrap_or(Key::EVERYONE);
         let counts: Vec<_> = pages.iter().map(|(page, count)| Count::new(key(page), *count)).collect();
         let deadline = partition.deadline() * BATCH_DEADLINES;
-        let mut answered = 0;
+        let (mut answered, mut failed) = (0, None);
         while answered < counts.len() {
             let answers = partition.flush(&gatherer.node, batch, &counts, deadline).await;
             // Of one that was answered in part the store has that part.
@@ -130,6 +141,7 @@ impl Hot {
                     Some(Ok((_, effects))) => self.core.notes.note(effects, || self.core.now_ms()),
                     Some(Err(error)) => {
                         gatherer.lost(Loss::Failed, std::slice::from_ref(page), &error.to_string());
+                        failed.get_or_insert_with(|| error.clone());
                     }
                     // It was counted when no answer came.
                     None => {}
@@ -137,7 +149,7 @@ impl Hot {
             }
             answered = answers.len();
         }
-        Ok(())
+        Ok(failed)
     }
 
     /// Flushes again and again until it is told to end, and once more then.

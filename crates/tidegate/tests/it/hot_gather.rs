@@ -294,6 +294,8 @@ async fn a_page_that_cannot_be_read_loses_its_counts_and_no_others() {
     for page in ["a", "broken", "z"] {
         count(&hot, page, 3).await;
     }
+    let error = hot.flush().await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
     flushed(&hot).await;
     let pages: Vec<_> = hot.list(9).await.unwrap().into_iter().map(|it| (it.page, it.edits)).collect();
     assert_eq!(pages, [("z".to_owned(), 3), ("a".to_owned(), 3)]);
