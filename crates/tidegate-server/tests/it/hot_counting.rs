@@ -148,6 +148,14 @@ fn a_replay_counts_where_edits_are_not_kept() {
     assert_eq!(memory["outcomes"]["counted"], 696);
     assert_eq!(memory["pages"][0]["edits"], 467);
     assert_eq!(replay(&["--store", &store])["pages"], memory["pages"]);
+    // By the file's clock each counts at its time, and live all are in before they are listed.
+    let gather = ["--set", "hot.main.gather=30s", "--store", &store];
+    let gathered = replay(&gather);
+    assert_eq!((&gathered["outcomes"], &gathered["pages"]), (&memory["outcomes"], &memory["pages"]));
+    let gathered = replay(&[&gather[..], &["--rate", "100000"]].concat());
+    assert_eq!((&gathered["outcomes"]["gathered"], &gathered["pages"][0]["edits"]), (&json!(700), &json!(467)));
+    let mut connection = redis.connection();
+    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
     let live = replay(&["--store", &store, "--rate", "100000"]);
     // Rows of a page that come together meet the same.
     let outcomes = &live["outcomes"];
