@@ -110,7 +110,7 @@ impl OpenPart for Hot {
 
     fn respect(&self, others: &[DeclaredSettings]) {
         if let Backend::Redis { partitions, .. } = &self.core.backend {
-            let longest_ms = longest_window_ms(others);
+            let longest_ms = longest_window_ms(others, self.options().only_counts());
             partitions.iter().for_each(|it| it.keep(longest_ms));
         }
     }

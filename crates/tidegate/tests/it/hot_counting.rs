@@ -166,6 +166,30 @@ async fn a_space_that_counts_and_one_that_keeps_edits_may_have_one_name() {
     assert_eq!(edits.list(9).await.unwrap()[0].edits, 2);
 }
 
+/// Their keys are not shared, so the window of one is nothing to the other; that of another that counts is.
+#[tokio::test]
+async fn only_the_windows_of_those_that_count_too_are_respected() {
+    let space = Space::redis(counting).await;
+    let hours = |hours: u64, members| {
+        let window = Duration::from_secs(hours * 3600);
+        options(|it| (it.window_duration, it.max_members_per_page) = (window, members))
+    };
+    let (edits, _edits) = space.another(hours(8, 100)).await;
+    for gate in [&space.gate, &edits, &space.gate] {
+        gate.declare().await.unwrap();
+    }
+    space.hot.count(key("p"), 1).await.unwrap();
+    assert_eq!(space.stats("p").await.grain_ms, 16_384);
+    space.set(START_MS + WINDOW + 16_384);
+    assert_eq!(space.hot.cleanup().await.unwrap(), 1, "its place is free");
+    let (counts, _counts) = space.another(hours(1, 0)).await;
+    for gate in [&counts, &space.gate] {
+        gate.declare().await.unwrap();
+    }
+    space.hot.count(key("p"), 1).await.unwrap();
+    assert_eq!(space.stats("p").await.grain_ms, 32_768);
+}
+
 /// One key, with an end that outlives what is in it however the counts are spread over a slot.
 #[tokio::test]
 async fn a_page_is_one_key_that_outlives_what_is_in_it() {
