@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::batch::{in_order_of_coming, summed};
+use super::batch::{MAX_EDITS, in_order_of_coming, summed};
 use super::edit::{Count, Recorded, check_kind};
 use super::handle::{Backend, Hot};
-use super::redis::MAX_EDITS;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::partitions;

@@ -13,9 +13,9 @@ use compact_str::CompactString;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::batch::MAX_EDITS;
 use super::edit::{Count, MAX_COUNTED};
 use super::metrics::GatherMetrics;
-use super::redis::MAX_EDITS;
 use crate::log;
 use crate::random::Random;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::batch::{grouped, in_order_of_coming, summed};
+use super::batch::{Before, MAX_EDITS, grouped, in_order, in_order_of_coming, summed};
 use super::edit::{Count, Edit, EditRef, HotPage, Recorded, Removed, Stats, wrong_kind};
 use super::memory::{Cleaned, Counting, Effects, Partition};
 use super::metrics::HotMetrics;
@@ -158,15 +158,22 @@ impl InProcess {
     pub fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         let partitions = self.edits()?;
         edits.iter().try_for_each(Edit::check)?;
-        let (groups, mut done) = (grouped(edits, edits.len()), Vec::with_capacity(edits.len()));
-        for group in &groups {
-            let (number, now_ms) = (self.partition(edits[group[0]].page), self.now_ms());
-            let in_order: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
-            let (recorded, effects) = partitions[number].lock().record_all(now_ms, &in_order);
+        let (mut before, mut answers) = (Before::default(), Vec::with_capacity(edits.len()));
+        for mut group in grouped(edits, MAX_EDITS) {
+            // More of its page may follow.
+            let is_full = group.len() == MAX_EDITS;
+            answers.extend(before.take_known(edits, &mut group));
+            let Some(first) = group.first() else { continue };
+            let (number, now_ms) = (self.partition(edits[*first].page), self.now_ms());
+            let its: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
+            let (recorded, effects) = partitions[number].lock().record_all(now_ms, &its);
             self.note(number, &effects, now_ms);
-            done.extend(recorded);
+            if is_full {
+                its.iter().zip(&recorded).for_each(|(edit, recorded)| before.note(edit, recorded));
+            }
+            answers.extend(group.into_iter().zip(recorded));
         }
-        Ok(in_order_of_coming(groups, done))
+        Ok(in_order(answers))
     }
 
     /// Counts `count` more of `page`, now, in a space that [only counts](HotOptions::only_counts).
