@@ -312,33 +312,33 @@ impl Hot {
         let each = match answer {
             Ok(each) => each,
             Err(error) => {
-                return pages.iter().flat_map(|edits| *edits).map(|_| self.lost(error.clone())).collect();
+                return pages.iter().flat_map(|edits| *edits).map(|_| self.lost(error.clone(), 1)).collect();
             }
         };
         let mut all = Vec::with_capacity(pages.len());
         for page in each {
             self.core.notes.note(&page.effects, || self.core.now_ms());
-            all.extend(page.recorded.into_iter().map(|it| it.or_else(|error| self.lost(error))));
+            all.extend(page.recorded.into_iter().map(|it| it.or_else(|error| self.lost(error, 1))));
         }
         all
     }
 
-    /// What becomes of an edit that the store did not answer for.
-    pub(super) fn lost(&self, error: Error) -> Result<Recorded> {
+    /// What becomes of an edit, or of so many counts, that the store did not answer for.
+    pub(super) fn lost(&self, error: Error, counts: u64) -> Result<Recorded> {
         let metrics = &self.core.notes.metrics;
         if !error.is_transient() {
             if error.kind() == ErrorKind::Corrupt {
-                metrics.corrupt.inc();
+                metrics.corrupt.inc_by(counts);
             }
             return Err(error);
         }
         match error.is_in_doubt() {
             true => {
-                metrics.unknown.inc();
+                metrics.unknown.inc_by(counts);
                 Ok(Recorded::Unknown)
             }
             false => {
-                metrics.dropped.inc();
+                metrics.dropped.inc_by(counts);
                 Ok(Recorded::Dropped)
             }
         }

@@ -194,7 +194,7 @@ impl InProcess {
     pub fn count(&self, page: Key<'_>, count: u64) -> Result<Recorded> {
         let partitions = self.counts()?;
         Count::new(page, count).check()?;
-        Ok(self.count_at(partitions, page, count, self.now_ms()))
+        Ok(self.count_at(partitions, page, count, 1, self.now_ms()))
     }
 
     /// Counts many; what became of each, in order. Those of a page are counted together and meet the same. If one of them
@@ -206,17 +206,25 @@ impl InProcess {
         let mut done = Vec::with_capacity(counts.len());
         for (Count { page, count }, its) in pages.into_iter().zip(&numbers) {
             // What a page met, all of its counts did.
-            let recorded = self.count_at(partitions, page, count, now_ms);
+            let recorded = self.count_at(partitions, page, count, its.len(), now_ms);
             done.extend(its.iter().map(|_| recorded.clone()));
         }
         Ok(in_order_of_coming(numbers, done))
     }
 
+    /// Counts the sum of so many counts.
     #[inline]
-    fn count_at(&self, partitions: &[Mutex<Counting>], page: Key<'_>, count: u64, now_ms: u64) -> Recorded {
+    fn count_at(
+        &self,
+        partitions: &[Mutex<Counting>],
+        page: Key<'_>,
+        count: u64,
+        counts: usize,
+        now_ms: u64,
+    ) -> Recorded {
         let number = self.partition(page);
         let (recorded, effects) = partitions[number].lock().count(now_ms, page.as_str(), count);
-        self.note(number, &effects, now_ms);
+        self.note(number, &effects.of_counts(counts), now_ms);
         recorded
     }
 

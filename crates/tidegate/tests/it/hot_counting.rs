@@ -227,3 +227,24 @@ async fn a_page_that_cannot_be_read_stops_no_other() {
         space.hot.remove(key("p")).await.unwrap();
     }
 }
+
+/// Each count is told and counted for itself, also of a page that is counted once for all of them.
+#[tokio::test]
+async fn each_count_of_many_is_counted_as_what_it_met() {
+    for space in Space::everywhere(|it| {
+        counting(it);
+        (it.max_tracked, it.hot_threshold) = (1, 5);
+    })
+    .await
+    {
+        let on = space.on;
+        let metrics = || ["activity_counter_total", "promotion_rejected_total"].map(|it| space.metric(it));
+        let many = |page, count| vec![Count::new(key(page), count); 10];
+        space.hot.count(key("hot"), 5).await.unwrap();
+        assert_eq!(metrics(), [1, 0], "{on}");
+        assert_eq!(space.hot.count_many(&many("p", 7)).await.unwrap(), vec![Recorded::Rejected; 10], "{on}");
+        assert_eq!(metrics(), [11, 10], "{on}");
+        space.hot.count_many(&many("hot", 7)).await.unwrap();
+        assert_eq!(metrics(), [11, 10], "{on}");
+    }
+}
