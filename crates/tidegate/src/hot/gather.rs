@@ -34,8 +34,6 @@ const STRETCH: Duration = Duration::from_secs(10);
 /// What a node has gathered for all partitions of a space.
 #[derive(Debug)]
 pub(super) struct Gatherer {
-    /// Which node: a number that nobody else draws.
-    pub(super) node: String,
     pub(super) partitions: Box<[Gathered]>,
     /// For how long counts are added up together.
     stretch: Duration,
@@ -78,12 +76,31 @@ struct Stretch {
 }
 
 /// Batches in the order of their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sending {
+    /// Which node: a number that nobody else draws.
+    pub(super) node: String,
     last: u64,
     batches: VecDeque<Batch>,
     /// Counts that were given up since this was last set to 0.
     pub(super) lost: u64,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self { node: drawn(), last: 0, batches: VecDeque::new(), lost: 0 }
+    }
+}
+
+impl Sending {
+    /// Is another node from now on, of which nobody knows any batch.
+    pub(super) fn begin_anew(&mut self) {
+        self.node = drawn();
+    }
+}
+
+fn drawn() -> String {
+    format!("{:016x}{:016x}", Random::System.bits(), Random::System.bits())
 }
 
 /// Sums that are sent together.
@@ -130,7 +147,6 @@ impl Gatherer {
         most: (usize, usize),
     ) -> Self {
         Self {
-            node: format!("{:016x}{:016x}", Random::System.bits(), Random::System.bits()),
             partitions: (0..partitions).map(|_| Gathered::default()).collect(),
             stretch: gather.max(STRETCH),
             most,
