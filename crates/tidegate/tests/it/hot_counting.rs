@@ -248,3 +248,33 @@ async fn each_count_of_many_is_counted_as_what_it_met() {
         assert_eq!(metrics(), [11, 10], "{on}");
     }
 }
+
+/// Counts of the last five minutes count for less than half a minute longer: in the last millisecond too.
+#[tokio::test]
+async fn what_leaves_the_last_five_minutes_has_left_in_the_last_millisecond_of_a_half_minute() {
+    const HALF: u64 = MINUTE / 2;
+    let begin = (START_MS / HALF + 1) * HALF;
+    let spikes = |it: &mut HotOptions| {
+        (it.max_members_per_page, it.hot_threshold, it.spike_minimum) = (0, 1, 4);
+        it.spike_ratio = 1.0;
+    };
+    for space in Space::everywhere(spikes).await {
+        let on = space.on;
+        space.set(begin);
+        space.hot.count(key("p"), 5).await.unwrap();
+        for (at, count, lately, is_spiking) in [
+            (0, 0, 5, false),
+            (10 * HALF, 3, 8, false),
+            (11 * HALF - 2, 0, 8, true),
+            (11 * HALF - 1, 0, 3, false),
+            (11 * HALF - 1, 1, 4, false),
+        ] {
+            space.set(begin + at);
+            if count > 0 {
+                space.hot.count(key("p"), count).await.unwrap();
+            }
+            let stats = space.stats("p").await;
+            assert_eq!((stats.edits_last_5_minutes, stats.is_spiking), (lately, is_spiking), "{on} at {at}");
+        }
+    }
+}
