@@ -1,10 +1,11 @@
 -- count: so many more of a page, now: what becomes of an item, whether it was sent at once or gathered.
 
--- Counts so many more of a page, as many as may count at a time.
+-- Counts so many more of a page, as many as may count at a time. If none may there is a slot all the same: what is in others
+-- may leave the window before this moment does.
 local function add(p, more)
   local ring, all = p.ring, math.min(p.total + more, MOST[6])
   more = math.min(more, MAX_COUNTED - ring.sum)
-  if more > 0 and count_in(ring, now_ms, more) then p.is_renewed = true end
+  if count_in(ring, now_ms, more) then p.is_renewed = true end
   p.total, p.last, ring.last = all, math.max(p.last, now_ms), math.max(ring.last, now_ms)
   p.oldest = p.last
 end

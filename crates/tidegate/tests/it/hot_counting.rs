@@ -149,6 +149,26 @@ async fn counts_end_where_they_can_count_no_further() {
     }
 }
 
+/// A page that can count no further goes on when what it has leaves the window.
+#[tokio::test]
+async fn a_page_that_could_count_no_further_counts_again() {
+    for space in Space::everywhere(counting).await {
+        let on = space.on;
+        let many: Vec<_> = (0..1200).map(|_| Count::new(key("p"), 1_000_000_000)).collect();
+        space.hot.count_many(&many).await.unwrap();
+        space.set(START_MS + 10 * MINUTE);
+        assert_eq!(space.hot.count(key("p"), 5).await.unwrap(), Recorded::Counted, "{on}");
+        space.set(START_MS + 16 * MINUTE);
+        assert_eq!(space.list(1).await, [("p".to_owned(), 0)], "{on}");
+        assert_eq!(space.stats("p").await.edits_last_hour, 0, "{on}");
+        assert_eq!(space.hot.cleanup().await.unwrap(), 0, "{on}");
+        assert_eq!(space.hot.count(key("p"), 7).await.unwrap(), Recorded::Counted, "{on}");
+        assert_eq!(space.list(1).await, [("p".to_owned(), 7)], "{on}");
+        space.set(START_MS + 40 * MINUTE);
+        assert_eq!(space.hot.cleanup().await.unwrap(), 1, "{on}");
+    }
+}
+
 /// A server that keeps edits and one that only counts, under one name: neither disturbs the other.
 #[tokio::test]
 async fn a_space_that_counts_and_one_that_keeps_edits_may_have_one_name() {
