@@ -386,6 +386,16 @@ class Answers(unittest.TestCase):
             with self.assertRaises(tidegate.UnexpectedAnswer):
                 client.limit("api").take("k")
 
+    def test_a_server_that_knows_no_counts_has_spaces_that_keep_edits(self):
+        space = {
+            "space": "main", "max_tracked": 1000, "promotion_threshold": 5, "window_ms": 3_600_000, "max_members_per_page": 100,
+            "hot_threshold": 2, "cleanup_interval_ms": 300_000, "when_full": "reject", "spike_ratio": 3.0, "spike_minimum": 5,
+            "max_activity": 100_000, "max_bytes": 1 << 28, "partitions": 1,
+        }
+        with Between(answer=says(200, {"spaces": [space]})) as proxy, Client(proxy.url, deadline=PATIENT_S) as client:
+            main, = client.hot_spaces()
+        self.assertEqual((main.max_members_per_page, main.only_counts, main.count_slots, main.gather_ms), (100, False, None, 0))
+
     def test_only_servers_are_addresses(self):
         for wrong in ["127.0.0.1:80", "ftp://x", "http://", "http://x?y=1", "http://user@x"]:
             with self.assertRaises(ValueError):

@@ -400,9 +400,6 @@ class HotSpace:
     promotion_threshold: int
     window_ms: int
     max_members_per_page: int
-    only_counts: bool
-    count_slots: int
-    gather_ms: int
     hot_threshold: int
     cleanup_interval_ms: int
     when_full: str
@@ -411,6 +408,10 @@ class HotSpace:
     max_activity: int
     max_bytes: int
     partitions: int
+    # A server that does not say so has no such spaces.
+    only_counts: bool = False
+    count_slots: Optional[int] = None
+    gather_ms: int = 0
 
 
 @dataclass(frozen=True)

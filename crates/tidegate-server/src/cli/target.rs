@@ -20,6 +20,9 @@ use crate::settings::{Settings, Sources};
 /// rather late than never.
 pub(in crate::cli) const STORE_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long a server may take to send what it has gathered.
+const SENDING: Duration = Duration::from_millis(500);
+
 /// One of the two, for as many requests as there are.
 pub(super) struct Target {
     asked: Asked,
@@ -119,6 +122,21 @@ impl Target {
             }
             (Asked::Store(_), detail) => detail.unwrap_or_else(|| status.to_string()),
         }
+    }
+
+    /// Waits until what a space of hot pages has gathered is in its store.
+    pub(super) async fn flush_counts(&self, space: &str, gather: Duration) -> Result<(), String> {
+        match &self.asked {
+            // It sends them by itself, and that takes a moment.
+            Asked::Server(_) => tokio::time::sleep(gather + SENDING).await,
+            Asked::Store(app) => {
+                // It has just been asked: a space that cannot be opened has said so.
+                if let Ok(hot) = app.parts().hot.get(space) {
+                    hot.flush().await.map_err(message)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn close(&self) {

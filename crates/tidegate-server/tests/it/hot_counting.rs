@@ -123,8 +123,31 @@ fn the_command_line_counts_one_page_and_lines_of_pages() {
     assert!(out.starts_with("2 lines: 1 remembered\nline 2: the key starting with \"xxxxx"), "{out}");
     let (code, out, _) = lines("", &[]);
     assert_eq!((code, out.as_str()), (0, "0 lines: nothing\n"));
+    let lines = |input: &[u8]| run_with(tidegate(&["hot", "count", "--server", server.url()]), input);
+    assert_eq!(lines(b"/crlf\r\n/crlf\r\n/crlf\n").1, "3 lines: 3 remembered\n");
+    assert_eq!(server.hot(&["count", "/crlf", "6"]).1, "remembered: the page is not hot yet\n", "9 by now");
+    // What has counted before is told, so that only the rest is sent again.
+    let (code, out, err) = lines(b"/crlf\n\n/crlf\n\xff\n/never\n");
+    assert_eq!((code, out.as_str()), (2, "2 lines: 2 rejected\n"), "{err}");
+    assert_eq!(err, "tidegate: item 4 is not UTF-8: what is before it was sent, and nothing behind it\n");
     let (_, out, _) = server.hot(&["list", "--json"]);
     assert!(out.contains("\"page\":\"/pricing\",\"edits\":17"), "{out}");
+}
+
+/// What a store gathers is sent also if what follows cannot be read.
+#[test]
+fn lines_that_were_gathered_are_sent_when_another_cannot_be_read() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let set =
+        ["--set", "hot.main.max_members_per_page=0", "--set", "hot.main.hot_threshold=1", "--store", &url];
+    let gather = ["--set", "hot.main.gather=60s"];
+    let input = ["/g\n".repeat(1000).as_bytes(), b"\xff\n/g\n"].concat();
+    let (code, out, err) = run_with(tidegate(&[&["hot", "count"], &set[..], &gather].concat()), &input);
+    assert_eq!((code, out.as_str()), (2, "1000 lines: 1000 gathered\n"), "{err}");
+    assert!(err.contains("item 1001 is not UTF-8"), "{err}");
+    let (_, out, _) = run(tidegate(&[&["hot", "list", "--json"], &set[..]].concat()));
+    assert!(out.contains("\"page\":\"/g\",\"edits\":1000"), "{out}");
 }
 
 /// Each row of a file is one more of its page, by its own times or live, and on a store as in memory.
@@ -148,6 +171,17 @@ fn a_replay_counts_where_edits_are_not_kept() {
     assert_eq!(memory["outcomes"]["counted"], 696);
     assert_eq!(memory["pages"][0]["edits"], 467);
     assert_eq!(replay(&["--store", &store])["pages"], memory["pages"]);
+    // By the file's clock each counts at its time, and live all are in before they are listed.
+    let gather = ["--set", "hot.main.gather=30s", "--store", &store];
+    let gathered = replay(&gather);
+    assert_eq!((&gathered["outcomes"], &gathered["pages"]), (&memory["outcomes"], &memory["pages"]));
+    let gathered = replay(&[&gather[..], &["--rate", "100000"]].concat());
+    assert_eq!(
+        (&gathered["outcomes"]["gathered"], &gathered["pages"][0]["edits"]),
+        (&json!(700), &json!(467))
+    );
+    let mut connection = redis.connection();
+    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
     let live = replay(&["--store", &store, "--rate", "100000"]);
     // Rows of a page that come together meet the same.
     let outcomes = &live["outcomes"];

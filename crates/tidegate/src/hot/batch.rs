@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::edit::{Count, Edit, MAX_COUNTED};
+use super::edit::{Count, Edit, MAX_COUNTED, Recorded};
 use crate::clock::Timestamp;
+
+/// Edits of one page that are recorded together, at most: those of a page with more are, one group after the other.
+pub(super) const MAX_EDITS: usize = 512;
 
 /// Which edits are of one page, in order: by time, then id. Pages come by the first of their edits, so what becomes of
 /// all does not depend on how they were sent. At most `most` are in a group.
@@ -41,11 +44,43 @@ pub(super) fn summed<'a>(counts: &[Count<'a>]) -> (Vec<Count<'a>>, Vec<Vec<usize
     pages.into_values().unzip()
 }
 
-/// What became of edits that were [`grouped`], in the order in which they came.
-pub(super) fn in_order_of_coming<T>(groups: Vec<Vec<usize>>, done: Vec<T>) -> Vec<T> {
-    let mut answers: Vec<_> = groups.into_iter().flatten().zip(done).collect();
+/// What became of the pages of counts that were [`summed`], each as often as it has counts, in the order in which those came.
+pub(super) fn in_order_of_coming<T>(numbers: Vec<Vec<usize>>, done: Vec<T>) -> Vec<T> {
+    in_order(numbers.into_iter().flatten().zip(done).collect())
+}
+
+/// What became of each, by its number.
+pub(super) fn in_order<T>(mut answers: Vec<(usize, T)>) -> Vec<T> {
     answers.sort_unstable_by_key(|(number, _)| *number);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// What became of ids of pages that have more edits in a batch than are recorded together: each counts once among all.
+#[derive(Debug, Default)]
+pub(super) struct Before<'a>(HashMap<(&'a str, &'a str), Recorded>);
+
+impl<'a> Before<'a> {
+    /// Takes edits whose ids are known out of a group, with what is told of them.
+    pub(super) fn take_known(&self, edits: &[Edit<'a>], group: &mut Vec<usize>) -> Vec<(usize, Recorded)> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let known = |number: usize| self.0.get(&(edits[number].page.as_str(), edits[number].id));
+        let taken = group.iter().filter_map(|it| Some((*it, known(*it)?.clone()))).collect();
+        group.retain(|it| known(*it).is_none());
+        taken
+    }
+
+    /// Notes what became of an edit. One that was not recorded leaves it to the next with its id.
+    pub(super) fn note(&mut self, edit: &Edit<'a>, recorded: &Recorded) {
+        let next = match recorded {
+            Recorded::TooLate | Recorded::Dropped | Recorded::Corrupt => return,
+            // Sent again it might count twice, and left out not at all: nobody knows of either.
+            Recorded::Unknown => Recorded::Unknown,
+            _ => Recorded::Duplicate,
+        };
+        self.0.entry((edit.page.as_str(), edit.id)).or_insert(next);
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::batch::{in_order_of_coming, summed};
+use super::batch::{MAX_EDITS, in_order_of_coming, summed};
 use super::edit::{Count, Recorded, check_kind};
 use super::handle::{Backend, Hot};
-use super::redis::MAX_EDITS;
+use super::memory::Effects;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::store::partitions;
@@ -27,7 +27,7 @@ impl Hot {
         {
             return Ok(gathered);
         }
-        let counted = self.counted_on(self.partition(page), &[count], None).await;
+        let counted = self.counted_on(self.partition(page), &[(count, 1)], None).await;
         counted.into_iter().next().unwrap_or(Ok(Recorded::Unknown))
     }
 
@@ -73,7 +73,8 @@ impl Hot {
 
     async fn count_at_once(&self, counts: &[Count<'_>], deadline: Option<Duration>) -> Result<Vec<Recorded>> {
         let (pages, numbers) = summed(counts);
-        let send = async |number, pages: Vec<Count<'_>>| {
+        let pages: Vec<_> = pages.into_iter().zip(numbers.iter().map(Vec::len)).collect();
+        let send = async |number, pages: Vec<(Count<'_>, usize)>| {
             let mut done = Vec::with_capacity(pages.len());
             for some in pages.chunks(MAX_EDITS) {
                 let counted = self.counted_on(number, some, deadline).await;
@@ -83,7 +84,7 @@ impl Hot {
         };
         let of = self.options().partitions as usize;
         let done: Result<Vec<Recorded>> =
-            partitions::split(&pages, of, |count| self.partition(count.page), send)
+            partitions::split(&pages, of, |(sum, _)| self.partition(sum.page), send)
                 .await
                 .into_iter()
                 .collect();
@@ -93,26 +94,29 @@ impl Hot {
         Ok(in_order_of_coming(numbers, each))
     }
 
-    /// What became of counts of different pages of one partition; an outage drops them instead of failing.
+    /// What became of sums of counts of different pages of one partition, and of how many counts each is; an outage drops
+    /// them instead of failing.
     async fn counted_on(
         &self,
         number: usize,
-        counts: &[Count<'_>],
+        pages: &[(Count<'_>, usize)],
         deadline: Option<Duration>,
     ) -> Vec<Result<Recorded>> {
+        let sums: Vec<Count<'_>> = pages.iter().map(|(sum, _)| *sum).collect();
         // Whatever went wrong before, they were not sent.
         let counted = match self.on_redis(number).await.map_err(Error::undone) {
-            Ok(partition) => partition.count(counts, deadline).await,
+            Ok(partition) => partition.count(&sums, deadline).await,
             Err(error) => Err(error),
         };
-        let each = counted.unwrap_or_else(|error| vec![Err(error); counts.len()]);
-        let one = |answer| match answer {
+        let each = counted.unwrap_or_else(|error| vec![Err(error); pages.len()]);
+        let one = |(answer, (_, counts)): (_, &(_, usize))| match answer {
             Ok((recorded, effects)) => {
-                self.core.notes.note(&effects, || self.core.now_ms());
+                let effects: Effects = effects;
+                self.core.notes.note(&effects.of_counts(*counts), || self.core.now_ms());
                 Ok(recorded)
             }
-            Err(error) => self.lost(error),
+            Err(error) => self.lost(error, *counts as u64),
         };
-        each.into_iter().map(one).collect()
+        each.into_iter().zip(pages).map(one).collect()
     }
 }

@@ -1,10 +1,11 @@
 -- count: so many more of a page, now: what becomes of an item, whether it was sent at once or gathered.
 
--- Counts so many more of a page, as many as may count at a time.
+-- Counts so many more of a page, as many as may count at a time. If none may there is a slot all the same: what is in others
+-- may leave the window before this moment does.
 local function add(p, more)
   local ring, all = p.ring, math.min(p.total + more, MOST[6])
   more = math.min(more, MAX_COUNTED - ring.sum)
-  if more > 0 and count_in(ring, now_ms, more) then p.is_renewed = true end
+  if count_in(ring, now_ms, more) then p.is_renewed = true end
   p.total, p.last, ring.last = all, math.max(p.last, now_ms), math.max(ring.last, now_ms)
   p.oldest = p.last
 end
@@ -59,14 +60,15 @@ local function is_judged(flags, first_ms, edits, lately_edits)
 end
 
 -- Most counts are of a page that is hot, in the slots of its last count, and change nothing but numbers: they are written
--- over those that are there, without a look at the rest. Whether this was one of them; if not, nothing was done.
+-- over those that are there, without a look at the rest: none leaves the last five minutes before the last millisecond of a half
+-- minute. Whether this was one of them; if not, nothing was done.
 local function count_in_place(page, key, text, more)
   if #text < PAGE_BYTES or kept_ms ~= window_ms then return false end
   local flags, ring_exponent, width, lately, sum, total, first, last, lately_sum = struct.unpack(PAGE, text)
   local slot, bytes, grain = SLOTS[width], width + 1, 2 ^ ring_exponent
   local number, half_minute = floor(now_ms / grain), floor(now_ms / LATELY_GRAIN)
   if not slot or flags < HOT_FLAG or ring_exponent ~= exponent or floor(last / grain) ~= number
-    or floor(last / LATELY_GRAIN) ~= half_minute or sum + more > MAX_COUNTED or total + more > MOST[6] then
+    or floor(last / LATELY_GRAIN) ~= half_minute or (now_ms + 1) % LATELY_GRAIN == 0 or sum + more > MAX_COUNTED or total + more > MOST[6] then
     return false
   end
   local split = PAGE_BYTES + lately * bytes

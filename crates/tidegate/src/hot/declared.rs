@@ -19,7 +19,7 @@ impl HotOptions {
             ("promotion_threshold", self.promotion_threshold.to_string()),
             (WINDOW, duration_text(self.window_duration)),
             ("max_tracked", self.max_tracked.to_string()),
-            ("max_members_per_page", self.max_members_per_page.to_string()),
+            (MEMBERS, self.max_members_per_page.to_string()),
             ("when_full", when_full.to_owned()),
             ("spike_ratio", self.spike_ratio.to_string()),
             ("spike_minimum", self.spike_minimum.to_string()),
@@ -36,9 +36,13 @@ impl HotOptions {
 }
 
 const WINDOW: &str = "window_duration";
+const MEMBERS: &str = "max_members_per_page";
 
-/// The longest window of those who have these settings.
-pub(super) fn longest_window_ms(settings: &[DeclaredSettings]) -> u64 {
-    let windows = settings.iter().filter_map(|it| duration_of(it.get(WINDOW)?));
+/// The longest window of those who have these settings and keep edits, or only count, as is said: the keys of others are
+/// not shared.
+pub(super) fn longest_window_ms(settings: &[DeclaredSettings], only_counts: bool) -> u64 {
+    let counts = |it: &DeclaredSettings| it.get(MEMBERS).is_some_and(|members| members == "0");
+    let alike = settings.iter().filter(|it| counts(it) == only_counts);
+    let windows = alike.filter_map(|it| duration_of(it.get(WINDOW)?));
     windows.max().map_or(0, |longest| longest.as_millis() as u64)
 }

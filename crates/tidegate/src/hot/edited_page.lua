@@ -36,7 +36,8 @@ local function load(meta, w)
   if not (count >= 1 and count <= MAX_MEMBERS and flags >= 0 and flags <= 3 and oldest >= 0 and oldest <= last
       and last <= MAX_WHOLE and first >= 0 and first <= last and cut >= 0 and cut <= MAX_WHOLE
       and renewed <= MAX_WHOLE and total >= 1 and total <= MAX_WHOLE
-      and byte_change >= -MAX_WHOLE and byte_change <= MAX_WHOLE) then
+      and byte_change >= -MAX_WHOLE and byte_change <= MAX_WHOLE
+      and count % 1 + oldest % 1 + cut % 1 + flags % 1 + renewed % 1 + total % 1 + first % 1 + last % 1 + byte_change % 1 == 0) then
     error('a page cannot be read', 0)
   end
   local p = { count = count, oldest = oldest, cut = cut, flags = flags, renewed = renewed, total = total, due = oldest,

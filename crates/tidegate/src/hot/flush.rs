@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use compact_str::CompactString;
 use tokio::sync::watch;
 
 use super::edit::{Count, Recorded};
-use super::gather::{Added, Gatherer, Loss};
+use super::gather::{Added, Batch, Gatherer, Loss};
 use super::handle::{Backend, Hot};
 use crate::clock::{monotonic, since_boot};
 use crate::error::{Error, Result};
 use crate::key::Key;
+use crate::log;
 use crate::store::partitions;
 
 /// How many deadlines of a call a batch may wait for a busy store: nobody waits for it.
@@ -24,9 +24,19 @@ const LAST_FLUSH: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// What became of a batch.
+enum Sent {
+    Whole,
+    /// Some of its counts are lost.
+    InPart(Error),
+    /// It was known to the store before it was sent, and nothing of it was counted.
+    Known,
+}
+
 impl Hot {
     /// Sends what this process has [gathered](super::HotOptions::gather), now: when it returns, all that was counted
-    /// before is in the store. What a store that is away did not take is an error, and is kept for the next time.
+    /// before is in the store. What a store that is away did not take is an error, and is kept for the next time; what is
+    /// lost, since it was away for too long or the page cannot be read, is one too.
     ///
     /// It is done in the background every `gather` anyway, by [`Tidegate::shutdown`](crate::Tidegate::shutdown), and as far as the
     /// runtime lives on, when all handles are dropped. Where nothing is gathered there is nothing to do.
@@ -70,13 +80,16 @@ impl Hot {
     /// Sends batch by batch what a partition has, until all of it is answered for.
     async fn flush_one(&self, gatherer: &Gatherer, number: usize) -> Result<()> {
         let mut sending = gatherer.partitions[number].sending.lock().await;
+        // Of earlier ones somebody else was told.
+        sending.lost = 0;
         let mut flushed = Ok(());
         // Those that could not be sent before, and then what was counted since.
         let mut has_taken = false;
         loop {
+            let node = sending.node.clone();
             let Some(batch) = gatherer.next(&mut sending, since_boot()) else {
                 if has_taken {
-                    return flushed;
+                    break;
                 }
                 has_taken = true;
                 gatherer.take(number, &mut sending);
@@ -84,9 +97,18 @@ impl Hot {
             };
             // If nobody waits for the answer any more, nobody knows.
             let was_sent = std::mem::replace(&mut batch.was_sent, true);
-            let answer = self.send_batch(gatherer, number, batch.number, &batch.pages).await;
+            let answer = self.send_batch(gatherer, number, &node, batch, was_sent).await;
             match answer {
-                Ok(()) => {}
+                Ok(Sent::Whole) => {}
+                Ok(Sent::Known) => {
+                    let (space, node) = (self.space().as_str(), &*node);
+                    let why = "somebody else has written what it sent last: it has another name from now on";
+                    log::warn!(space, node, why, "a node that gathers was not known by its number");
+                    batch.was_sent = false;
+                    sending.begin_anew();
+                    continue;
+                }
+                Ok(Sent::InPart(error)) => flushed = flushed.and(Err(error)),
                 Err(error) if error.is_transient() => {
                     batch.was_sent = was_sent || error.is_in_doubt();
                     gatherer.metrics.failed.inc();
@@ -99,26 +121,37 @@ impl Hot {
             }
             gatherer.done(&mut sending);
         }
+        match sending.lost {
+            0 => flushed,
+            lost => flushed.and(Err(Error::unavailable(format!(
+                "{lost} counts that were gathered are lost: the store was away for too long"
+            )))),
+        }
     }
 
+    /// Sends a batch until all of it is answered for.
     async fn send_batch(
         &self,
         gatherer: &Gatherer,
         number: usize,
-        batch: u64,
-        pages: &[(CompactString, u64)],
-    ) -> Result<()> {
+        node: &str,
+        Batch { number: batch, pages, .. }: &Batch,
+        was_sent: bool,
+    ) -> Result<Sent> {
         // Whatever went wrong before, they were not sent.
         let partition = self.on_redis(number).await.map_err(Error::undone)?;
         // Each was a key when it was counted.
         let key = |page| Key::new(page).unwrap_or(Key::EVERYONE);
         let counts: Vec<_> = pages.iter().map(|(page, count)| Count::new(key(page), *count)).collect();
         let deadline = partition.deadline() * BATCH_DEADLINES;
-        let mut answered = 0;
+        let (mut answered, mut failed) = (0, None);
         while answered < counts.len() {
-            let answers = partition.flush(&gatherer.node, batch, &counts, deadline).await;
+            let answers = partition.flush(node, *batch, &counts, deadline).await;
             // Of one that was answered in part the store has that part.
             let answers = answers.map_err(|error| if answered > 0 { error.in_doubt() } else { error })?;
+            if answered == 0 && !was_sent && answers.iter().all(Option::is_none) {
+                return Ok(Sent::Known);
+            }
             if answered == 0 {
                 // Some of it was here, or all.
                 let is_repeated = answers.first().is_some_and(Option::is_none);
@@ -130,6 +163,7 @@ impl Hot {
                     Some(Ok((_, effects))) => self.core.notes.note(effects, || self.core.now_ms()),
                     Some(Err(error)) => {
                         gatherer.lost(Loss::Failed, std::slice::from_ref(page), &error.to_string());
+                        failed.get_or_insert_with(|| error.clone());
                     }
                     // It was counted when no answer came.
                     None => {}
@@ -137,7 +171,7 @@ impl Hot {
             }
             answered = answers.len();
         }
-        Ok(())
+        Ok(failed.map_or(Sent::Whole, Sent::InPart))
     }
 
     /// Flushes again and again until it is told to end, and once more then.

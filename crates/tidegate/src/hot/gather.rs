@@ -13,9 +13,9 @@ use compact_str::CompactString;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::batch::MAX_EDITS;
 use super::edit::{Count, MAX_COUNTED};
 use super::metrics::GatherMetrics;
-use super::redis::MAX_EDITS;
 use crate::log;
 use crate::random::Random;
 
@@ -24,18 +24,19 @@ const MAX_PAGES: usize = 100_000;
 const MAX_BYTES: usize = 16 << 20;
 const PAGE_BYTES: usize = 64;
 
-/// For how long counts are held while the store is away, beside the time that they are gathered for: what is older would
-/// be counted as of a time when it was not.
-pub(super) const HELD: Duration = Duration::from_secs(60);
+/// For how long counts are held while the store is away: what is older would be counted as of a time when it was not.
+const HELD: Duration = Duration::from_secs(60);
+
+/// Counts of so long are added up together, and of the time that they are gathered for if that is longer: they are held
+/// for up to so much longer, and are given up together.
+const STRETCH: Duration = Duration::from_secs(10);
 
 /// What a node has gathered for all partitions of a space.
 #[derive(Debug)]
 pub(super) struct Gatherer {
-    /// Which node: a number that nobody else draws.
-    pub(super) node: String,
     pub(super) partitions: Box<[Gathered]>,
-    /// How old counts may become.
-    held: Duration,
+    /// For how long counts are added up together.
+    stretch: Duration,
     most: (usize, usize),
     pages: AtomicUsize,
     bytes: AtomicUsize,
@@ -59,17 +60,47 @@ pub(super) struct Gathered {
 
 #[derive(Debug, Default)]
 struct Sums {
-    pages: HashMap<CompactString, u64>,
-    /// When the first of them came.
-    since: Duration,
+    /// In the order of time: one, unless the store was away.
+    stretches: VecDeque<Stretch>,
+    /// How many pages there were when they were last taken.
+    capacity: usize,
     is_closed: bool,
 }
 
+/// What was counted in a stretch of time.
+#[derive(Debug)]
+struct Stretch {
+    pages: HashMap<CompactString, u64>,
+    /// When the first of it came.
+    since: Duration,
+}
+
 /// Batches in the order of their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sending {
+    /// Which node: a number that nobody else draws.
+    pub(super) node: String,
     last: u64,
     batches: VecDeque<Batch>,
+    /// Counts that were given up since this was last set to 0.
+    pub(super) lost: u64,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self { node: drawn(), last: 0, batches: VecDeque::new(), lost: 0 }
+    }
+}
+
+impl Sending {
+    /// Is another node from now on, of which nobody knows any batch.
+    pub(super) fn begin_anew(&mut self) {
+        self.node = drawn();
+    }
+}
+
+fn drawn() -> String {
+    format!("{:016x}{:016x}", Random::System.bits(), Random::System.bits())
 }
 
 /// Sums that are sent together.
@@ -116,9 +147,8 @@ impl Gatherer {
         most: (usize, usize),
     ) -> Self {
         Self {
-            node: format!("{:016x}{:016x}", Random::System.bits(), Random::System.bits()),
             partitions: (0..partitions).map(|_| Gathered::default()).collect(),
-            held: gather + HELD,
+            stretch: gather.max(STRETCH),
             most,
             pages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
@@ -138,19 +168,31 @@ impl Gatherer {
         if sums.is_closed {
             return Added::Closed;
         }
-        if let Some(sum) = sums.pages.get_mut(page) {
+        let is_of = |it: &&mut Stretch| now.saturating_sub(it.since) < self.stretch;
+        if let Some(sum) = sums.stretches.back_mut().filter(is_of).and_then(|it| it.pages.get_mut(page)) {
             *sum = (*sum + count.count).min(MAX_COUNTED);
             return Added::Gathered;
         }
         let (pages, bytes) = (self.pages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         if pages >= self.most.0 || bytes + page.len() + PAGE_BYTES > self.most.1 {
-            return Added::Full;
+            // Those of a page that waits find room with the latest of its counts.
+            let Some(sum) = sums.stretches.iter_mut().rev().find_map(|it| it.pages.get_mut(page)) else {
+                return Added::Full;
+            };
+            *sum = (*sum + count.count).min(MAX_COUNTED);
+            return Added::Gathered;
         }
-        if sums.pages.is_empty() {
-            sums.since = now;
+        if sums.stretches.is_empty() {
             self.begun.notify_one();
         }
-        sums.pages.insert(page.into(), count.count);
+        if sums.stretches.back_mut().filter(is_of).is_none() {
+            // As many as came the last time; while the store is away there are several stretches.
+            let capacity = if sums.stretches.is_empty() { sums.capacity } else { 0 };
+            sums.stretches.push_back(Stretch { pages: HashMap::with_capacity(capacity), since: now });
+        }
+        if let Some(stretch) = sums.stretches.back_mut() {
+            stretch.pages.insert(page.into(), count.count);
+        }
         self.pages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(page.len() + PAGE_BYTES, Ordering::Relaxed);
         if pages >= self.most.0 / 2 || bytes >= self.most.1 / 2 {
@@ -159,32 +201,34 @@ impl Gatherer {
         Added::Gathered
     }
 
-    /// Makes batches of what was added, in the order of the names. While there are some that wait, what comes is added up.
+    /// Makes batches of what was added, the oldest stretch first, in the order of the names. While there are some that wait, what comes is added up.
     pub(super) fn take(&self, partition: usize, sending: &mut Sending) {
         if !sending.batches.is_empty() {
             return;
         }
-        let (sums, since) = {
+        let stretches = {
             let mut sums = self.partitions[partition].sums.lock();
-            let capacity = sums.pages.len();
-            (std::mem::replace(&mut sums.pages, HashMap::with_capacity(capacity)), sums.since)
+            sums.capacity = sums.stretches.back().map_or(0, |it| it.pages.len());
+            std::mem::take(&mut sums.stretches)
         };
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_unstable();
-        for pages in sums.chunks(MAX_EDITS) {
-            sending.last += 1;
-            let batch = Batch { number: sending.last, pages: pages.to_vec(), since, was_sent: false };
-            sending.batches.push_back(batch);
+        for Stretch { pages, since } in stretches {
+            let mut sums: Vec<_> = pages.into_iter().collect();
+            sums.sort_unstable();
+            for pages in sums.chunks(MAX_EDITS) {
+                sending.last += 1;
+                let batch = Batch { number: sending.last, pages: pages.to_vec(), since, was_sent: false };
+                sending.batches.push_back(batch);
+            }
         }
     }
 
     /// The batch that is next. Those that are too old by now are given up.
     pub(super) fn next<'a>(&self, sending: &'a mut Sending, now: Duration) -> Option<&'a mut Batch> {
         while let Some(batch) = sending.batches.front() {
-            if now.saturating_sub(batch.since) <= self.held {
+            if now.saturating_sub(batch.since) <= self.stretch + HELD {
                 break;
             }
-            self.give_up(batch, "the store was away for too long");
+            sending.lost += self.give_up(batch, "the store was away for too long");
             self.done(sending);
         }
         sending.batches.front_mut()
@@ -200,17 +244,18 @@ impl Gatherer {
         }
     }
 
-    /// What was sent may have been counted, and nobody will know.
-    fn give_up(&self, batch: &Batch, why: &str) {
-        self.lost(if batch.was_sent { Loss::Unknown } else { Loss::Dropped }, &batch.pages, why);
+    /// What was sent may have been counted, and nobody will know. How many are lost.
+    fn give_up(&self, batch: &Batch, why: &str) -> u64 {
+        self.lost(if batch.was_sent { Loss::Unknown } else { Loss::Dropped }, &batch.pages, why)
     }
 
-    /// Says that counts are lost.
-    pub(super) fn lost(&self, loss: Loss, pages: &[(CompactString, u64)], why: &str) {
+    /// Says that counts are lost; how many.
+    pub(super) fn lost(&self, loss: Loss, pages: &[(CompactString, u64)], why: &str) -> u64 {
         let counts: u64 = pages.iter().map(|(_, count)| count).sum();
         self.metrics.lost(loss, counts);
         let space = &*self.space;
         log::warn!(space, counts, ?loss, why, "counts that were gathered are lost");
+        counts
     }
 
     /// How many pages wait.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::batch::{grouped, in_order_of_coming};
+use super::batch::{Before, MAX_EDITS, grouped, in_order};
 use super::declared::longest_window_ms;
 use super::edit::check_kind;
 use super::edit::{Edit, EditRef, HotPage, Recorded, Removed, Stats};
@@ -20,7 +20,7 @@ use super::metrics::{GatherMetrics, HotMetrics};
 use super::notes::Notes;
 use super::options::{HotOptions, MAX_TRACKED};
 use super::position::{News, Position};
-use super::redis::{MAX_EDITS, MAX_PAGES, OfPage, OnRedis};
+use super::redis::{MAX_PAGES, OfPage, OnRedis};
 use super::watch::Watch;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -110,7 +110,7 @@ impl OpenPart for Hot {
 
     fn respect(&self, others: &[DeclaredSettings]) {
         if let Backend::Redis { partitions, .. } = &self.core.backend {
-            let longest_ms = longest_window_ms(others);
+            let longest_ms = longest_window_ms(others, self.options().only_counts());
             partitions.iter().for_each(|it| it.keep(longest_ms));
         }
     }
@@ -228,22 +228,39 @@ impl Hot {
         edits: Vec<Edit<'_>>,
         deadline: Option<Duration>,
     ) -> Vec<Result<Recorded>> {
-        let groups = grouped(&edits, MAX_EDITS);
-        let ordered: Vec<Vec<Edit<'_>>> =
-            groups.iter().map(|group| group.iter().map(|it| edits[*it]).collect()).collect();
-        let mut done: Vec<Result<Recorded>> = Vec::with_capacity(edits.len());
-        let mut rest = &ordered[..];
-        while !rest.is_empty() {
+        let mut groups = grouped(&edits, MAX_EDITS).into_iter().peekable();
+        let (mut before, mut answers) = (Before::default(), Vec::with_capacity(edits.len()));
+        while groups.peek().is_some() {
             // As many pages as have no more edits than fit.
-            let mut left = MAX_EDITS;
-            let fits = |page: &&Vec<Edit<'_>>| left.checked_sub(page.len()).map(|it| left = it).is_some();
-            let pages = rest.iter().take(MAX_PAGES).take_while(fits);
-            let pages: Vec<&[Edit<'_>]> = pages.map(Vec::as_slice).collect();
-            rest = &rest[pages.len()..];
+            let (mut left, mut is_full, mut sent) = (MAX_EDITS, false, Vec::new());
+            while sent.len() < MAX_PAGES
+                && let Some(mut group) = groups.next_if(|group| group.len() <= left)
+            {
+                left -= group.len();
+                // More of its page may follow, in another call.
+                is_full |= group.len() == MAX_EDITS;
+                let known = before.take_known(&edits, &mut group);
+                answers.extend(known.into_iter().map(|(number, recorded)| (number, Ok(recorded))));
+                if !group.is_empty() {
+                    sent.push(group);
+                }
+            }
+            let ordered: Vec<Vec<Edit<'_>>> =
+                sent.iter().map(|group| group.iter().map(|it| edits[*it]).collect()).collect();
+            let pages: Vec<&[Edit<'_>]> = ordered.iter().map(Vec::as_slice).collect();
+            if pages.is_empty() {
+                continue;
+            }
             let recorded = self.recorded(self.record_on(number, &pages, deadline).await, &pages);
-            done.extend(recorded.into_iter().map(|it| it.or_else(|error| self.corrupt(error))));
+            for (number, recorded) in sent.into_iter().flatten().zip(recorded) {
+                let recorded = recorded.or_else(|error| self.corrupt(error));
+                if is_full && let Ok(recorded) = &recorded {
+                    before.note(&edits[number], recorded);
+                }
+                answers.push((number, recorded));
+            }
         }
-        in_order_of_coming(groups, done)
+        in_order(answers)
     }
 
     /// What one of many is told of a page that cannot be read.
@@ -295,33 +312,33 @@ impl Hot {
         let each = match answer {
             Ok(each) => each,
             Err(error) => {
-                return pages.iter().flat_map(|edits| *edits).map(|_| self.lost(error.clone())).collect();
+                return pages.iter().flat_map(|edits| *edits).map(|_| self.lost(error.clone(), 1)).collect();
             }
         };
         let mut all = Vec::with_capacity(pages.len());
         for page in each {
             self.core.notes.note(&page.effects, || self.core.now_ms());
-            all.extend(page.recorded.into_iter().map(|it| it.or_else(|error| self.lost(error))));
+            all.extend(page.recorded.into_iter().map(|it| it.or_else(|error| self.lost(error, 1))));
         }
         all
     }
 
-    /// What becomes of an edit that the store did not answer for.
-    pub(super) fn lost(&self, error: Error) -> Result<Recorded> {
+    /// What becomes of an edit, or of so many counts, that the store did not answer for.
+    pub(super) fn lost(&self, error: Error, counts: u64) -> Result<Recorded> {
         let metrics = &self.core.notes.metrics;
         if !error.is_transient() {
             if error.kind() == ErrorKind::Corrupt {
-                metrics.corrupt.inc();
+                metrics.corrupt.inc_by(counts);
             }
             return Err(error);
         }
         match error.is_in_doubt() {
             true => {
-                metrics.unknown.inc();
+                metrics.unknown.inc_by(counts);
                 Ok(Recorded::Unknown)
             }
             false => {
-                metrics.dropped.inc();
+                metrics.dropped.inc_by(counts);
                 Ok(Recorded::Dropped)
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::batch::{grouped, in_order_of_coming, summed};
+use super::batch::{Before, MAX_EDITS, grouped, in_order, in_order_of_coming, summed};
 use super::edit::{Count, Edit, EditRef, HotPage, Recorded, Removed, Stats, wrong_kind};
 use super::memory::{Cleaned, Counting, Effects, Partition};
 use super::metrics::HotMetrics;
@@ -158,15 +158,22 @@ impl InProcess {
     pub fn record_many(&self, edits: &[Edit<'_>]) -> Result<Vec<Recorded>> {
         let partitions = self.edits()?;
         edits.iter().try_for_each(Edit::check)?;
-        let (groups, mut done) = (grouped(edits, edits.len()), Vec::with_capacity(edits.len()));
-        for group in &groups {
-            let (number, now_ms) = (self.partition(edits[group[0]].page), self.now_ms());
-            let in_order: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
-            let (recorded, effects) = partitions[number].lock().record_all(now_ms, &in_order);
+        let (mut before, mut answers) = (Before::default(), Vec::with_capacity(edits.len()));
+        for mut group in grouped(edits, MAX_EDITS) {
+            // More of its page may follow.
+            let is_full = group.len() == MAX_EDITS;
+            answers.extend(before.take_known(edits, &mut group));
+            let Some(first) = group.first() else { continue };
+            let (number, now_ms) = (self.partition(edits[*first].page), self.now_ms());
+            let its: Vec<_> = group.iter().map(|it| &edits[*it]).collect();
+            let (recorded, effects) = partitions[number].lock().record_all(now_ms, &its);
             self.note(number, &effects, now_ms);
-            done.extend(recorded);
+            if is_full {
+                its.iter().zip(&recorded).for_each(|(edit, recorded)| before.note(edit, recorded));
+            }
+            answers.extend(group.into_iter().zip(recorded));
         }
-        Ok(in_order_of_coming(groups, done))
+        Ok(in_order(answers))
     }
 
     /// Counts `count` more of `page`, now, in a space that [only counts](HotOptions::only_counts).
@@ -187,7 +194,7 @@ impl InProcess {
     pub fn count(&self, page: Key<'_>, count: u64) -> Result<Recorded> {
         let partitions = self.counts()?;
         Count::new(page, count).check()?;
-        Ok(self.count_at(partitions, page, count, self.now_ms()))
+        Ok(self.count_at(partitions, page, count, 1, self.now_ms()))
     }
 
     /// Counts many; what became of each, in order. Those of a page are counted together and meet the same. If one of them
@@ -199,17 +206,25 @@ impl InProcess {
         let mut done = Vec::with_capacity(counts.len());
         for (Count { page, count }, its) in pages.into_iter().zip(&numbers) {
             // What a page met, all of its counts did.
-            let recorded = self.count_at(partitions, page, count, now_ms);
+            let recorded = self.count_at(partitions, page, count, its.len(), now_ms);
             done.extend(its.iter().map(|_| recorded.clone()));
         }
         Ok(in_order_of_coming(numbers, done))
     }
 
+    /// Counts the sum of so many counts.
     #[inline]
-    fn count_at(&self, partitions: &[Mutex<Counting>], page: Key<'_>, count: u64, now_ms: u64) -> Recorded {
+    fn count_at(
+        &self,
+        partitions: &[Mutex<Counting>],
+        page: Key<'_>,
+        count: u64,
+        counts: usize,
+        now_ms: u64,
+    ) -> Recorded {
         let number = self.partition(page);
         let (recorded, effects) = partitions[number].lock().count(now_ms, page.as_str(), count);
-        self.note(number, &effects, now_ms);
+        self.note(number, &effects.of_counts(counts), now_ms);
         recorded
     }
 

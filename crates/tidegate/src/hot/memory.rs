@@ -83,6 +83,12 @@ pub(super) struct Effects {
 }
 
 impl Effects {
+    /// The same of so many counts of a page that are counted as one.
+    pub(super) fn of_counts(self, counts: usize) -> Self {
+        let counts = counts as u64;
+        Self { activity: self.activity * counts, rejected: self.rejected * counts, ..self }
+    }
+
     /// What was done on the way is done with the rest.
     #[cfg(feature = "redis")]
     pub(super) fn add(&mut self, other: Self) {

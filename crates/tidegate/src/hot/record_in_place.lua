@@ -68,7 +68,7 @@ end
 local function add_in_place(page, meta, w, ids, made, byte_change)
   local count, oldest, cut, flags, renewed, total, first, last = unpacked(PACKED, w)
   local more, last_id = #made, ids[#ids]
-  if not (count >= 1 and count <= max_members and oldest >= 0 and oldest <= last and last <= now_ms and first >= 0 and first <= last
+  if not (count >= 1 and count % 1 + total % 1 == 0 and count <= max_members and oldest >= 0 and oldest <= last and last <= now_ms and first >= 0 and first <= last
       and total >= 1 and total + more <= MAX_WHOLE and cut >= 0 and cut <= MAX_WHOLE and kept_ms == window_ms
       and renewed <= clock_ms and clock_ms - renewed < RENEWED_MS) then
     return

@@ -33,9 +33,6 @@ use crate::outage::OutageReason;
 use crate::store::PartKind;
 use crate::store::redis::{Call, RedisStore, Script, server_failure};
 
-/// Edits of one call, at most.
-pub(super) const MAX_EDITS: usize = 512;
-
 /// For how long the last batch of a node is known by its number: far longer than anybody sends one again.
 const FLUSH_KNOWN_MS: u64 = 3_600_000;
 
@@ -180,7 +177,7 @@ impl OnRedis {
         }
     }
 
-    /// Records up to [`MAX_EDITS`], those of a page together, as [`grouped`](super::batch::grouped) has them: in one round
+    /// Records up to [`MAX_EDITS`](super::batch::MAX_EDITS), those of a page together, as [`grouped`](super::batch::grouped) has them: in one round
     /// trip, or in several if one would keep the server for too long. What became of those of each page.
     pub(super) async fn record(
         &self,
@@ -235,7 +232,7 @@ impl OnRedis {
         value.map_err(|error| self.named(error))
     }
 
-    /// Counts of different pages, up to [`MAX_EDITS`], as [`record`](Self::record) does; what became of each, or that it
+    /// Counts of different pages, up to [`MAX_EDITS`](super::batch::MAX_EDITS), as [`record`](Self::record) does; what became of each, or that it
     /// failed.
     pub(super) async fn count(
         &self,

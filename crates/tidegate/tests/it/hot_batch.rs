@@ -107,6 +107,49 @@ async fn a_batch_of_any_size_is_counted_once() {
     }
 }
 
+/// An id counts once in a batch however many edits are between, wherever the page is; unless the first was too late.
+#[tokio::test]
+async fn an_id_counts_once_in_a_batch_of_any_size() {
+    for space in Space::everywhere(|it| (it.hot_threshold, it.max_members_per_page) = (1, 100)).await {
+        let on = space.on;
+        let now = START_MS + 2 * crate::hot::HOUR;
+        space.set(now);
+        let made = |page, id, ago| {
+            let at = Some(Timestamp::from_millis(now - ago));
+            Edit { at, ..Edit::new(key(page), id, "bot") }
+        };
+        let ids: Vec<_> = (0..1300).map(|number| format!("e{number:04}")).collect();
+        let mut edits = vec![made("p", "late", crate::hot::HOUR), made("p", "late", 5), made("p", "late", 4)];
+        edits.extend(ids.iter().enumerate().map(|(number, id)| made("p", id, 3_000_000 - number as u64)));
+        // Of one that has made room for others by now, and of one that is in another call.
+        edits.extend([made("p", "e0000", 10), made("p", "e0600", 10), made("q", "e0000", 10)]);
+        let recorded = space.hot.record_many(&edits).await.unwrap();
+        let count = |kind: &str| recorded.iter().filter(|it| it.as_str() == kind).count();
+        assert_eq!(recorded[0], Recorded::TooLate, "{on}");
+        assert_eq!(recorded[1], Recorded::Added, "{on}: the first was not recorded");
+        let last: Vec<_> = recorded[1303..].iter().map(Recorded::as_str).collect();
+        assert_eq!(last, ["duplicate", "duplicate", "promoted"], "{on}");
+        assert_eq!((count("promoted"), count("added"), count("duplicate")), (2, 1300, 3), "{on}");
+        assert_eq!(space.stats("p").await.total_edits, 1301, "{on}");
+    }
+}
+
+/// What a page had when a call came is known until the call is over, and is forgotten with the next, on every store.
+#[tokio::test]
+async fn what_a_page_had_is_known_for_as_long_on_every_store() {
+    let mut seen = Vec::new();
+    for space in Space::everywhere(|it| (it.hot_threshold, it.max_members_per_page) = (1, 10)).await {
+        space.record("p", "known").await;
+        space.set(START_MS + 1000);
+        let ids: Vec<_> = (0..700).map(|number| format!("e{number:04}")).collect();
+        let mut edits: Vec<_> = ids.iter().map(|id| Edit::new(key("p"), id, "bot")).collect();
+        edits.push(Edit::new(key("p"), "known", "bot"));
+        let recorded = space.hot.record_many(&edits).await.unwrap();
+        seen.push((recorded[700].clone(), space.stats("p").await.total_edits));
+    }
+    assert!(seen.iter().all(|it| *it == seen[0]), "{seen:?}");
+}
+
 /// A page that was refused is remembered, in a batch too, and gives way to the next where there is room for one.
 #[tokio::test]
 async fn who_is_refused_in_a_batch_counts_as_remembered() {

@@ -123,6 +123,10 @@ fn nonsense() -> Vec<(&'static str, Plant)> {
         ("hot:meta:bad", packed([0.0, now, 0.0, 0.0, now, 3.0, now, now, 0.0])),
         ("hot:meta:bad", packed([3.0, now, nan, 7.0, now, 3.0, now, now, 0.0])),
         ("hot:meta:bad", packed([3.0, now, 0.0, 0.0, now, 3.0, now, now, nan])),
+        // Nobody counts halves.
+        ("hot:meta:bad", packed([2.5, now, 0.0, 0.0, now, 3.0, now, now, 0.0])),
+        ("hot:meta:bad", packed([4.5, now, 0.0, 0.0, now, 4.5, now, now, 0.0])),
+        ("hot:meta:bad", packed([3.0, now - 0.5, 0.0, 0.0, now, 3.0, now, now, 0.0])),
         // These can be read; their window is another.
         ("hot:meta:bad", packed([5.0, now, 0.0, 0.0, now, 5.0, now, now, 0.0])),
         ("hot:meta:bad", packed([9.0, now, 0.0, 0.0, now, 9.0, now, now, 0.0])),

@@ -149,6 +149,26 @@ async fn counts_end_where_they_can_count_no_further() {
     }
 }
 
+/// A page that can count no further goes on when what it has leaves the window.
+#[tokio::test]
+async fn a_page_that_could_count_no_further_counts_again() {
+    for space in Space::everywhere(counting).await {
+        let on = space.on;
+        let many: Vec<_> = (0..1200).map(|_| Count::new(key("p"), 1_000_000_000)).collect();
+        space.hot.count_many(&many).await.unwrap();
+        space.set(START_MS + 10 * MINUTE);
+        assert_eq!(space.hot.count(key("p"), 5).await.unwrap(), Recorded::Counted, "{on}");
+        space.set(START_MS + 16 * MINUTE);
+        assert_eq!(space.list(1).await, [("p".to_owned(), 0)], "{on}");
+        assert_eq!(space.stats("p").await.edits_last_hour, 0, "{on}");
+        assert_eq!(space.hot.cleanup().await.unwrap(), 0, "{on}");
+        assert_eq!(space.hot.count(key("p"), 7).await.unwrap(), Recorded::Counted, "{on}");
+        assert_eq!(space.list(1).await, [("p".to_owned(), 7)], "{on}");
+        space.set(START_MS + 40 * MINUTE);
+        assert_eq!(space.hot.cleanup().await.unwrap(), 1, "{on}");
+    }
+}
+
 /// A server that keeps edits and one that only counts, under one name: neither disturbs the other.
 #[tokio::test]
 async fn a_space_that_counts_and_one_that_keeps_edits_may_have_one_name() {
@@ -164,6 +184,30 @@ async fn a_space_that_counts_and_one_that_keeps_edits_may_have_one_name() {
     edits.cleanup().await.unwrap();
     assert_eq!((space.hot.tracked().await.unwrap(), edits.tracked().await.unwrap()), (0, 1));
     assert_eq!(edits.list(9).await.unwrap()[0].edits, 2);
+}
+
+/// Their keys are not shared, so the window of one is nothing to the other; that of another that counts is.
+#[tokio::test]
+async fn only_the_windows_of_those_that_count_too_are_respected() {
+    let space = Space::redis(counting).await;
+    let hours = |hours: u64, members| {
+        let window = Duration::from_secs(hours * 3600);
+        options(|it| (it.window_duration, it.max_members_per_page) = (window, members))
+    };
+    let (edits, _edits) = space.another(hours(8, 100)).await;
+    for gate in [&space.gate, &edits, &space.gate] {
+        gate.declare().await.unwrap();
+    }
+    space.hot.count(key("p"), 1).await.unwrap();
+    assert_eq!(space.stats("p").await.grain_ms, 16_384);
+    space.set(START_MS + WINDOW + 16_384);
+    assert_eq!(space.hot.cleanup().await.unwrap(), 1, "its place is free");
+    let (counts, _counts) = space.another(hours(1, 0)).await;
+    for gate in [&counts, &space.gate] {
+        gate.declare().await.unwrap();
+    }
+    space.hot.count(key("p"), 1).await.unwrap();
+    assert_eq!(space.stats("p").await.grain_ms, 32_768);
 }
 
 /// One key, with an end that outlives what is in it however the counts are spread over a slot.
@@ -201,5 +245,56 @@ async fn a_page_that_cannot_be_read_stops_no_other() {
         space.hot.remove(key("p")).await.unwrap();
         assert_eq!(space.hot.count(key("p"), 1).await.unwrap(), PROMOTED, "{what}");
         space.hot.remove(key("p")).await.unwrap();
+    }
+}
+
+/// Each count is told and counted for itself, also of a page that is counted once for all of them.
+#[tokio::test]
+async fn each_count_of_many_is_counted_as_what_it_met() {
+    for space in Space::everywhere(|it| {
+        counting(it);
+        (it.max_tracked, it.hot_threshold) = (1, 5);
+    })
+    .await
+    {
+        let on = space.on;
+        let metrics = || ["activity_counter_total", "promotion_rejected_total"].map(|it| space.metric(it));
+        let many = |page, count| vec![Count::new(key(page), count); 10];
+        space.hot.count(key("hot"), 5).await.unwrap();
+        assert_eq!(metrics(), [1, 0], "{on}");
+        assert_eq!(space.hot.count_many(&many("p", 7)).await.unwrap(), vec![Recorded::Rejected; 10], "{on}");
+        assert_eq!(metrics(), [11, 10], "{on}");
+        space.hot.count_many(&many("hot", 7)).await.unwrap();
+        assert_eq!(metrics(), [11, 10], "{on}");
+    }
+}
+
+/// Counts of the last five minutes count for less than half a minute longer: in the last millisecond too.
+#[tokio::test]
+async fn what_leaves_the_last_five_minutes_has_left_in_the_last_millisecond_of_a_half_minute() {
+    const HALF: u64 = MINUTE / 2;
+    let begin = (START_MS / HALF + 1) * HALF;
+    let spikes = |it: &mut HotOptions| {
+        (it.max_members_per_page, it.hot_threshold, it.spike_minimum) = (0, 1, 4);
+        it.spike_ratio = 1.0;
+    };
+    for space in Space::everywhere(spikes).await {
+        let on = space.on;
+        space.set(begin);
+        space.hot.count(key("p"), 5).await.unwrap();
+        for (at, count, lately, is_spiking) in [
+            (0, 0, 5, false),
+            (10 * HALF, 3, 8, false),
+            (11 * HALF - 2, 0, 8, true),
+            (11 * HALF - 1, 0, 3, false),
+            (11 * HALF - 1, 1, 4, false),
+        ] {
+            space.set(begin + at);
+            if count > 0 {
+                space.hot.count(key("p"), count).await.unwrap();
+            }
+            let stats = space.stats("p").await;
+            assert_eq!((stats.edits_last_5_minutes, stats.is_spiking), (lately, is_spiking), "{on} at {at}");
+        }
     }
 }

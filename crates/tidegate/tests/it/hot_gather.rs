@@ -285,6 +285,29 @@ async fn many_tasks_flush_at_once_and_a_key_that_is_not_ours_gives_way() {
     assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
 }
 
+/// A number that is too high is not this node's: what it sends first is new, and counts once whatever is there.
+#[tokio::test]
+async fn a_batch_that_was_never_sent_counts_whatever_number_is_there() {
+    let server = RedisServer::start();
+    let (gate, hot) = node(&server.url(), gathering(BY_HAND)).await;
+    count(&hot, "p", 1).await;
+    flushed(&hot).await;
+    let mut connection = server.connection();
+    for (value, sent, expected) in
+        [("9007199254740991", 10, 11), ("9007199254740991 3", 100, 111), ("4", 1000, 1111)]
+    {
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*flushes:*").query(&mut connection).unwrap();
+        for key in &keys {
+            redis::cmd("SET").arg(key).arg(value).arg("EX").arg(3600).exec(&mut connection).unwrap();
+        }
+        count(&hot, "p", sent).await;
+        hot.flush().await.unwrap();
+        assert_eq!((total(&server, "p").await, lost(&gate)), (expected, [0, 0, 0]), "{value}");
+    }
+    assert_eq!((flushes(&gate, "counted"), flushes(&gate, "repeated")), (4, 0));
+    assert_eq!(server.keys_without_ttl(), Vec::<String>::new());
+}
+
 /// A page that cannot be read stops no other, and its counts are counted as lost.
 #[tokio::test]
 async fn a_page_that_cannot_be_read_loses_its_counts_and_no_others() {
@@ -294,6 +317,8 @@ async fn a_page_that_cannot_be_read_loses_its_counts_and_no_others() {
     for page in ["a", "broken", "z"] {
         count(&hot, page, 3).await;
     }
+    let error = hot.flush().await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
     flushed(&hot).await;
     let pages: Vec<_> = hot.list(9).await.unwrap().into_iter().map(|it| (it.page, it.edits)).collect();
     assert_eq!(pages, [("z".to_owned(), 3), ("a".to_owned(), 3)]);

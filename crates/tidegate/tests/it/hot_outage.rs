@@ -281,3 +281,21 @@ async fn a_store_that_only_does_not_answer_for_now_is_waited_for() {
     // Only those who did not wait.
     assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), before + 1);
 }
+
+/// Each count that is dropped counts as one, also of a page that is counted once for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_count_that_is_dropped_is_counted() {
+    let mut server = RedisServer::start();
+    let gate = Tidegate::open(&server.url()).await.unwrap();
+    let hot = gate.hot("pages", options(|it| it.max_members_per_page = 0)).unwrap();
+    hot.count(key("p"), 1).await.unwrap();
+    server.kill();
+    until("it is noticed", async || {
+        (hot.count(key("p"), 1).await.unwrap() == Recorded::Dropped).then_some(())
+    })
+    .await;
+    let before = metric(&gate, "tidegate_hot_dropped_edits_total");
+    let counts = vec![tidegate::hot::Count::new(key("p"), 5); 10];
+    assert_eq!(hot.count_many(&counts).await.unwrap(), vec![Recorded::Dropped; 10]);
+    assert_eq!(metric(&gate, "tidegate_hot_dropped_edits_total"), before + 10);
+}

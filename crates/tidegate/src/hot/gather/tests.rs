@@ -84,30 +84,70 @@ fn no_more_pages_and_bytes_wait_than_may_and_known_pages_always_count() {
 }
 
 /// Counts that are a minute late would be counted as of a time when they were not; what was sent may have been counted.
+/// What came later than a stretch before that is kept, however much waited in front of it.
 #[test]
-fn what_could_not_be_sent_for_too_long_is_given_up_and_counted_as_lost() {
+fn what_could_not_be_sent_for_too_long_is_given_up_and_nothing_younger_than_a_minute() {
     let metrics = Metrics::default();
-    let gatherer = gatherer(&metrics, 9, 9999);
+    let gatherer = gatherer(&metrics, 99, 9999);
     let mut sending = Sending::default();
+    let ms = Duration::from_millis;
     add(&gatherer, "a", 3, 1000);
     gatherer.take(0, &mut sending);
-    add(&gatherer, "b", 5, 2000);
-    add(&gatherer, "b", 5, 900_000);
-    let end = Duration::from_secs(1) + GATHER + HELD;
-    gatherer.next(&mut sending, end).expect("a batch").was_sent = true;
-    assert_eq!(lost(&metrics), [0, 0, 0]);
-    assert!(gatherer.next(&mut sending, end + Duration::from_millis(1)).is_none());
-    assert_eq!(lost(&metrics), [0, 3, 0]);
+    for at in [2000, 11_999, 12_000, 71_000] {
+        add(&gatherer, "b", at, at);
+    }
+    gatherer.next(&mut sending, ms(71_000)).expect("a batch").was_sent = true;
+    assert_eq!((lost(&metrics), sending.lost), (vec![0, 0, 0], 0));
+    assert!(gatherer.next(&mut sending, ms(71_001)).is_none());
+    assert_eq!((lost(&metrics), sending.lost), (vec![0, 3, 0], 3));
     gatherer.take(0, &mut sending);
-    let next = gatherer.next(&mut sending, end + Duration::from_millis(1)).expect("a batch");
-    assert_eq!((next.number, next.was_sent), (2, false));
-    assert!(gatherer.next(&mut sending, end + Duration::from_secs(2)).is_none());
-    assert_eq!(lost(&metrics), [10, 3, 0]);
-    assert_eq!(gatherer.waiting(), 0);
+    assert_eq!(
+        batches(&sending),
+        [(2, vec![("b", 13_999)]), (3, vec![("b", 12_000)]), (4, vec![("b", 71_000)])],
+        "of ten seconds each, the oldest first"
+    );
+    assert_eq!(gatherer.waiting(), 3);
+    // The youngest of what is given up is a minute old.
+    assert_eq!(gatherer.next(&mut sending, ms(72_000)).expect("a batch").number, 2);
+    assert_eq!(gatherer.next(&mut sending, ms(72_001)).expect("a batch").number, 3);
+    assert_eq!(lost(&metrics), [13_999, 3, 0]);
+    let next = gatherer.next(&mut sending, ms(141_000)).expect("a batch");
+    assert_eq!((next.number, next.was_sent), (4, false));
+    assert!(gatherer.next(&mut sending, ms(141_001)).is_none());
+    assert_eq!((lost(&metrics), sending.lost), (vec![96_999, 3, 0], 97_002));
+    assert_eq!((gatherer.waiting(), gatherer.bytes.load(Ordering::Relaxed)), (0, 0));
     // And what nobody is left to send.
     add(&gatherer, "c", 4, 0);
     drop(gatherer);
-    assert_eq!(lost(&metrics), [14, 3, 0]);
+    assert_eq!(lost(&metrics), [97_003, 3, 0]);
+}
+
+/// A page that waits takes more counts also where there is no room for it in another stretch: with those that it has.
+#[test]
+fn where_there_is_no_room_counts_join_those_that_wait() {
+    let metrics = Metrics::default();
+    let gatherer = gatherer(&metrics, 3, 9999);
+    let mut sending = Sending::default();
+    for (page, at) in [("a", 0), ("b", 0), ("a", 10_000), ("b", 10_000), ("a", 20_000)] {
+        assert_eq!(add(&gatherer, page, 1, at), Added::Gathered, "{page} at {at}");
+    }
+    assert_eq!(add(&gatherer, "c", 1, 20_000), Added::Full);
+    gatherer.take(0, &mut sending);
+    assert_eq!(batches(&sending), [(1, vec![("a", 1), ("b", 2)]), (2, vec![("a", 2)])]);
+    (0..2).for_each(|_| gatherer.done(&mut sending));
+}
+
+/// What is gathered for longer than a stretch is one batch all the same.
+#[test]
+fn what_is_gathered_for_long_is_one_batch() {
+    let metrics = Metrics::default();
+    let metrics = GatherMetrics::new(&metrics, "pages");
+    let gatherer = Gatherer::new("pages", 1, Duration::from_secs(60), metrics);
+    let mut sending = Sending::default();
+    (0..60).for_each(|second| assert_eq!(add(&gatherer, "a", 1, second * 1000), Added::Gathered));
+    gatherer.take(0, &mut sending);
+    assert_eq!(batches(&sending), [(1, vec![("a", 60)])]);
+    gatherer.done(&mut sending);
 }
 
 #[test]

@@ -243,11 +243,12 @@ impl Counted {
         if grid.window_ms <= SPIKE_MS {
             return edits;
         }
-        // None has left them in the half minute of the last count.
-        if half(now_ms) == half(self.last_ms()) {
+        // None has left them in the half minute of the last count, before its last millisecond.
+        let until_ms = now_ms.max(self.last_ms());
+        if half(until_ms + 1) == half(self.last_ms()) {
             return self.lately.get().min(edits);
         }
-        let from_ms = (now_ms.max(self.last_ms()) + 1).saturating_sub(SPIKE_MS);
+        let from_ms = (until_ms + 1).saturating_sub(SPIKE_MS);
         let within = self.halves().take_while(|(number, _)| half_end_ms(*number) >= from_ms);
         within.map(|(_, count)| count).sum::<u64>().min(edits)
     }

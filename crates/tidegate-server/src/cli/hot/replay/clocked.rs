@@ -50,6 +50,8 @@ impl Clocked {
         let checked = Name::new(&namespace).map_err(|error| format!("`--namespace`: {error}"))?;
         let space = Named::find(&settings.parts.hot, &args.space);
         let mut space = space.map_err(|unknown| unknown.to_string())?.clone();
+        // What is gathered counts later, by a clock that has gone on.
+        space.options.gather = Duration::ZERO;
         let cleanup_interval = std::mem::replace(&mut space.options.cleanup_interval, BY_HAND);
         let clock = ManualClock::at(Timestamp::from_millis(0));
         // As long as its indices: nothing of it is there after that.

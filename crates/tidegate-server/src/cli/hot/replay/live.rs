@@ -27,6 +27,9 @@ pub(super) struct Live {
     path: String,
     /// Whether each line is one more of its page, and no edit.
     only_counts: bool,
+    space: String,
+    /// For how long they are gathered before they count.
+    gather: Duration,
     top: u32,
     rate: u32,
     begun: Instant,
@@ -46,9 +49,20 @@ impl Live {
         };
         let path = format!("/v1/hot/{}", encoded(&args.space));
         let spaces: Spaces<Space> = read(&target.fetch(Request::get("/v1/hot".to_owned())).await?)?;
-        let only_counts = spaces.spaces.iter().any(|it| it.space == args.space && it.only_counts);
-        let (top, begun) = (args.top, monotonic());
-        Ok(Self { target, path, only_counts, top, rate, begun, sent: 0, body: Vec::new(), waiting: 0 })
+        let its = spaces.spaces.iter().find(|it| it.space == args.space);
+        Ok(Self {
+            target,
+            path,
+            only_counts: its.is_some_and(|it| it.only_counts),
+            space: args.space.clone(),
+            gather: Duration::from_millis(its.map_or(0, |it| it.gather_ms)),
+            top: args.top,
+            rate,
+            begun: monotonic(),
+            sent: 0,
+            body: Vec::new(),
+            waiting: 0,
+        })
     }
 
     /// Sends what waits, when it is due.
@@ -99,6 +113,9 @@ impl Sink for Live {
 
     async fn finish(&mut self, report: &mut Report) -> Result<(), String> {
         self.send(report).await?;
+        if !self.gather.is_zero() {
+            self.target.flush_counts(&self.space, self.gather).await?;
+        }
         let request = Request::get(self.path.as_str()).with("limit", Some(self.top));
         let hottest: Pages = read(&self.target.fetch(request).await?)?;
         report.count = hottest.count;
