@@ -13,7 +13,7 @@ use crate::hot::options::{LATELY_GRAIN_MS, SPIKE_MS};
 type Slot = (u64, u64);
 
 /// No moments.
-const NONE: RangeInclusive<u64> = u64::MAX..=0;
+const NONE: RangeInclusive<u64> = RangeInclusive::new(u64::MAX, 0);
 
 #[derive(Debug)]
 struct Grid {
