@@ -45,6 +45,20 @@ pub enum Grant {
     Unknown,
 }
 
+/// What is said of permits, and of which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// What who asked gets.
+    pub grant: Grant,
+    /// When the rule was made that it is of, in milliseconds of the database's time: permits of one are not those of another
+    /// that has its id since. None if there is no such rule, or if who answered does not say.
+    pub created_at: Option<u64>,
+}
+
+impl Granted {
+    pub(super) const UNKNOWN: Self = Self { grant: Grant::Unknown, created_at: None };
+}
+
 /// Gives a block back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Return {

@@ -5,6 +5,9 @@
 //! before it was asked for and less a margin; what of it was not spent is given back, once it was idle for a second or has
 //! ended. A block that cannot be given back counts as spent, at the truth.
 //!
+//! A permit is of one rule and not of another that has its id later: both are told apart by when they were made, which
+//! who asks knows by what it answers with, and the truth says with what it grants.
+//!
 //! Others hold what is left only if nothing of it is here: whoever is told to wait gives back first what is over here, and
 //! asks once more.
 
@@ -15,7 +18,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::truth::{Grant, Return};
+use crate::truth::{Grant, Granted, Return};
 
 /// A block that nobody spends goes back after this.
 const IDLE_MS: u64 = 1000;
@@ -53,6 +56,8 @@ pub(crate) enum Permit {
 #[derive(Debug)]
 struct Block {
     number: u64,
+    /// When its rule was made.
+    created_at: u64,
     permits: u64,
     spent: u64,
     ends_ms: u64,
@@ -76,12 +81,18 @@ struct OfRule {
     wanted: u64,
     /// By which number somebody asks, and what changes when that is over.
     asking: Option<(u64, watch::Sender<()>)>,
-    /// Until when nothing is to be had, and whether for good.
+    /// Until when nothing is to be had, whether for good, and when the rule was made of which that was said.
     nothing_until_ms: u64,
     is_spent: bool,
+    said_of: u64,
 }
 
 impl OfRule {
+    /// Until when nothing is to be had of the rule that was made then.
+    fn nothing_until_ms(&self, created_at: u64) -> u64 {
+        if self.said_of == created_at { self.nothing_until_ms } else { 0 }
+    }
+
     fn is_asking(&self, number: u64) -> bool {
         self.asking.as_ref().is_some_and(|(own, _)| *own == number)
     }
@@ -113,6 +124,14 @@ impl All {
             self.returns.push_back(due);
         }
     }
+
+    /// A rule has no permits any more: those that are here go back.
+    fn remove(&mut self, rule: &str) {
+        let Some(own) = self.rules.remove(rule) else { return };
+        for block in own.blocks {
+            self.give_back(block.due(rule));
+        }
+    }
 }
 
 /// All permits that are here.
@@ -120,6 +139,17 @@ impl All {
 pub(crate) struct Blocks {
     all: Mutex<All>,
     worker: String,
+}
+
+/// What the truth has said to who asked for permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It is known now whether there are some.
+    Something,
+    /// That the rule is not there, has no bound, or is another one.
+    Otherwise,
+    /// Nothing.
+    Nothing,
 }
 
 /// Who asks for a block.
@@ -139,15 +169,16 @@ impl Blocks {
         Self { all: Mutex::new(All { number: first, ..All::default() }), worker }
     }
 
-    /// Takes a permit, if one is here.
-    pub(crate) fn spend(&self, rule: &str, elapsed_ms: u64) -> Permit {
+    /// Takes a permit of the rule that was made then, if one is here.
+    pub(crate) fn spend(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> Permit {
         let mut all = self.all.lock();
         let Some(own) = all.rules.get_mut(rule) else { return Permit::None };
         let left = |block: &Block| block.permits - block.spent;
-        let total: u64 = own.blocks.iter().filter(|it| !it.is_over(elapsed_ms)).map(left).sum();
-        let asked = own.wanted;
-        let Some(block) = own.blocks.iter_mut().find(|it| !it.is_over(elapsed_ms)) else {
-            return match own.nothing_until_ms.saturating_sub(elapsed_ms) {
+        let has_some = |block: &&Block| block.created_at == created_at && !block.is_over(elapsed_ms);
+        let total: u64 = own.blocks.iter().filter(has_some).map(left).sum();
+        let (asked, nothing_until_ms) = (own.wanted, own.nothing_until_ms(created_at));
+        let Some(block) = own.blocks.iter_mut().find(|it| has_some(&&**it)) else {
+            return match nothing_until_ms.saturating_sub(elapsed_ms) {
                 0 => Permit::None,
                 _ if own.is_spent => Permit::Spent,
                 // Told of first, they may be all that was left.
@@ -157,17 +188,17 @@ impl Blocks {
         };
         block.spent += 1;
         block.used_ms = elapsed_ms;
-        let is_low = total <= asked / 4 && own.asking.is_none() && elapsed_ms >= own.nothing_until_ms;
+        let is_low = total <= asked / 4 && own.asking.is_none() && elapsed_ms >= nothing_until_ms;
         Permit::Granted { is_low }
     }
 
     /// Whether a rule is known to have none left, without taking one.
-    pub(crate) fn is_spent(&self, rule: &str, elapsed_ms: u64) -> bool {
+    pub(crate) fn is_spent(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> bool {
         let all = self.all.lock();
         all.rules.get(rule).is_some_and(|own| {
             own.is_spent
-                && elapsed_ms < own.nothing_until_ms
-                && own.blocks.iter().all(|block| block.is_over(elapsed_ms))
+                && elapsed_ms < own.nothing_until_ms(created_at)
+                && own.blocks.iter().all(|block| block.created_at != created_at || block.is_over(elapsed_ms))
         })
     }
 
@@ -190,53 +221,64 @@ impl Blocks {
     }
 
     /// What the truth has said to who asked at `asked_ms`. None if it has said nothing: it may have granted something.
-    /// Whether it is of the same time of the database as all that is here.
+    /// Who asked did so for the rule that was made then.
     pub(crate) fn asked(
         &self,
-        rule: &str,
+        (rule, created_at): (&str, u64),
         number: u64,
         asked_ms: u64,
         elapsed_ms: u64,
-        grant: Option<&Grant>,
-    ) -> bool {
+        granted: Option<&Granted>,
+    ) -> Asked {
         let mut all = self.all.lock();
         let all = &mut *all;
         let due = Due { rule: rule.into(), number, spent: 0, is_rest: true };
         let Some(own) = all.rules.get_mut(rule).filter(|own| own.is_asking(number)) else {
             // The rule was deleted meanwhile, and its blocks with it. It may be another one of that name by now.
-            if matches!(grant, None | Some(Grant::Block { .. })) {
+            if matches!(granted.map(|it| &it.grant), None | Some(Grant::Block { .. })) {
                 all.give_back(due);
             }
-            return true;
+            return Asked::Something;
         };
         own.asking = None;
         let millis = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         (own.is_spent, own.nothing_until_ms) = (false, 0);
+        let Some(Granted { grant, created_at: of }) = granted else {
+            // What was granted and not heard of is given back unspent: by its number the truth knows it.
+            all.give_back(due);
+            return Asked::Nothing;
+        };
+        // Who does not say it is believed to mean the rule that was asked for.
+        let of = of.unwrap_or(created_at);
         match grant {
-            Some(Grant::Block { epoch, .. }) if all.epoch.get_or_insert_with(|| epoch.clone()) != epoch => {
+            Grant::Block { epoch, .. } if all.epoch.get_or_insert_with(|| epoch.clone()) != epoch => {
                 all.give_back(due);
-                return false;
+                return Asked::Nothing;
             }
-            Some(Grant::Block { permits, life, .. }) => {
+            Grant::Block { permits, life, .. } => {
                 let life_ms = millis(life);
                 let ends_ms = if all.is_closed { 0 } else { asked_ms + life_ms - life_ms.div_ceil(MARGIN) };
                 own.blocks.push_back(Block {
                     number,
+                    created_at: of,
                     permits: *permits,
                     spent: 0,
                     ends_ms,
                     used_ms: elapsed_ms,
                 });
             }
-            Some(Grant::Wait { retry_after }) => {
-                own.nothing_until_ms = elapsed_ms + millis(retry_after);
+            Grant::Wait { retry_after } => {
+                (own.nothing_until_ms, own.said_of) = (elapsed_ms + millis(retry_after), of);
             }
-            Some(Grant::Spent) => (own.is_spent, own.nothing_until_ms) = (true, elapsed_ms + SPENT_MS),
-            // What was granted and not heard of is given back unspent: by its number the truth knows it.
-            None => all.give_back(due),
-            Some(_) => drop(all.rules.remove(rule)),
+            Grant::Spent => {
+                (own.is_spent, own.nothing_until_ms, own.said_of) = (true, elapsed_ms + SPENT_MS, of);
+            }
+            _ => {
+                all.remove(rule);
+                return Asked::Otherwise;
+            }
         }
-        true
+        if of == created_at { Asked::Something } else { Asked::Otherwise }
     }
 
     /// A rule was changed: what was said of its permits may not be so any more. Blocks stay.
@@ -248,11 +290,7 @@ impl Blocks {
 
     /// A rule is gone, and its permits with it. Another one of that name may have granted them already: they go back.
     pub(crate) fn deleted(&self, rule: &str) {
-        let mut all = self.all.lock();
-        let Some(own) = all.rules.remove(rule) else { return };
-        for block in own.blocks {
-            all.give_back(block.due(rule));
-        }
+        self.all.lock().remove(rule);
     }
 
     /// All rules were read anew, of that time of the database. If it may have gone back, no block counts any more; it may
@@ -342,17 +380,29 @@ mod tests {
         number
     }
 
+    fn asked(
+        blocks: &Blocks,
+        rule: &str,
+        number: u64,
+        asked_ms: u64,
+        elapsed_ms: u64,
+        grant: Option<Grant>,
+    ) -> Asked {
+        let granted = grant.map(|grant| Granted { grant, created_at: Some(0) });
+        blocks.asked((rule, 0), number, asked_ms, elapsed_ms, granted.as_ref())
+    }
+
     #[test]
     fn permits_are_spent_until_their_block_ends_and_the_rest_goes_back() {
         let blocks = Blocks::new("w".to_owned(), 7);
-        assert_eq!(blocks.spend("a", 0), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 0), Permit::None);
         let number = ask(&blocks, "a");
         assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "one asks");
-        blocks.asked("a", number, 100, 150, Some(&block(3, 1000)));
-        assert!(matches!(blocks.spend("a", 150), Permit::Granted { .. }));
-        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        asked(&blocks, "a", number, 100, 150, Some(block(3, 1000)));
+        assert!(matches!(blocks.spend("a", 0, 150), Permit::Granted { .. }));
+        assert!(matches!(blocks.spend("a", 0, 999), Permit::Granted { .. }));
         assert_eq!(
-            blocks.spend("a", 1000),
+            blocks.spend("a", 0, 1000),
             Permit::None,
             "counted from before it was asked for, less a tenth"
         );
@@ -368,19 +418,19 @@ mod tests {
     fn idle_blocks_go_back_after_a_second() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 0, Some(&block(10, 60_000)));
+        asked(&blocks, "a", number, 0, 0, Some(block(10, 60_000)));
         assert_eq!(blocks.due_returns(None, 999, 10), []);
-        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        assert!(matches!(blocks.spend("a", 0, 999), Permit::Granted { .. }));
         assert_eq!(blocks.due_returns(None, 1998, 10), []);
         assert_eq!(blocks.due_returns(None, 1999, 10).len(), 1);
-        assert_eq!(blocks.spend("a", 1999), Permit::None, "what went back is not spent");
+        assert_eq!(blocks.spend("a", 0, 1999), Permit::None, "what went back is not spent");
     }
 
     #[test]
     fn who_has_heard_nothing_gives_back_what_may_have_been_granted() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 5, None);
+        asked(&blocks, "a", number, 0, 5, None);
         assert_eq!(blocks.due_returns(None, 5, 10), [Return { worker: "w".to_owned(), number, spent: 0 }]);
     }
 
@@ -388,15 +438,15 @@ mod tests {
     fn spent_is_spent_until_the_rule_changes() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 0, Some(&Grant::Spent));
-        assert_eq!(blocks.spend("a", 10), Permit::Spent);
-        assert!(blocks.is_spent("a", 10));
+        asked(&blocks, "a", number, 0, 0, Some(Grant::Spent));
+        assert_eq!(blocks.spend("a", 0, 10), Permit::Spent);
+        assert!(blocks.is_spent("a", 0, 10));
         blocks.changed("a");
-        assert_eq!(blocks.spend("a", 10), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 10), Permit::None);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 10, 10, Some(&Grant::Wait { retry_after: Duration::from_millis(50) }));
-        assert_eq!(blocks.spend("a", 20), Permit::Wait(Duration::from_millis(40)));
-        assert_eq!(blocks.spend("a", 60), Permit::None);
+        asked(&blocks, "a", number, 10, 10, Some(Grant::Wait { retry_after: Duration::from_millis(50) }));
+        assert_eq!(blocks.spend("a", 0, 20), Permit::Wait(Duration::from_millis(40)));
+        assert_eq!(blocks.spend("a", 0, 60), Permit::None);
     }
 
     /// Only what others hold is waited for: what was spent here is told of first.
@@ -405,16 +455,16 @@ mod tests {
         let blocks = Blocks::new("w".to_owned(), 1);
         let wait = Grant::Wait { retry_after: Duration::from_millis(1000) };
         let first = ask(&blocks, "a");
-        blocks.asked("a", first, 0, 0, Some(&block(1, 60_000)));
+        asked(&blocks, "a", first, 0, 0, Some(block(1, 60_000)));
         // Others hold the rest, as far as the truth knows: that is what is still here.
         let second = ask(&blocks, "a");
-        blocks.asked("a", second, 0, 0, Some(&wait));
-        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
-        assert_eq!(blocks.spend("a", 2), Permit::None, "it is to be given back, and asked for again");
+        asked(&blocks, "a", second, 0, 0, Some(wait));
+        assert!(matches!(blocks.spend("a", 0, 1), Permit::Granted { .. }));
+        assert_eq!(blocks.spend("a", 0, 2), Permit::None, "it is to be given back, and asked for again");
         assert_eq!(blocks.due_returns(Some("a"), 2, 10).len(), 1);
-        assert_eq!(blocks.spend("a", 2), Permit::Wait(Duration::from_millis(998)), "nothing is here");
+        assert_eq!(blocks.spend("a", 0, 2), Permit::Wait(Duration::from_millis(998)), "nothing is here");
         blocks.returned(first);
-        assert_eq!(blocks.spend("a", 2), Permit::None, "it may be spent for good now");
+        assert_eq!(blocks.spend("a", 0, 2), Permit::None, "it may be spent for good now");
     }
 
     /// What was debited of a rule that is no more, or in a database that has gone back, is nobody's to spend.
@@ -425,30 +475,31 @@ mod tests {
         let old = ask(&blocks, "a");
         blocks.deleted("a");
         let new = ask(&blocks, "a");
-        assert!(blocks.asked("a", old, 0, 0, Some(&block(5, 60_000))));
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(asked(&blocks, "a", old, 0, 0, Some(block(5, 60_000))), Asked::Something);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
         assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "the new one is asked for yet");
         assert_eq!(blocks.due_returns(None, 1, 10)[0].number, old);
-        assert!(blocks.asked("a", new, 0, 0, Some(&block(1, 60_000))));
-        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
+        assert_eq!(asked(&blocks, "a", new, 0, 0, Some(block(1, 60_000))), Asked::Something);
+        assert!(matches!(blocks.spend("a", 0, 1), Permit::Granted { .. }));
         let late = ask(&blocks, "a");
         blocks.reloaded("restored");
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
         let newest = ask(&blocks, "a");
-        assert!(blocks.asked("a", late, 0, 0, Some(&block(5, 60_000))));
-        assert!(!blocks.asked("a", newest, 0, 0, Some(&block(5, 60_000))), "it is of the time before");
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(asked(&blocks, "a", late, 0, 0, Some(block(5, 60_000))), Asked::Something);
+        let before = asked(&blocks, "a", newest, 0, 0, Some(block(5, 60_000)));
+        assert_eq!(before, Asked::Nothing, "it is of the time before");
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
     }
 
     #[test]
     fn after_the_end_nothing_is_spent_and_a_late_block_goes_back() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let (first, second) = (ask(&blocks, "a"), ask(&blocks, "b"));
-        blocks.asked("a", first, 0, 0, Some(&block(5, 60_000)));
+        asked(&blocks, "a", first, 0, 0, Some(block(5, 60_000)));
         blocks.close();
-        assert_eq!(blocks.spend("a", 1), Permit::None);
-        blocks.asked("b", second, 0, 1, Some(&block(5, 60_000)));
-        assert_eq!(blocks.spend("b", 1), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
+        asked(&blocks, "b", second, 0, 1, Some(block(5, 60_000)));
+        assert_eq!(blocks.spend("b", 0, 1), Permit::None);
         assert_eq!(blocks.due_returns(None, 1, 10).len(), 2);
         assert!(matches!(blocks.ask("a"), Asking::Full));
     }

@@ -15,6 +15,7 @@ conformance!(
     a_worker_that_was_silent_too_long_may_still_say_what_it_spent,
     a_bound_that_is_lowered_binds_new_blocks_and_an_update_none,
     a_deleted_rule_takes_its_blocks_with_it,
+    what_is_granted_says_of_which_rule_it_is,
     who_has_no_bound_needs_no_block,
     clicks_are_counted_per_day_and_bounded,
     random_workers_never_spend_more,
@@ -29,7 +30,7 @@ async fn bounded(world: &World, id: &str, max_clicks: u64) {
 
 async fn ask(world: &World, worker: &str, number: u64, wanted: u64) -> Grant {
     let ask = Ask { rule: "a".to_owned(), worker: worker.to_owned(), number, wanted };
-    world.truth.grant(ask).await.unwrap()
+    world.truth.grant(ask).await.unwrap().grant
 }
 
 async fn granted(world: &World, worker: &str, number: u64, wanted: u64) -> u64 {
@@ -148,6 +149,26 @@ async fn a_deleted_rule_takes_its_blocks_with_it(world: World) {
     bounded(&world, "a", 100).await;
     assert_eq!(give_back(&world, "w", 1, 5).await, Returned::Unknown);
     assert_eq!(clicks(&world).await, 0, "the new one has nothing to do with it");
+}
+
+async fn what_is_granted_says_of_which_rule_it_is(world: World) {
+    let ask = |number| Ask { rule: "a".to_owned(), worker: "w".to_owned(), number, wanted: 1 };
+    let mut made = Vec::new();
+    for of_rule in 0..2 {
+        bounded(&world, "a", 1).await;
+        let created_at = world.truth.get("a").await.unwrap().unwrap().created_at;
+        for number in [1, 1, 2] {
+            let granted = world.truth.grant(ask(10 * of_rule + number)).await.unwrap();
+            assert_eq!(granted.created_at, Some(created_at), "{granted:?}");
+        }
+        made.push(created_at);
+        let delete = Change::Delete { id: "a".to_owned(), condition: Condition::None };
+        world.truth.change(delete).await.unwrap().unwrap();
+        world.clock.advance_ms(1);
+    }
+    assert_ne!(made[0], made[1]);
+    let granted = world.truth.grant(ask(30)).await.unwrap();
+    assert_eq!((granted.grant, granted.created_at), (Grant::Unknown, None));
 }
 
 async fn who_has_no_bound_needs_no_block(world: World) {

@@ -245,7 +245,7 @@ async fn a_budget_is_kept_over_two_servers() {
                 loop {
                     number += 1;
                     let ask = Ask { rule: "a".to_owned(), worker: name.clone(), number, wanted: 16 };
-                    match truth.grant(ask).await.unwrap() {
+                    match truth.grant(ask).await.unwrap().grant {
                         Grant::Block { permits, .. } => {
                             // Some of it comes back, all of it is said twice at once.
                             let used = permits.div_ceil(2);

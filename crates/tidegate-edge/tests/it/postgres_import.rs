@@ -167,7 +167,7 @@ async fn clicks_that_come_while_a_file_is_merged_are_judged() {
     };
     import_with(&world, file("/x"), ImportOptions::default()).await;
     let ask = |rule: &str, number| Ask { rule: rule.to_owned(), worker: "w".to_owned(), number, wanted: 1 };
-    assert!(matches!(other.grant(ask("a", 1)).await.unwrap(), Grant::Block { permits: 1, .. }));
+    assert!(matches!(other.grant(ask("a", 1)).await.unwrap().grant, Grant::Block { permits: 1, .. }));
     let import =
         Waiting::at(ImportStep::Writing, &world.truth, csv(file("/y")), ImportOptions::default()).await;
     let clicks = vec![("a".to_owned(), 2), ("b".to_owned(), 1), ("c".to_owned(), 3)];
@@ -183,7 +183,7 @@ async fn clicks_that_come_while_a_file_is_merged_are_judged() {
     assert_eq!((rule("a").await, rule("b").await), (("/y".to_owned(), 3), ("/y".to_owned(), 1)));
     let ended = world.truth.list(filter(|it| it.state = Some(State::Ended)), None, 10).await.unwrap().rules;
     assert_eq!(ended.iter().map(|rule| &*rule.id).collect::<Vec<_>>(), ["a", "c"]);
-    assert_eq!(other.grant(ask("a", 2)).await.unwrap(), Grant::Spent);
+    assert_eq!(other.grant(ask("a", 2)).await.unwrap().grant, Grant::Spent);
     check(&world).await;
 }
 

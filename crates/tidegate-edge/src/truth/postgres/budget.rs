@@ -13,7 +13,9 @@ use super::session::Session;
 use super::write::RULES;
 use crate::error::Error;
 use crate::rule::Rule;
-use crate::truth::budget::{Ask, Grant, REMEMBERED_MS, Return, Returned, Standing, nothing, permits};
+use crate::truth::budget::{
+    Ask, Grant, Granted, REMEMBERED_MS, Return, Returned, Standing, nothing, permits,
+};
 
 /// Blocks that are forgotten with one that is asked for, at most.
 const FORGOTTEN: i64 = 100;
@@ -38,43 +40,48 @@ struct Block {
     standing: Standing,
 }
 
-pub(super) async fn grant(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+pub(super) async fn grant(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Granted> {
     if !can_be(&ask.rule) {
-        return Ok(Grant::Unknown);
+        return Ok(Granted::UNKNOWN);
     }
     session.begin().await?;
     let granted = grant_in(session, ask, life, now).await;
     session.end(granted).await
 }
 
-async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Granted> {
     let ids = [ask.rule.clone()];
     let mut budgets = lock(session, &ids).await?;
     // Not before the lock: it is the time when this is written.
     let position = position(session, now).await?;
     let (now_ms, epoch) = (position.time_ms, position.epoch);
     if let Some(block) = block(session, &ask.worker, ask.number).await? {
+        let created_at = budgets.get(&ask.rule).map(|it| it.rule.created_at);
         // Its answer was lost. What is over is asked for by another number.
         let left = Duration::from_millis(block.deadline_ms.saturating_sub(now_ms));
         let is_same = block.standing == Standing::Open && block.rule == ask.rule && !left.is_zero();
-        return Ok(if is_same {
+        let grant = if is_same {
             Grant::Block { permits: block.permits, life: left.min(life), epoch }
         } else {
             Grant::Wait { retry_after: Duration::ZERO }
-        });
+        };
+        return Ok(Granted { grant, created_at });
     }
     if lose(session, &ids, &mut budgets, now_ms).await? {
         let lost: Vec<_> = budgets.values().map(Budget::again).collect();
         count(session, &lost, None, now_ms).await?;
     }
-    let Some(Budget { rule, granted }) = budgets.remove(&ask.rule) else { return Ok(Grant::Unknown) };
-    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
+    let Some(Budget { rule, granted }) = budgets.remove(&ask.rule) else {
+        return Ok(Granted::UNKNOWN);
+    };
+    let granted_of = |grant| Granted { grant, created_at: Some(rule.created_at) };
+    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(granted_of(Grant::Unbounded)) };
     let permits = permits(max_clicks, granted, ask.wanted);
     if permits == 0 {
         let held = "SELECT max(deadline_ms) FROM tidegate.blocks WHERE rule = $1 AND standing = 0";
         let row = session.row(held, &[&ask.rule]).await?;
         let until: Option<i64> = row.map_or(Ok(None), |row| row.try_get(0))?;
-        return Ok(nothing(until.map(|it| it as u64), now_ms));
+        return Ok(granted_of(nothing(until.map(|it| it as u64), now_ms)));
     }
     let debit = "UPDATE tidegate.rules SET granted = $2 WHERE id = $1";
     session.execute(debit, &[&ask.rule, &((granted + permits) as i64)]).await?;
@@ -93,7 +100,7 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
         (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
          FOR UPDATE SKIP LOCKED)";
     session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await?;
-    Ok(Grant::Block { permits, life, epoch })
+    Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
 pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Result<Returned> {

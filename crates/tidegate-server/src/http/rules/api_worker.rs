@@ -101,11 +101,27 @@ impl RequestBody for Ask {
 #[schemars(rename = "RuleBlock")]
 pub(crate) enum Block {
     /// So many redirects, to be spent or returned in that time, counted from before they were asked for.
-    Granted { permits: u64, life_ms: u64, epoch: String },
+    Granted {
+        permits: u64,
+        life_ms: u64,
+        epoch: String,
+        /// When the rule was made, in milliseconds: another one of its id was made at another time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// Others hold what is left.
-    Wait { retry_after_ms: u64 },
+    Wait {
+        retry_after_ms: u64,
+        /// When the rule was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// There are none any more.
-    Spent,
+    Spent {
+        /// When the rule was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// The rule has no bound.
     Unbounded,
 }

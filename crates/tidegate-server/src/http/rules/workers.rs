@@ -86,13 +86,16 @@ pub(super) async fn ask(call: Sent<Ask, OfNumber>) -> Result<Json<Block>> {
     if wanted == 0 || wanted > MAX_COUNT {
         return Err(Problem::invalid(format!("`wanted`: {wanted} is not allowed: 1 to {MAX_COUNT} are")));
     }
-    let grant = truth.grant(truth::Ask { rule, worker, number, wanted }).await.map_err(of_change)?;
-    Ok(Json(match grant {
+    let granted = truth.grant(truth::Ask { rule, worker, number, wanted }).await.map_err(of_change)?;
+    let created_at = granted.created_at;
+    Ok(Json(match granted.grant {
         Grant::Block { permits, life, epoch } => {
-            Block::Granted { permits, life_ms: life.as_millis() as u64, epoch }
+            Block::Granted { permits, life_ms: life.as_millis() as u64, epoch, created_at }
         }
-        Grant::Wait { retry_after } => Block::Wait { retry_after_ms: retry_after.as_millis() as u64 },
-        Grant::Spent => Block::Spent,
+        Grant::Wait { retry_after } => {
+            Block::Wait { retry_after_ms: retry_after.as_millis() as u64, created_at }
+        }
+        Grant::Spent => Block::Spent { created_at },
         Grant::Unbounded => Block::Unbounded,
         // Whatever else there will be is nothing to spend.
         _ => return Err(Refusal::Unknown.into()),
