@@ -74,13 +74,24 @@ impl Block {
     }
 }
 
+/// Somebody asks the truth for a block.
+#[derive(Debug)]
+struct Underway {
+    /// By which number.
+    number: u64,
+    /// Changes when that is over.
+    ends: watch::Sender<()>,
+    /// The rule was changed since: that nothing is left may have been said before.
+    is_changed: bool,
+}
+
 #[derive(Debug, Default)]
 struct OfRule {
     blocks: VecDeque<Block>,
     /// How many to ask for next.
     wanted: u64,
-    /// By which number somebody asks, and what changes when that is over.
-    asking: Option<(u64, watch::Sender<()>)>,
+    /// Somebody asks.
+    asking: Option<Underway>,
     /// Until when nothing is to be had, whether for good, and when the rule was made of which that was said.
     nothing_until_ms: u64,
     is_spent: bool,
@@ -94,7 +105,7 @@ impl OfRule {
     }
 
     fn is_asking(&self, number: u64) -> bool {
-        self.asking.as_ref().is_some_and(|(own, _)| *own == number)
+        self.asking.as_ref().is_some_and(|asking| asking.number == number)
     }
 }
 
@@ -210,12 +221,12 @@ impl Blocks {
             return Asking::Full;
         }
         let own = all.rules.entry(rule.into()).or_default();
-        if let Some((_, asking)) = &own.asking {
-            return Asking::Wait(asking.subscribe());
+        if let Some(asking) = &own.asking {
+            return Asking::Wait(asking.ends.subscribe());
         }
         let number = all.number;
         all.number += 1;
-        own.asking = Some((number, watch::Sender::new(())));
+        own.asking = Some(Underway { number, ends: watch::Sender::new(()), is_changed: false });
         own.wanted = (own.wanted * 2).clamp(FIRST, MOST);
         Asking::Ask { number, wanted: own.wanted }
     }
@@ -240,7 +251,7 @@ impl Blocks {
             }
             return Asked::Something;
         };
-        own.asking = None;
+        let is_changed = own.asking.take().is_some_and(|asking| asking.is_changed);
         let millis = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         (own.is_spent, own.nothing_until_ms) = (false, 0);
         let Some(Granted { grant, created_at: of }) = granted else {
@@ -267,6 +278,8 @@ impl Blocks {
                     used_ms: elapsed_ms,
                 });
             }
+            // It may have been said before the change: it is asked again.
+            Grant::Wait { .. } | Grant::Spent if is_changed => {}
             Grant::Wait { retry_after } => {
                 (own.nothing_until_ms, own.said_of) = (elapsed_ms + millis(retry_after), of);
             }
@@ -285,6 +298,9 @@ impl Blocks {
     pub(crate) fn changed(&self, rule: &str) {
         if let Some(own) = self.all.lock().rules.get_mut(rule) {
             (own.is_spent, own.nothing_until_ms) = (false, 0);
+            if let Some(asking) = &mut own.asking {
+                asking.is_changed = true;
+            }
         }
     }
 

@@ -299,7 +299,11 @@ async fn clicks_of_what_changes_stay_and_of_what_is_new_come(world: World) {
     let ask = |number| Ask { rule: "a".to_owned(), worker: "w".to_owned(), number, wanted: 5 };
     assert!(matches!(world.truth.grant(ask(1)).await.unwrap().grant, Grant::Block { permits: 5, .. }));
     let spent = Ask { rule: "b".to_owned(), ..ask(2) };
-    assert_eq!(world.truth.grant(spent).await.unwrap().grant, Grant::Spent, "what was spent elsewhere is spent");
+    assert_eq!(
+        world.truth.grant(spent).await.unwrap().grant,
+        Grant::Spent,
+        "what was spent elsewhere is spent"
+    );
     // The file says 7 of it still.
     assert_eq!(import_with(&world, text("/2"), ImportOptions::default()).await.changed, 1);
     let back = Return { worker: "w".to_owned(), number: 1, spent: 2 };

@@ -208,10 +208,11 @@ impl History {
 
     fn change_faults(&self) {
         let one = |many: u64| (self.below(2) == 0).then_some(many);
+        let late_grants = (self.below(2) == 0).then_some(Duration::from_millis(self.below(200)));
         let faults = match self.below(4) {
-            _ if !self.is_faulty => Faults { is_slow: self.below(3) == 0, ..Faults::default() },
-            0 => Faults::default(),
-            1 => Faults { is_slow: true, garbled: one(4), ..Faults::default() },
+            _ if !self.is_faulty => Faults { is_slow: self.below(3) == 0, late_grants, ..Faults::default() },
+            0 => Faults { late_grants, ..Faults::default() },
+            1 => Faults { is_slow: true, garbled: one(4), late_grants, ..Faults::default() },
             2 => Faults { garbled: one(3), broken_snapshots: one(2), ..Faults::default() },
             _ => Faults { is_away: self.below(2) == 0, is_slow: self.below(2) == 0, ..Faults::default() },
         };

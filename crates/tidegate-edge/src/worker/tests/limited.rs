@@ -1,7 +1,12 @@
 //! Rules with so many clicks: whose permits pay for whom, and what is believed of them.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::list::Seen;
-use super::pair::{Pair, to};
+use super::origin::Faults;
+use super::pair::{Pair, another, ask, to};
 
 /// Asks until the truth has answered: its way loses an answer now and then.
 async fn get(pair: &Pair, path: &str) -> Seen {
@@ -52,4 +57,33 @@ async fn a_rule_is_not_spent_because_one_of_its_id_was() {
     pair.delete("y");
     pair.put("x", |terms| (terms.path, terms.max_clicks) = ("/y".to_owned(), Some(5)));
     assert_eq!(get(&pair, "/y").await, to("x", 1));
+}
+
+/// Who was told that nothing is left, while more was given, asks again.
+#[tokio::test(start_paused = true)]
+async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
+    let pair = Pair::start(|_| ());
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.caught_up().await;
+    let other = another(&pair.origin, "v", |_| ());
+    while other.progress().applied != pair.worker.progress().applied {
+        pair.pass(50).await;
+    }
+    while ask(&other, "/x").await != to("x", 1) {
+        pair.pass(1000).await;
+    }
+    // It tells of what it has spent.
+    pair.pass(3000).await;
+    let late = Duration::from_millis(600);
+    pair.origin.world.lock().faults = Faults { late_grants: Some(late), ..Faults::default() };
+    let asking = {
+        let worker = pair.worker.clone();
+        tokio::spawn(async move { ask(&worker, "/x").await })
+    };
+    sleep(late / 2).await;
+    pair.put("x", |terms| terms.max_clicks = Some(100));
+    pair.caught_up().await;
+    pair.origin.world.lock().faults = Faults::default();
+    assert_ne!(asking.await.unwrap(), Seen::Gone);
+    assert_eq!(get(&pair, "/x").await, to("x", 2));
 }

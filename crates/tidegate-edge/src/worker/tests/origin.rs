@@ -24,6 +24,8 @@ pub(super) struct Faults {
     pub(super) is_away: bool,
     /// Answers to fetches and to who asks for permits come so late.
     pub(super) delay: Option<Duration>,
+    /// Answers to who asks for permits are decided at once, and come so late.
+    pub(super) late_grants: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
     /// One event in so many is sent twice, left out, or sent after the next.
@@ -347,7 +349,13 @@ impl Origin for SimOrigin {
     async fn grant(&self, ask: Ask) -> Result<Granted> {
         self.there()?;
         self.delay().await;
-        self.grant_now(ask)
+        let granted = self.grant_now(ask)?;
+        // It is decided, and then it takes its time.
+        let late = self.world.lock().faults.late_grants;
+        if let Some(late) = late {
+            tokio::time::sleep(late).await;
+        }
+        Ok(granted)
     }
 
     async fn give_back(&self, it: Return) -> Result<Returned> {
