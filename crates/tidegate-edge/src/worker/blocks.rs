@@ -33,6 +33,9 @@ const MOST: u64 = 4096;
 /// Rules that permits are held of or were asked for, at most.
 const MAX_RULES: usize = 65_536;
 
+/// Rules that are looked at to make room for another.
+const LOOKED_AT: usize = 64;
+
 /// Blocks that could not be given back yet, at most.
 const MAX_RETURNS: usize = 65_536;
 
@@ -104,6 +107,11 @@ impl OfRule {
         if self.said_of == created_at { self.nothing_until_ms } else { 0 }
     }
 
+    /// Whether nothing is lost if it is forgotten but that it was asked for.
+    fn holds_nothing(&self) -> bool {
+        self.blocks.is_empty() && self.asking.is_none()
+    }
+
     fn is_asking(&self, number: u64) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.number == number)
     }
@@ -125,6 +133,8 @@ struct All {
     epoch: Option<String>,
     rules: HashMap<Box<str>, OfRule>,
     returns: VecDeque<Due>,
+    /// Rules of which was said that nothing is left, the oldest first: they make room for others.
+    over: VecDeque<Box<str>>,
     number: u64,
     is_closed: bool,
 }
@@ -134,6 +144,34 @@ impl All {
         if self.returns.len() < MAX_RETURNS {
             self.returns.push_back(due);
         }
+    }
+
+    /// Whether there is room for one more rule, if need be in the place of one that nothing is left of.
+    fn makes_room(&mut self) -> bool {
+        if self.rules.len() < MAX_RULES {
+            return true;
+        }
+        for _ in 0..LOOKED_AT.min(self.over.len()) {
+            let Some(rule) = self.over.pop_front() else { break };
+            match self.rules.get(&rule) {
+                Some(own) if own.holds_nothing() => {
+                    self.rules.remove(&rule);
+                    return true;
+                }
+                // What it has spent is to be told of first.
+                Some(own) if own.nothing_until_ms > 0 => self.over.push_back(rule),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Notes that nothing is left of a rule.
+    fn is_over(&mut self, rule: &str) {
+        if self.over.len() >= MAX_RULES {
+            self.over.pop_front();
+        }
+        self.over.push_back(rule.into());
     }
 
     /// A rule has no permits any more: those that are here go back.
@@ -217,7 +255,7 @@ impl Blocks {
     pub(crate) fn ask(&self, rule: &str) -> Asking {
         let mut all = self.all.lock();
         let all = &mut *all;
-        if all.is_closed || !all.rules.contains_key(rule) && all.rules.len() >= MAX_RULES {
+        if all.is_closed || !all.rules.contains_key(rule) && !all.makes_room() {
             return Asking::Full;
         }
         let own = all.rules.entry(rule.into()).or_default();
@@ -282,9 +320,11 @@ impl Blocks {
             Grant::Wait { .. } | Grant::Spent if is_changed => {}
             Grant::Wait { retry_after } => {
                 (own.nothing_until_ms, own.said_of) = (elapsed_ms + millis(retry_after), of);
+                all.is_over(rule);
             }
             Grant::Spent => {
                 (own.is_spent, own.nothing_until_ms, own.said_of) = (true, elapsed_ms + SPENT_MS, of);
+                all.is_over(rule);
             }
             _ => {
                 all.remove(rule);
@@ -314,6 +354,7 @@ impl Blocks {
     pub(crate) fn reloaded(&self, epoch: &str) {
         let mut all = self.all.lock();
         let rules = std::mem::take(&mut all.rules);
+        all.over.clear();
         if all.epoch.as_deref().is_some_and(|own| own != epoch) {
             all.returns.clear();
         } else {
@@ -379,7 +420,10 @@ impl Blocks {
     pub(crate) fn bytes(&self) -> usize {
         let all = self.all.lock();
         let of_rule = size_of::<(Box<str>, OfRule)>() + 64 + 2 * size_of::<Block>();
-        all.rules.len() * of_rule + all.returns.capacity() * (size_of::<Due>() + 32)
+        all.rules.len() * of_rule
+            + all.over.len() * 32
+            + all.over.capacity() * size_of::<Box<str>>()
+            + all.returns.capacity() * (size_of::<Due>() + 32)
     }
 }
 
@@ -518,5 +562,26 @@ mod tests {
         assert_eq!(blocks.spend("b", 0, 1), Permit::None);
         assert_eq!(blocks.due_returns(None, 1, 10).len(), 2);
         assert!(matches!(blocks.ask("a"), Asking::Full));
+    }
+    /// A rule that is spent holds nothing: those that live can be asked for, however many are.
+    #[test]
+    fn rules_that_are_spent_make_room_for_others_the_oldest_first() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        for rule in 0..MAX_RULES + 3 {
+            let rule = rule.to_string();
+            let number = ask(&blocks, &rule);
+            asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
+        }
+        assert!(!blocks.is_spent("2", 0, 1) && blocks.is_spent("3", 0, 1), "the oldest have left");
+        assert_eq!(blocks.all.lock().rules.len(), MAX_RULES);
+        // Those that hold something stay.
+        let number = ask(&blocks, "live");
+        asked(&blocks, "live", number, 0, 0, Some(block(5, 60_000)));
+        for rule in 0..MAX_RULES {
+            let rule = format!("also {rule}");
+            let number = ask(&blocks, &rule);
+            asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
+        }
+        assert!(matches!(blocks.spend("live", 0, 1), Permit::Granted { .. }));
     }
 }
