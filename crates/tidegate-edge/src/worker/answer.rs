@@ -228,7 +228,7 @@ impl<O: Origin> Core<O> {
         }
         if !request.is_head {
             if rule.terms.max_clicks.is_none() {
-                self.clicks.add([(&*rule.id, 1)]);
+                self.clicks.add_one(&rule.id, rule.created_at);
             } else {
                 match self.obtain(&rule.id, rule.created_at).await? {
                     Permit::Granted { .. } => {}

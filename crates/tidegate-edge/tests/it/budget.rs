@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tidegate_edge::rule::State;
-use tidegate_edge::truth::{Ask, Change, Condition, Filter, Grant, MAX_DAYS, Report, Return, Returned};
+use tidegate_edge::truth::{
+    Ask, Change, Condition, Counted, Filter, Grant, MAX_DAYS, Report, Return, Returned,
+};
 
 use crate::conformance::conformance;
-use crate::kit::{START_MS, World, terms};
+use crate::kit::{START_MS, World, counted, terms};
 
 conformance!(
     a_block_that_is_asked_for_twice_is_one,
@@ -17,6 +19,7 @@ conformance!(
     a_deleted_rule_takes_its_blocks_with_it,
     what_is_granted_says_of_which_rule_it_is,
     who_has_no_bound_needs_no_block,
+    clicks_of_a_rule_that_is_no_more_count_for_no_other,
     clicks_are_counted_per_day_and_bounded,
     random_workers_never_spend_more,
 );
@@ -175,7 +178,7 @@ async fn who_has_no_bound_needs_no_block(world: World) {
     world.create("a", terms("/a", "/x")).await;
     assert_eq!(ask(&world, "w", 1, 10).await, Grant::Unbounded);
     let report = |number| {
-        let clicks = vec![("a".to_owned(), 7), ("b".to_owned(), 1)];
+        let clicks = vec![counted("a", 7), counted("b", 1)];
         world.truth.report(Report { worker: "w".to_owned(), number, clicks })
     };
     for (number, is_new) in [(1, true), (1, false), (2, true), (1, false)] {
@@ -186,12 +189,41 @@ async fn who_has_no_bound_needs_no_block(world: World) {
     assert_eq!(granted(&world, "w", 2, 10).await, 1, "what it had before counts");
 }
 
+async fn clicks_of_a_rule_that_is_no_more_count_for_no_other(world: World) {
+    let made = async |max_clicks| {
+        let mut terms = terms("/a", "/x");
+        (terms.max_clicks, terms.note) = (max_clicks, r#""createdAt":1,"#.to_owned());
+        let id = "a".to_owned();
+        let change = Change::Replace { id, terms, condition: Condition::None };
+        world.truth.change(change).await.unwrap().unwrap().rule.created_at
+    };
+    let mut reports = 0;
+    let mut report = async |created_at, clicks| {
+        reports += 1;
+        let clicks = vec![Counted { id: "a".to_owned(), created_at, clicks }];
+        world.truth.report(Report { worker: "w".to_owned(), number: reports, clicks }).await.unwrap();
+    };
+    let mut before = 1;
+    for max_clicks in [None, Some(100), None] {
+        let created_at = made(max_clicks).await;
+        for (of, clicks) in [(Some(before), 50), (Some(created_at), 3), (None, 4)] {
+            report(of, clicks).await;
+        }
+        let clicked = world.truth.clicks("a").await.unwrap().unwrap();
+        assert_eq!((clicked.clicks, clicked.days.len(), clicked.days[0].clicks), (7, 1, 7), "{max_clicks:?}");
+        let delete = Change::Delete { id: "a".to_owned(), condition: Condition::None };
+        world.truth.change(delete).await.unwrap().unwrap();
+        world.clock.advance_ms(1);
+        before = created_at;
+    }
+}
+
 async fn clicks_are_counted_per_day_and_bounded(world: World) {
     const DAY_MS: u64 = 86_400_000;
     bounded(&world, "a", 1_000_000).await;
     for number in 0..100 {
         if number % 2 == 0 {
-            let clicks = vec![("a".to_owned(), number + 1)];
+            let clicks = vec![counted("a", number + 1)];
             let report = Report { worker: "w".to_owned(), number, clicks };
             assert!(world.truth.report(report).await.unwrap());
         } else {

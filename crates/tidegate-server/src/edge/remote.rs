@@ -12,7 +12,7 @@ use serde_json::json;
 use tidegate_edge::rule::Rule;
 use tidegate_edge::stream::Mark;
 use tidegate_edge::truth::{
-    Ask, Fields, Grant, Granted, Position, Report, Resolution, Return, Returned, Seq,
+    Ask, Counted, Fields, Grant, Granted, Position, Report, Resolution, Return, Returned, Seq,
 };
 use tidegate_edge::worker::Origin;
 use tidegate_edge::{Error, ErrorKind, Result};
@@ -150,10 +150,20 @@ impl Origin for Remote {
 
     async fn report(&self, report: Report) -> Result<()> {
         let Report { worker, number, clicks } = report;
-        let clicks: serde_json::Map<_, _> =
-            clicks.into_iter().map(|(id, count)| (id, count.into())).collect();
+        let created_at = |it: &Counted| it.created_at.map(|at| (it.id.clone(), at.into()));
+        let created_at: serde_json::Map<_, _> = clicks.iter().filter_map(created_at).collect();
+        let clicks: serde_json::Map<_, _> = clicks.into_iter().map(|it| (it.id, it.clicks.into())).collect();
         let path = format!("/v1/workers/{}/clicks/{number}", encoded(&worker));
-        self.ask(Asked::json(Method::PUT, path, &json!({"clicks": clicks}))).await.map(drop)
+        let put = |body| Asked::json(Method::PUT, path.clone(), &body);
+        let (status, body) = self.0.whole(put(json!({"clicks": clicks, "createdAt": created_at}))).await?;
+        match status {
+            status if status.is_success() => Ok(()),
+            // A server from before there was `createdAt` refuses it, and counts by ids alone.
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+                self.ask(put(json!({"clicks": clicks}))).await.map(drop)
+            }
+            status => Err(self.refused(status, &body)),
+        }
     }
 
     async fn applied(&self, worker: &str, seq: Seq) -> Result<()> {

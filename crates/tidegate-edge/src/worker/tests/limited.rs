@@ -87,3 +87,24 @@ async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
     assert_ne!(asking.await.unwrap(), Seen::Gone);
     assert_eq!(get(&pair, "/x").await, to("x", 2));
 }
+
+/// Clicks of a rule that is no more are none of the next of its id.
+#[tokio::test(start_paused = true)]
+async fn clicks_of_a_rule_are_not_told_of_as_those_of_the_next_of_its_id() {
+    let pair = Pair::start(|_| ());
+    pair.put("y", |_| ());
+    pair.put("folder", |terms| terms.path = "/docs/*".to_owned());
+    pair.caught_up().await;
+    for _ in 0..5 {
+        assert_eq!(get(&pair, "/y").await, to("y", 1));
+        assert_eq!(get(&pair, "/docs/a").await, to("folder", 1));
+    }
+    for id in ["y", "folder"] {
+        pair.delete(id);
+        pair.put(id, |terms| terms.max_clicks = Some(10));
+    }
+    pair.caught_up().await;
+    pair.pass(3000).await;
+    let counted = pair.origin.world.lock().clicks.clone();
+    assert!(counted.is_empty(), "{counted:?}");
+}

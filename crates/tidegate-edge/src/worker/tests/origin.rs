@@ -14,7 +14,9 @@ use super::list::{Epoch, Moment};
 use crate::error::{Error, Result};
 use crate::rule::Rule;
 use crate::stream::{Event, Mark, Message, Next};
-use crate::truth::{Ask, Digest, Fields, Grant, Granted, Report, Resolution, Return, Returned, Seq, body};
+use crate::truth::{
+    Ask, Counted, Digest, Fields, Grant, Granted, Report, Resolution, Return, Returned, Seq, body,
+};
 use crate::worker::{Origin, OriginChanges, OriginSnapshot};
 
 /// What goes wrong just now.
@@ -376,8 +378,11 @@ impl Origin for SimOrigin {
     async fn report(&self, report: Report) -> Result<()> {
         self.there()?;
         let mut world = self.world.lock();
-        for (rule, clicks) in report.clicks {
-            *world.clicks.entry(rule).or_default() += clicks;
+        for Counted { id, created_at, clicks } in report.clicks {
+            let rules = &world.epoch().now().rules;
+            if rules.iter().any(|rule| rule.id == id && created_at.is_none_or(|it| it == rule.created_at)) {
+                *world.clicks.entry(id).or_default() += clicks;
+            }
         }
         Ok(())
     }

@@ -143,13 +143,28 @@ impl RequestBody for Return {
 
 /// Clicks of rules that need no permits, since the last report.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(rename = "RuleClicksReport")]
 pub(crate) struct Report {
     /// Rules by id, and how often each has redirected; at most 10,000.
     #[schemars(extend("maxProperties" = 10_000, "propertyNames" = {"minLength": 1, "maxLength": 128}))]
     pub(crate) clicks: BTreeMap<String, Clicks>,
+    /// When each of them was made, in milliseconds: another one of its id is not meant. Those that are not here count for
+    /// whichever has the id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 10_000, "propertyNames" = {"minLength": 1, "maxLength": 128}))]
+    pub(crate) created_at: BTreeMap<String, Moment>,
 }
+
+/// A time in milliseconds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(rename = "RuleMoment")]
+pub(crate) struct Moment(
+    #[serde(deserialize_with = "whole::required")]
+    #[schemars(range(min = 0, max = MAX_COUNT))]
+    pub(crate) u64,
+);
 
 /// Clicks of one rule, since the last report.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
