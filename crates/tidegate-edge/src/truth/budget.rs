@@ -78,7 +78,7 @@ pub enum Returned {
     Counted,
     /// It had been before.
     Known,
-    /// There is no such block: it was never asked for, ended long ago, or its rule was deleted.
+    /// There is no such block: it was not asked for yet and will not be granted, ended long ago, or its rule was deleted.
     Unknown,
     /// It did not have so many.
     TooMany,
@@ -86,6 +86,10 @@ pub enum Returned {
 
 /// For how long blocks are remembered behind their deadlines: whatever is sent twice is sent by then.
 pub(super) const REMEMBERED_MS: u64 = 3_600_000;
+
+/// The rule of a block that was given back before it was asked for: none has an empty id. What is asked for by its number
+/// later is refused, since whoever asked has given up.
+pub(super) const NO_RULE: &str = "";
 
 /// How long a client waits for permits that others hold, at most.
 const RETRY: Duration = Duration::from_secs(1);

@@ -13,6 +13,7 @@ use crate::kit::{START_MS, World, counted, terms};
 conformance!(
     a_block_that_is_asked_for_twice_is_one,
     only_what_is_returned_is_given_again_and_once,
+    what_was_given_back_before_it_was_asked_for_is_not_granted,
     what_a_silent_worker_holds_is_lost_at_its_deadline,
     a_worker_that_was_silent_too_long_may_still_say_what_it_spent,
     a_bound_that_is_lowered_binds_new_blocks_and_an_update_none,
@@ -97,6 +98,24 @@ async fn only_what_is_returned_is_given_again_and_once(world: World) {
     let rule = world.truth.get("a").await.unwrap().unwrap();
     assert_eq!((rule.state(rule.created_at), rule.version), (State::Ended, 1), "clicks make no version");
     assert_eq!(world.log().await.len(), 1, "and no change");
+    world.check().await;
+}
+
+/// Who has waited in vain gives back what it may have been granted, and its request comes later still.
+async fn what_was_given_back_before_it_was_asked_for_is_not_granted(world: World) {
+    bounded(&world, "a", 1).await;
+    for _ in 0..2 {
+        assert_eq!(give_back(&world, "w", 1, 0).await, Returned::Unknown, "however often it is sent");
+        world.clock.advance_ms(3_000);
+        assert_eq!(ask(&world, "w", 1, 16).await, Grant::Wait { retry_after: Duration::ZERO });
+    }
+    assert_eq!(give_back(&world, "w", 1, 1).await, Returned::Unknown);
+    world.clock.advance_ms(20_000);
+    assert_eq!(granted(&world, "w", 2, 16).await, 1, "nobody has had it");
+    // It is not noted for ever.
+    world.clock.advance_ms(3_700_000);
+    assert_eq!(give_back(&world, "w", 3, 0).await, Returned::Unknown);
+    assert_eq!(ask(&world, "w", 1, 16).await, Grant::Spent, "what it was is forgotten");
     world.check().await;
 }
 

@@ -14,10 +14,10 @@ use super::write::RULES;
 use crate::error::Error;
 use crate::rule::Rule;
 use crate::truth::budget::{
-    Ask, Grant, Granted, REMEMBERED_MS, Return, Returned, Standing, nothing, permits,
+    Ask, Grant, Granted, NO_RULE, REMEMBERED_MS, Return, Returned, Standing, nothing, permits,
 };
 
-/// Blocks that are forgotten with one that is asked for, at most.
+/// Blocks that are forgotten with one that comes, at most.
 const FORGOTTEN: i64 = 100;
 
 /// Rules are gone, and their blocks and clicks with them: those of their ids that come later have nothing to do with them.
@@ -95,11 +95,7 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
         // The same number for another rule, at the same time: whoever comes second finds what the first has written.
         return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
     }
-    // Those of other rules too, and locked by nobody: they change no more.
-    let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
-        (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
-         FOR UPDATE SKIP LOCKED)";
-    session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await?;
+    forget_old(session, now_ms).await?;
     Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
@@ -110,7 +106,16 @@ pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Resul
 }
 
 async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Returned> {
-    let Some(seen) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
+    let Some(seen) = block(session, &it.worker, it.number).await? else {
+        // Who has spent some of it has had it.
+        if it.spent == 0 {
+            refuse(session, it, read_now(session, now).await?).await?;
+        }
+        return Ok(Returned::Unknown);
+    };
+    if seen.rule == NO_RULE {
+        return Ok(Returned::Unknown);
+    }
     let mut budgets = lock(session, std::slice::from_ref(&seen.rule)).await?;
     // What it was before the lock it may be no more.
     let Some(block) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
@@ -137,6 +142,28 @@ async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Return
         }
     }
     Ok(Returned::Counted)
+}
+
+/// Notes that what is asked for by that number is not to be granted.
+async fn refuse(session: &Session, it: &Return, now_ms: u64) -> Result<()> {
+    let refuse = "INSERT INTO tidegate.blocks (worker, number, rule, permits, deadline_ms, standing)
+        VALUES ($1, $2, $3, 0, $4, $5) ON CONFLICT DO NOTHING RETURNING number";
+    let (worker, number) = (worker_name(&it.worker), number(it.number)?);
+    let returned = i16::from(Standing::Returned.as_number());
+    let refused = session.row(refuse, &[&worker, &number, &NO_RULE, &(now_ms as i64), &returned]).await?;
+    if refused.is_none() {
+        // It was granted at the same time, and is given back when this is tried again.
+        return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
+    }
+    forget_old(session, now_ms).await
+}
+
+/// Forgets what nobody asks for or gives back any more, some of it: of all rules, and locked by nobody.
+async fn forget_old(session: &Session, now_ms: u64) -> Result<()> {
+    let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
+        (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
+         FOR UPDATE SKIP LOCKED)";
+    session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await
 }
 
 impl Budget {

@@ -108,3 +108,17 @@ async fn clicks_of_a_rule_are_not_told_of_as_those_of_the_next_of_its_id() {
     let counted = pair.origin.world.lock().clicks.clone();
     assert!(counted.is_empty(), "{counted:?}");
 }
+
+/// Whose request for permits comes when it has given up long ago has not used them up.
+#[tokio::test(start_paused = true)]
+async fn permits_that_come_too_late_are_still_to_be_had() {
+    let pair = Pair::start(|options| options.deadline = Duration::from_secs(1));
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.caught_up().await;
+    let delay = Some(Duration::from_secs(3));
+    pair.origin.world.lock().faults = Faults { delay, ..Faults::default() };
+    assert_eq!(pair.get("/x").await, Seen::Unavailable);
+    pair.pass(4000).await;
+    pair.origin.world.lock().faults = Faults::default();
+    assert_eq!(get(&pair, "/x").await, to("x", 1));
+}

@@ -1,6 +1,6 @@
 //! The truth as a worker meets it in a test: a list of rules behind a way on which everything can go wrong.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(super) struct World {
     pub(super) consumed: HashMap<Made, u64>,
     /// By worker and number.
     pub(super) blocks: HashMap<(String, u64), (Made, u64)>,
+    /// Those that were given back before they were asked for.
+    pub(super) refused: HashSet<(String, u64)>,
     pub(super) clicks: HashMap<String, u64>,
     pub(super) fetches: u64,
     /// When somebody wanted to follow, by tokio's time.
@@ -111,6 +113,7 @@ impl SimOrigin {
             granted: HashMap::new(),
             consumed: HashMap::new(),
             blocks: HashMap::new(),
+            refused: HashSet::new(),
             clicks: HashMap::new(),
             fetches: 0,
             connects: Vec::new(),
@@ -152,6 +155,9 @@ impl SimOrigin {
         let Some(most) = rule.terms.max_clicks else {
             return Ok(Granted { grant: Grant::Unbounded, created_at });
         };
+        if world.refused.contains(&(ask.worker.clone(), ask.number)) {
+            return Ok(Granted { grant: Grant::Wait { retry_after: Duration::ZERO }, created_at });
+        }
         let made = made(rule);
         let granted = world.granted.entry(made.clone()).or_default();
         let permits = most.saturating_sub(*granted).min(ask.wanted).min(3);
@@ -364,7 +370,9 @@ impl Origin for SimOrigin {
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
-        let Some((rule, permits)) = world.blocks.remove(&(it.worker, it.number)) else {
+        let block = (it.worker, it.number);
+        let Some((rule, permits)) = world.blocks.remove(&block) else {
+            world.refused.insert(block);
             return Ok(Returned::Unknown);
         };
         assert!(it.spent <= permits, "{} of {permits} were spent", it.spent);
