@@ -141,24 +141,30 @@ impl History {
         let created_at = world.made;
         let epoch = world.epoch_mut();
         let rules = Arc::clone(&epoch.now().rules);
-        let is_new = rules.is_empty() || self.below(3) != 0 && rules.len() < 900;
-        let mut rule = if is_new {
+        let mut is_new = rules.is_empty() || self.below(3) != 0 && rules.len() < 900;
+        let new = |id: String| {
             let terms = Terms::new("/", "/");
+            Rule { id, terms, clicks: 0, version: 0, created_at, updated_at: 0 }
+        };
+        let mut rule = if is_new {
             // Some ids come again, of rules that are no more.
-            let again = format!("a{}", self.below(20));
-            let id = if self.below(3) == 0 && rules.iter().all(|it| it.id != again) {
-                again
+            let again = format!("a{}", self.below(8));
+            if self.below(2) == 0 && rules.iter().all(|it| it.id != again) {
+                new(again)
             } else {
                 self.next_id += 1;
-                format!("r{}", self.next_id)
-            };
-            Rule { id, terms, clicks: 0, version: 0, created_at, updated_at: 0 }
+                new(format!("r{}", self.next_id))
+            }
         } else {
             (*rules[self.below(rules.len() as u64) as usize]).clone()
         };
         if !is_new && self.below(3) == 0 {
             epoch.change(&rule.id, None);
-            return;
+            // And some come again at once.
+            if self.below(2) == 0 {
+                return;
+            }
+            (rule, is_new) = (new(rule.id), true);
         }
         rule.version += 1;
         let terms = &mut rule.terms;
@@ -172,7 +178,7 @@ impl History {
             }
             (terms.host, terms.path) = (host, path);
         }
-        if is_new && self.below(10) == 0 {
+        if is_new && self.below(4) == 0 {
             terms.max_clicks = Some(1 + self.below(6));
         } else if let Some(most) = &mut terms.max_clicks {
             *most += self.below(3);
