@@ -205,6 +205,9 @@ def workers(rec):
         send(rec, "POST", f"{at}/blocks/{number}/return", {"spent": spent}, route=f"{WORKER}/blocks/{{number}}/return")
     for number, clicks in [("1", {"life ended": 3, "none": 1}), ("1", {"life ended": 3}), ("2", {"life ended": -1}), ("x", {})]:
         send(rec, "PUT", f"{at}/clicks/{number}", {"clicks": clicks}, route=f"{WORKER}/clicks/{{number}}")
+    for number, made in [("3", {"life ended": 1}), ("4", {"life ended": -1}), ("4", 1)]:
+        body = {"clicks": {"life ended": 3}, "createdAt": made}
+        send(rec, "PUT", f"{at}/clicks/{number}", body, route=f"{WORKER}/clicks/{{number}}")
     for body in [{"seq": 1}, {"seq": -1}, {}]:
         send(rec, "PUT", f"{at}/applied", body, route=f"{WORKER}/applied")
     for method in ["GET", "HEAD"]:

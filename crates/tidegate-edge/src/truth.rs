@@ -38,8 +38,8 @@ use tidegate::clock::{Clock, monotonic};
 use tidegate::random::Random;
 use tokio::sync::watch;
 
-pub use self::budget::{Ask, Grant, Return, Returned};
-pub use self::clicks::{Clicked, DayClicks, MAX_DAYS, Report};
+pub use self::budget::{Ask, Grant, Granted, Return, Returned};
+pub use self::clicks::{Clicked, Counted, DayClicks, MAX_DAYS, Report};
 pub use self::digest::Digest;
 pub(crate) use self::group::body;
 pub use self::import::{ImportMode, ImportOptions, ImportOutcome, ImportProgress, ImportReport, ImportStep};
@@ -204,7 +204,7 @@ impl Truth {
 
     /// Gives a worker permits of a rule that has only so many. They are debited when this answers, whether the answer
     /// arrives or not: asked for again by the same number, they are the same.
-    pub async fn grant(&self, ask: Ask) -> Result<Grant> {
+    pub async fn grant(&self, ask: Ask) -> Result<Granted> {
         of!(self, database => database.grant(ask).await)
     }
 
@@ -214,7 +214,7 @@ impl Truth {
     }
 
     /// Counts clicks of rules that need no permits; whether they had not been counted before. Those of rules that are
-    /// not there any more are not.
+    /// not there any more are not, whoever has their ids now.
     pub async fn report(&self, report: Report) -> Result<bool> {
         of!(self, database => database.report(report).await)
     }

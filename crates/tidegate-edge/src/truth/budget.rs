@@ -45,6 +45,20 @@ pub enum Grant {
     Unknown,
 }
 
+/// What is said of permits, and of which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// What who asked gets.
+    pub grant: Grant,
+    /// When the rule was made that it is of, in milliseconds of the database's time: permits of one are not those of another
+    /// that has its id since. None if there is no such rule, or if who answered does not say.
+    pub created_at: Option<u64>,
+}
+
+impl Granted {
+    pub(super) const UNKNOWN: Self = Self { grant: Grant::Unknown, created_at: None };
+}
+
 /// Gives a block back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Return {
@@ -64,7 +78,7 @@ pub enum Returned {
     Counted,
     /// It had been before.
     Known,
-    /// There is no such block: it was never asked for, ended long ago, or its rule was deleted.
+    /// There is no such block: it was not asked for yet and will not be granted, ended long ago, or its rule was deleted.
     Unknown,
     /// It did not have so many.
     TooMany,
@@ -72,6 +86,10 @@ pub enum Returned {
 
 /// For how long blocks are remembered behind their deadlines: whatever is sent twice is sent by then.
 pub(super) const REMEMBERED_MS: u64 = 3_600_000;
+
+/// The rule of a block that was given back before it was asked for: none has an empty id. What is asked for by its number
+/// later is refused, since whoever asked has given up.
+pub(super) const NO_RULE: &str = "";
 
 /// How long a client waits for permits that others hold, at most.
 const RETRY: Duration = Duration::from_secs(1);

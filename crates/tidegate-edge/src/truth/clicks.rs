@@ -3,6 +3,8 @@
 use serde::Serialize;
 use tidegate::clock::Timestamp;
 
+use crate::rule::Rule;
+
 /// Days of clicks that are kept of a rule.
 pub const MAX_DAYS: u64 = 90;
 
@@ -19,8 +21,27 @@ pub struct Report {
     pub worker: String,
     /// Higher than that of the report before: sent again, it counts once.
     pub number: u64,
-    /// Rules by id, and how often each has redirected.
-    pub clicks: Vec<(String, u64)>,
+    /// How often rules have redirected.
+    pub clicks: Vec<Counted>,
+}
+
+/// How often a rule has redirected since the last report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// Its id.
+    pub id: String,
+    /// When it was made, in milliseconds of the database's time: another one of that id is not meant. None if who counts
+    /// does not know, and whichever has the id is.
+    pub created_at: Option<u64>,
+    /// How often.
+    pub clicks: u64,
+}
+
+impl Counted {
+    /// Whether it is that rule which is meant.
+    pub(super) fn is_of(&self, rule: &Rule) -> bool {
+        self.id == rule.id && self.created_at.is_none_or(|created_at| created_at == rule.created_at)
+    }
 }
 
 /// How often a rule has redirected.

@@ -38,7 +38,7 @@ use self::read::Now;
 use self::session::Session;
 use self::snapshot::Snapshot;
 use super::TruthOptions;
-use super::budget::{Ask, Grant, Return, Returned};
+use super::budget::{Ask, Granted, Return, Returned};
 use super::clicks::{Clicked, Report};
 use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
@@ -215,7 +215,7 @@ impl Postgres {
         ask!(self, session => list::list(session, &filter, cursor.clone(), limit, self.now()))
     }
 
-    pub(super) async fn grant(&self, ask: Ask) -> Result<Grant> {
+    pub(super) async fn grant(&self, ask: Ask) -> Result<Granted> {
         let life = self.shared.block_life;
         ask!(self, session => budget::grant(session, &ask, life, self.now()))
     }

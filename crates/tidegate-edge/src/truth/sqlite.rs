@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use self::import::Importer;
 use self::open::Lock;
 use super::TruthOptions;
-use super::budget::{Ask, Grant, Return, Returned};
+use super::budget::{Ask, Granted, Return, Returned};
 use super::clicks::{Clicked, Report};
 use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
@@ -187,7 +187,7 @@ impl Sqlite {
         self.in_turn(move |connection, _| write::new_epoch(connection, open::new_epoch(&random))).await
     }
 
-    pub(super) async fn grant(&self, ask: Ask) -> Result<Grant> {
+    pub(super) async fn grant(&self, ask: Ask) -> Result<Granted> {
         let life = self.block_life;
         self.in_turn(move |connection, now_ms| budget::grant(connection, &ask, life, now_ms)).await
     }

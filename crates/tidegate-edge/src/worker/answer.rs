@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::blocks::{Asking, Permit};
+use super::blocks::{Asked, Asking, Permit};
 use super::core::Core;
 use super::origin::Origin;
 use super::state::Looked;
 use crate::path::{normalised, normalised_host};
-use crate::rule::{RedirectRef, State as RuleState};
+use crate::rule::{Parts, RedirectRef, State as RuleState};
 use crate::stream::Mark;
-use crate::truth::{Ask, Grant};
+use crate::truth::{Ask, Grant, Granted, Resolution};
 
 /// A request, as it came.
 #[derive(Debug, Clone, Copy)]
@@ -77,19 +77,8 @@ impl Source {
 pub(super) enum Needed {
     /// What the truth says, at that place or later.
     Fetch(Option<Mark>),
-    /// A permit of that rule.
-    Permit(Box<str>),
-}
-
-/// What the truth has said to who asked for permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// It is known now whether there are some.
-    Something,
-    /// That the rule is not there, or has no bound.
-    Otherwise,
-    /// Nothing.
-    Nothing,
+    /// A permit of that rule, which was made then.
+    Permit(Box<str>, u64),
 }
 
 /// How often permits are asked for, for one request: others may spend what came.
@@ -130,13 +119,13 @@ impl<O: Origin> Core<O> {
                     answering.click();
                 }
             } else {
-                match self.permit(rule.id(), request.is_head, elapsed_ms) {
+                match self.permit(rule.id(), rule.created_at(), request.is_head, elapsed_ms) {
                     Permit::Granted { .. } => {}
                     Permit::Spent => return Ok(write(ended(rule.ended()), source)),
                     Permit::Wait(retry_after) => {
                         return Ok(write(Outcome::Unavailable { retry_after }, source));
                     }
-                    Permit::None => return Err(Needed::Permit(rule.id().into())),
+                    Permit::None => return Err(Needed::Permit(rule.id().into(), rule.created_at())),
                 }
             }
             self.metrics.hits.inc();
@@ -145,15 +134,15 @@ impl<O: Origin> Core<O> {
     }
 
     /// Takes a permit that is here, and sees to it that there is another soon.
-    fn permit(self: &Arc<Self>, rule: &str, is_head: bool, elapsed_ms: u64) -> Permit {
+    fn permit(self: &Arc<Self>, rule: &str, created_at: u64, is_head: bool, elapsed_ms: u64) -> Permit {
         if is_head {
-            let is_spent = self.blocks.is_spent(rule, elapsed_ms);
+            let is_spent = self.blocks.is_spent(rule, created_at, elapsed_ms);
             return if is_spent { Permit::Spent } else { Permit::Granted { is_low: false } };
         }
-        let permit = self.blocks.spend(rule, elapsed_ms);
+        let permit = self.blocks.spend(rule, created_at, elapsed_ms);
         if permit == (Permit::Granted { is_low: true }) {
             let (core, rule) = (Arc::clone(self), Box::<str>::from(rule));
-            self.spawn(async move { core.ask(&rule).await });
+            self.spawn(async move { core.ask(&rule, created_at).await });
         }
         permit
     }
@@ -182,8 +171,10 @@ impl<O: Origin> Core<O> {
             let asked = match self.try_answer(request, write) {
                 Ok(answered) => return answered,
                 Err(Needed::Fetch(applied)) => break applied,
-                Err(Needed::Permit(rule)) if tries.next().is_some() => self.ask(&rule).await,
-                Err(Needed::Permit(_)) => Asked::Nothing,
+                Err(Needed::Permit(rule, created_at)) if tries.next().is_some() => {
+                    self.ask(&rule, created_at).await
+                }
+                Err(Needed::Permit(..)) => Asked::Nothing,
             };
             match asked {
                 Asked::Something => {}
@@ -198,7 +189,7 @@ impl<O: Origin> Core<O> {
         self.fetched(request, applied, write).await
     }
 
-    /// Answers by what the truth says.
+    /// Answers by what the truth says. If that is not so any more when it is asked for permits, it is asked anew.
     async fn fetched<R>(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -209,54 +200,76 @@ impl<O: Origin> Core<O> {
         let Some((host, path)) = normalised_host(request.host).zip(normalised(request.path)) else {
             return write(Outcome::Invalid, Source::Filter);
         };
-        let Ok(resolution) = self.fetch(&host, &path, applied.as_ref()).await else {
-            self.metrics.unavailable.inc();
-            return write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch);
-        };
+        for tries in 0..MOST_TRIES {
+            let Ok(resolution) = self.fetch(&host, &path, applied.as_ref(), tries > 0).await else { break };
+            if let Some(answered) = self.answer_by(&resolution, &path, request, write).await {
+                return answered;
+            }
+        }
+        self.metrics.unavailable.inc();
+        write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch)
+    }
+
+    /// Answers by that; none if its rule is not as it was any more.
+    async fn answer_by<R>(
+        self: &Arc<Self>,
+        resolution: &Resolution,
+        path: &str,
+        request: &Request<'_>,
+        write: &mut impl FnMut(Outcome<'_>, Source) -> R,
+    ) -> Option<R> {
         // It may have been asked for before this request came: what has started since answers.
         let now_ms = self.now_ms().max(resolution.position.time_ms);
         let Some((rule, state)) = resolution.at(now_ms) else {
-            return write(Outcome::NotFound, Source::Fetch);
+            return Some(write(Outcome::NotFound, Source::Fetch));
         };
         if state != RuleState::Live {
-            return rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch));
+            return Some(rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch)));
         }
         if !request.is_head {
             if rule.terms.max_clicks.is_none() {
-                self.clicks.add([(&*rule.id, 1)]);
+                self.clicks.add_one(&rule.id, rule.created_at);
             } else {
-                match self.obtain(&rule.id).await {
+                match self.obtain(&rule.id, rule.created_at).await? {
                     Permit::Granted { .. } => {}
                     Permit::Spent => {
-                        return rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch));
+                        return Some(rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch)));
                     }
                     Permit::Wait(retry_after) => {
-                        return write(Outcome::Unavailable { retry_after }, Source::Fetch);
+                        return Some(write(Outcome::Unavailable { retry_after }, Source::Fetch));
                     }
                     Permit::None => {
                         self.metrics.unavailable.inc();
-                        return write(Outcome::Unavailable { retry_after: RETRY_AFTER }, Source::Fetch);
+                        let unavailable = Outcome::Unavailable { retry_after: RETRY_AFTER };
+                        return Some(write(unavailable, Source::Fetch));
                     }
                 }
             }
         }
-        rule.terms
-            .prepared(|parts| write(Outcome::Redirect(parts.redirect(&path, request.query)), Source::Fetch))
+        let redirected =
+            |parts: &Parts<'_>| write(Outcome::Redirect(parts.redirect(path, request.query)), Source::Fetch);
+        Some(rule.terms.prepared(redirected))
     }
 
-    /// A permit of a rule, asked for if there is none here. None if that came to nothing.
-    async fn obtain(self: &Arc<Self>, rule: &str) -> Permit {
+    /// A permit of a rule, asked for if there is none here; `Permit::None` if that came to nothing. None if the truth has
+    /// no such rule, or another one by now.
+    async fn obtain(self: &Arc<Self>, rule: &str, created_at: u64) -> Option<Permit> {
         for _ in 0..MOST_TRIES {
-            let permit = self.permit(rule, false, self.pace.elapsed_ms());
-            if permit != Permit::None || self.ask(rule).await != Asked::Something {
-                return permit;
+            let permit = self.permit(rule, created_at, false, self.pace.elapsed_ms());
+            if permit != Permit::None {
+                return Some(permit);
+            }
+            match self.ask(rule, created_at).await {
+                Asked::Something => {}
+                Asked::Otherwise => return None,
+                Asked::Nothing => break,
             }
         }
-        Permit::None
+        Some(Permit::None)
     }
 
-    /// Asks the truth for permits of a rule, or waits for who does.
-    pub(super) async fn ask(self: &Arc<Self>, rule: &str) -> Asked {
+    /// Asks the truth for permits of a rule that was made then, or waits for who does.
+    pub(super) async fn ask(self: &Arc<Self>, rule: &str, created_at: u64) -> Asked {
         let (number, wanted) = match self.blocks.ask(rule) {
             Asking::Ask { number, wanted } => (number, wanted),
             Asking::Wait(mut asking) => {
@@ -274,22 +287,15 @@ impl<O: Origin> Core<O> {
             let granted = timeout(core.options.deadline, core.grant(ask)).await.ok().flatten();
             core.metrics.blocks.inc();
             let elapsed_ms = core.pace.elapsed_ms();
-            if !core.blocks.asked(&rule, number, asked_ms, elapsed_ms, granted.as_ref()) {
-                return Asked::Nothing;
-            }
-            match granted {
-                None => Asked::Nothing,
-                Some(Grant::Block { .. } | Grant::Wait { .. } | Grant::Spent) => Asked::Something,
-                Some(_) => Asked::Otherwise,
-            }
+            core.blocks.asked((&rule, created_at), number, asked_ms, elapsed_ms, granted.as_ref())
         });
         asked.await.unwrap_or(Asked::Nothing)
     }
 
     /// What the truth grants. If it takes somebody to hold what is left, that may be this worker, which has spent it.
-    async fn grant(&self, ask: Ask) -> Option<Grant> {
+    async fn grant(&self, ask: Ask) -> Option<Granted> {
         let granted = self.origin.grant(ask.clone()).await.ok()?;
-        let is_ours = matches!(granted, Grant::Wait { .. })
+        let is_ours = matches!(granted.grant, Grant::Wait { .. })
             && self.give_back(Some(&ask.rule)).await.is_some_and(|count| count > 0);
         // Nothing was debited by its number yet.
         if is_ours { self.origin.grant(ask).await.ok() } else { Some(granted) }

@@ -5,6 +5,9 @@
 //! before it was asked for and less a margin; what of it was not spent is given back, once it was idle for a second or has
 //! ended. A block that cannot be given back counts as spent, at the truth.
 //!
+//! A permit is of one rule and not of another that has its id later: both are told apart by when they were made, which
+//! who asks knows by what it answers with, and the truth says with what it grants.
+//!
 //! Others hold what is left only if nothing of it is here: whoever is told to wait gives back first what is over here, and
 //! asks once more.
 
@@ -15,7 +18,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::truth::{Grant, Return};
+use crate::truth::{Grant, Granted, Return};
 
 /// A block that nobody spends goes back after this.
 const IDLE_MS: u64 = 1000;
@@ -29,6 +32,9 @@ const MOST: u64 = 4096;
 
 /// Rules that permits are held of or were asked for, at most.
 const MAX_RULES: usize = 65_536;
+
+/// Rules that are looked at to make room for another.
+const LOOKED_AT: usize = 64;
 
 /// Blocks that could not be given back yet, at most.
 const MAX_RETURNS: usize = 65_536;
@@ -53,6 +59,8 @@ pub(crate) enum Permit {
 #[derive(Debug)]
 struct Block {
     number: u64,
+    /// When its rule was made.
+    created_at: u64,
     permits: u64,
     spent: u64,
     ends_ms: u64,
@@ -69,21 +77,43 @@ impl Block {
     }
 }
 
+/// Somebody asks the truth for a block.
+#[derive(Debug)]
+struct Underway {
+    /// By which number.
+    number: u64,
+    /// Changes when that is over.
+    ends: watch::Sender<()>,
+    /// The rule was changed since: that nothing is left may have been said before.
+    is_changed: bool,
+}
+
 #[derive(Debug, Default)]
 struct OfRule {
     blocks: VecDeque<Block>,
     /// How many to ask for next.
     wanted: u64,
-    /// By which number somebody asks, and what changes when that is over.
-    asking: Option<(u64, watch::Sender<()>)>,
-    /// Until when nothing is to be had, and whether for good.
+    /// Somebody asks.
+    asking: Option<Underway>,
+    /// Until when nothing is to be had, whether for good, and when the rule was made of which that was said.
     nothing_until_ms: u64,
     is_spent: bool,
+    said_of: u64,
 }
 
 impl OfRule {
+    /// Until when nothing is to be had of the rule that was made then.
+    fn nothing_until_ms(&self, created_at: u64) -> u64 {
+        if self.said_of == created_at { self.nothing_until_ms } else { 0 }
+    }
+
+    /// Whether nothing is lost if it is forgotten but that it was asked for.
+    fn holds_nothing(&self) -> bool {
+        self.blocks.is_empty() && self.asking.is_none()
+    }
+
     fn is_asking(&self, number: u64) -> bool {
-        self.asking.as_ref().is_some_and(|(own, _)| *own == number)
+        self.asking.as_ref().is_some_and(|asking| asking.number == number)
     }
 }
 
@@ -103,6 +133,8 @@ struct All {
     epoch: Option<String>,
     rules: HashMap<Box<str>, OfRule>,
     returns: VecDeque<Due>,
+    /// Rules of which was said that nothing is left, the oldest first: they make room for others.
+    over: VecDeque<Box<str>>,
     number: u64,
     is_closed: bool,
 }
@@ -113,6 +145,42 @@ impl All {
             self.returns.push_back(due);
         }
     }
+
+    /// Whether there is room for one more rule, if need be in the place of one that nothing is left of.
+    fn makes_room(&mut self) -> bool {
+        if self.rules.len() < MAX_RULES {
+            return true;
+        }
+        for _ in 0..LOOKED_AT.min(self.over.len()) {
+            let Some(rule) = self.over.pop_front() else { break };
+            match self.rules.get(&rule) {
+                Some(own) if own.holds_nothing() => {
+                    self.rules.remove(&rule);
+                    return true;
+                }
+                // What it has spent is to be told of first.
+                Some(own) if own.nothing_until_ms > 0 => self.over.push_back(rule),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Notes that nothing is left of a rule.
+    fn is_over(&mut self, rule: &str) {
+        if self.over.len() >= MAX_RULES {
+            self.over.pop_front();
+        }
+        self.over.push_back(rule.into());
+    }
+
+    /// A rule has no permits any more: those that are here go back.
+    fn remove(&mut self, rule: &str) {
+        let Some(own) = self.rules.remove(rule) else { return };
+        for block in own.blocks {
+            self.give_back(block.due(rule));
+        }
+    }
 }
 
 /// All permits that are here.
@@ -120,6 +188,17 @@ impl All {
 pub(crate) struct Blocks {
     all: Mutex<All>,
     worker: String,
+}
+
+/// What the truth has said to who asked for permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It is known now whether there are some.
+    Something,
+    /// That the rule is not there, has no bound, or is another one.
+    Otherwise,
+    /// Nothing.
+    Nothing,
 }
 
 /// Who asks for a block.
@@ -139,15 +218,16 @@ impl Blocks {
         Self { all: Mutex::new(All { number: first, ..All::default() }), worker }
     }
 
-    /// Takes a permit, if one is here.
-    pub(crate) fn spend(&self, rule: &str, elapsed_ms: u64) -> Permit {
+    /// Takes a permit of the rule that was made then, if one is here.
+    pub(crate) fn spend(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> Permit {
         let mut all = self.all.lock();
         let Some(own) = all.rules.get_mut(rule) else { return Permit::None };
         let left = |block: &Block| block.permits - block.spent;
-        let total: u64 = own.blocks.iter().filter(|it| !it.is_over(elapsed_ms)).map(left).sum();
-        let asked = own.wanted;
-        let Some(block) = own.blocks.iter_mut().find(|it| !it.is_over(elapsed_ms)) else {
-            return match own.nothing_until_ms.saturating_sub(elapsed_ms) {
+        let has_some = |block: &&Block| block.created_at == created_at && !block.is_over(elapsed_ms);
+        let total: u64 = own.blocks.iter().filter(has_some).map(left).sum();
+        let (asked, nothing_until_ms) = (own.wanted, own.nothing_until_ms(created_at));
+        let Some(block) = own.blocks.iter_mut().find(|it| has_some(&&**it)) else {
+            return match nothing_until_ms.saturating_sub(elapsed_ms) {
                 0 => Permit::None,
                 _ if own.is_spent => Permit::Spent,
                 // Told of first, they may be all that was left.
@@ -157,17 +237,17 @@ impl Blocks {
         };
         block.spent += 1;
         block.used_ms = elapsed_ms;
-        let is_low = total <= asked / 4 && own.asking.is_none() && elapsed_ms >= own.nothing_until_ms;
+        let is_low = total <= asked / 4 && own.asking.is_none() && elapsed_ms >= nothing_until_ms;
         Permit::Granted { is_low }
     }
 
     /// Whether a rule is known to have none left, without taking one.
-    pub(crate) fn is_spent(&self, rule: &str, elapsed_ms: u64) -> bool {
+    pub(crate) fn is_spent(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> bool {
         let all = self.all.lock();
         all.rules.get(rule).is_some_and(|own| {
             own.is_spent
-                && elapsed_ms < own.nothing_until_ms
-                && own.blocks.iter().all(|block| block.is_over(elapsed_ms))
+                && elapsed_ms < own.nothing_until_ms(created_at)
+                && own.blocks.iter().all(|block| block.created_at != created_at || block.is_over(elapsed_ms))
         })
     }
 
@@ -175,84 +255,98 @@ impl Blocks {
     pub(crate) fn ask(&self, rule: &str) -> Asking {
         let mut all = self.all.lock();
         let all = &mut *all;
-        if all.is_closed || !all.rules.contains_key(rule) && all.rules.len() >= MAX_RULES {
+        if all.is_closed || !all.rules.contains_key(rule) && !all.makes_room() {
             return Asking::Full;
         }
         let own = all.rules.entry(rule.into()).or_default();
-        if let Some((_, asking)) = &own.asking {
-            return Asking::Wait(asking.subscribe());
+        if let Some(asking) = &own.asking {
+            return Asking::Wait(asking.ends.subscribe());
         }
         let number = all.number;
         all.number += 1;
-        own.asking = Some((number, watch::Sender::new(())));
+        own.asking = Some(Underway { number, ends: watch::Sender::new(()), is_changed: false });
         own.wanted = (own.wanted * 2).clamp(FIRST, MOST);
         Asking::Ask { number, wanted: own.wanted }
     }
 
     /// What the truth has said to who asked at `asked_ms`. None if it has said nothing: it may have granted something.
-    /// Whether it is of the same time of the database as all that is here.
+    /// Who asked did so for the rule that was made then.
     pub(crate) fn asked(
         &self,
-        rule: &str,
+        (rule, created_at): (&str, u64),
         number: u64,
         asked_ms: u64,
         elapsed_ms: u64,
-        grant: Option<&Grant>,
-    ) -> bool {
+        granted: Option<&Granted>,
+    ) -> Asked {
         let mut all = self.all.lock();
         let all = &mut *all;
         let due = Due { rule: rule.into(), number, spent: 0, is_rest: true };
         let Some(own) = all.rules.get_mut(rule).filter(|own| own.is_asking(number)) else {
             // The rule was deleted meanwhile, and its blocks with it. It may be another one of that name by now.
-            if matches!(grant, None | Some(Grant::Block { .. })) {
+            if matches!(granted.map(|it| &it.grant), None | Some(Grant::Block { .. })) {
                 all.give_back(due);
             }
-            return true;
+            return Asked::Something;
         };
-        own.asking = None;
+        let is_changed = own.asking.take().is_some_and(|asking| asking.is_changed);
         let millis = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         (own.is_spent, own.nothing_until_ms) = (false, 0);
+        let Some(Granted { grant, created_at: of }) = granted else {
+            // What was granted and not heard of is given back unspent: by its number the truth knows it.
+            all.give_back(due);
+            return Asked::Nothing;
+        };
+        // Who does not say it is believed to mean the rule that was asked for.
+        let of = of.unwrap_or(created_at);
         match grant {
-            Some(Grant::Block { epoch, .. }) if all.epoch.get_or_insert_with(|| epoch.clone()) != epoch => {
+            Grant::Block { epoch, .. } if all.epoch.get_or_insert_with(|| epoch.clone()) != epoch => {
                 all.give_back(due);
-                return false;
+                return Asked::Nothing;
             }
-            Some(Grant::Block { permits, life, .. }) => {
+            Grant::Block { permits, life, .. } => {
                 let life_ms = millis(life);
                 let ends_ms = if all.is_closed { 0 } else { asked_ms + life_ms - life_ms.div_ceil(MARGIN) };
                 own.blocks.push_back(Block {
                     number,
+                    created_at: of,
                     permits: *permits,
                     spent: 0,
                     ends_ms,
                     used_ms: elapsed_ms,
                 });
             }
-            Some(Grant::Wait { retry_after }) => {
-                own.nothing_until_ms = elapsed_ms + millis(retry_after);
+            // It may have been said before the change: it is asked again.
+            Grant::Wait { .. } | Grant::Spent if is_changed => {}
+            Grant::Wait { retry_after } => {
+                (own.nothing_until_ms, own.said_of) = (elapsed_ms + millis(retry_after), of);
+                all.is_over(rule);
             }
-            Some(Grant::Spent) => (own.is_spent, own.nothing_until_ms) = (true, elapsed_ms + SPENT_MS),
-            // What was granted and not heard of is given back unspent: by its number the truth knows it.
-            None => all.give_back(due),
-            Some(_) => drop(all.rules.remove(rule)),
+            Grant::Spent => {
+                (own.is_spent, own.nothing_until_ms, own.said_of) = (true, elapsed_ms + SPENT_MS, of);
+                all.is_over(rule);
+            }
+            _ => {
+                all.remove(rule);
+                return Asked::Otherwise;
+            }
         }
-        true
+        if of == created_at { Asked::Something } else { Asked::Otherwise }
     }
 
     /// A rule was changed: what was said of its permits may not be so any more. Blocks stay.
     pub(crate) fn changed(&self, rule: &str) {
         if let Some(own) = self.all.lock().rules.get_mut(rule) {
             (own.is_spent, own.nothing_until_ms) = (false, 0);
+            if let Some(asking) = &mut own.asking {
+                asking.is_changed = true;
+            }
         }
     }
 
     /// A rule is gone, and its permits with it. Another one of that name may have granted them already: they go back.
     pub(crate) fn deleted(&self, rule: &str) {
-        let mut all = self.all.lock();
-        let Some(own) = all.rules.remove(rule) else { return };
-        for block in own.blocks {
-            all.give_back(block.due(rule));
-        }
+        self.all.lock().remove(rule);
     }
 
     /// All rules were read anew, of that time of the database. If it may have gone back, no block counts any more; it may
@@ -260,6 +354,7 @@ impl Blocks {
     pub(crate) fn reloaded(&self, epoch: &str) {
         let mut all = self.all.lock();
         let rules = std::mem::take(&mut all.rules);
+        all.over.clear();
         if all.epoch.as_deref().is_some_and(|own| own != epoch) {
             all.returns.clear();
         } else {
@@ -325,7 +420,10 @@ impl Blocks {
     pub(crate) fn bytes(&self) -> usize {
         let all = self.all.lock();
         let of_rule = size_of::<(Box<str>, OfRule)>() + 64 + 2 * size_of::<Block>();
-        all.rules.len() * of_rule + all.returns.capacity() * (size_of::<Due>() + 32)
+        all.rules.len() * of_rule
+            + all.over.len() * 32
+            + all.over.capacity() * size_of::<Box<str>>()
+            + all.returns.capacity() * (size_of::<Due>() + 32)
     }
 }
 
@@ -342,17 +440,29 @@ mod tests {
         number
     }
 
+    fn asked(
+        blocks: &Blocks,
+        rule: &str,
+        number: u64,
+        asked_ms: u64,
+        elapsed_ms: u64,
+        grant: Option<Grant>,
+    ) -> Asked {
+        let granted = grant.map(|grant| Granted { grant, created_at: Some(0) });
+        blocks.asked((rule, 0), number, asked_ms, elapsed_ms, granted.as_ref())
+    }
+
     #[test]
     fn permits_are_spent_until_their_block_ends_and_the_rest_goes_back() {
         let blocks = Blocks::new("w".to_owned(), 7);
-        assert_eq!(blocks.spend("a", 0), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 0), Permit::None);
         let number = ask(&blocks, "a");
         assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "one asks");
-        blocks.asked("a", number, 100, 150, Some(&block(3, 1000)));
-        assert!(matches!(blocks.spend("a", 150), Permit::Granted { .. }));
-        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        asked(&blocks, "a", number, 100, 150, Some(block(3, 1000)));
+        assert!(matches!(blocks.spend("a", 0, 150), Permit::Granted { .. }));
+        assert!(matches!(blocks.spend("a", 0, 999), Permit::Granted { .. }));
         assert_eq!(
-            blocks.spend("a", 1000),
+            blocks.spend("a", 0, 1000),
             Permit::None,
             "counted from before it was asked for, less a tenth"
         );
@@ -368,19 +478,19 @@ mod tests {
     fn idle_blocks_go_back_after_a_second() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 0, Some(&block(10, 60_000)));
+        asked(&blocks, "a", number, 0, 0, Some(block(10, 60_000)));
         assert_eq!(blocks.due_returns(None, 999, 10), []);
-        assert!(matches!(blocks.spend("a", 999), Permit::Granted { .. }));
+        assert!(matches!(blocks.spend("a", 0, 999), Permit::Granted { .. }));
         assert_eq!(blocks.due_returns(None, 1998, 10), []);
         assert_eq!(blocks.due_returns(None, 1999, 10).len(), 1);
-        assert_eq!(blocks.spend("a", 1999), Permit::None, "what went back is not spent");
+        assert_eq!(blocks.spend("a", 0, 1999), Permit::None, "what went back is not spent");
     }
 
     #[test]
     fn who_has_heard_nothing_gives_back_what_may_have_been_granted() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 5, None);
+        asked(&blocks, "a", number, 0, 5, None);
         assert_eq!(blocks.due_returns(None, 5, 10), [Return { worker: "w".to_owned(), number, spent: 0 }]);
     }
 
@@ -388,15 +498,15 @@ mod tests {
     fn spent_is_spent_until_the_rule_changes() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 0, 0, Some(&Grant::Spent));
-        assert_eq!(blocks.spend("a", 10), Permit::Spent);
-        assert!(blocks.is_spent("a", 10));
+        asked(&blocks, "a", number, 0, 0, Some(Grant::Spent));
+        assert_eq!(blocks.spend("a", 0, 10), Permit::Spent);
+        assert!(blocks.is_spent("a", 0, 10));
         blocks.changed("a");
-        assert_eq!(blocks.spend("a", 10), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 10), Permit::None);
         let number = ask(&blocks, "a");
-        blocks.asked("a", number, 10, 10, Some(&Grant::Wait { retry_after: Duration::from_millis(50) }));
-        assert_eq!(blocks.spend("a", 20), Permit::Wait(Duration::from_millis(40)));
-        assert_eq!(blocks.spend("a", 60), Permit::None);
+        asked(&blocks, "a", number, 10, 10, Some(Grant::Wait { retry_after: Duration::from_millis(50) }));
+        assert_eq!(blocks.spend("a", 0, 20), Permit::Wait(Duration::from_millis(40)));
+        assert_eq!(blocks.spend("a", 0, 60), Permit::None);
     }
 
     /// Only what others hold is waited for: what was spent here is told of first.
@@ -405,16 +515,16 @@ mod tests {
         let blocks = Blocks::new("w".to_owned(), 1);
         let wait = Grant::Wait { retry_after: Duration::from_millis(1000) };
         let first = ask(&blocks, "a");
-        blocks.asked("a", first, 0, 0, Some(&block(1, 60_000)));
+        asked(&blocks, "a", first, 0, 0, Some(block(1, 60_000)));
         // Others hold the rest, as far as the truth knows: that is what is still here.
         let second = ask(&blocks, "a");
-        blocks.asked("a", second, 0, 0, Some(&wait));
-        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
-        assert_eq!(blocks.spend("a", 2), Permit::None, "it is to be given back, and asked for again");
+        asked(&blocks, "a", second, 0, 0, Some(wait));
+        assert!(matches!(blocks.spend("a", 0, 1), Permit::Granted { .. }));
+        assert_eq!(blocks.spend("a", 0, 2), Permit::None, "it is to be given back, and asked for again");
         assert_eq!(blocks.due_returns(Some("a"), 2, 10).len(), 1);
-        assert_eq!(blocks.spend("a", 2), Permit::Wait(Duration::from_millis(998)), "nothing is here");
+        assert_eq!(blocks.spend("a", 0, 2), Permit::Wait(Duration::from_millis(998)), "nothing is here");
         blocks.returned(first);
-        assert_eq!(blocks.spend("a", 2), Permit::None, "it may be spent for good now");
+        assert_eq!(blocks.spend("a", 0, 2), Permit::None, "it may be spent for good now");
     }
 
     /// What was debited of a rule that is no more, or in a database that has gone back, is nobody's to spend.
@@ -425,31 +535,53 @@ mod tests {
         let old = ask(&blocks, "a");
         blocks.deleted("a");
         let new = ask(&blocks, "a");
-        assert!(blocks.asked("a", old, 0, 0, Some(&block(5, 60_000))));
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(asked(&blocks, "a", old, 0, 0, Some(block(5, 60_000))), Asked::Something);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
         assert!(matches!(blocks.ask("a"), Asking::Wait(_)), "the new one is asked for yet");
         assert_eq!(blocks.due_returns(None, 1, 10)[0].number, old);
-        assert!(blocks.asked("a", new, 0, 0, Some(&block(1, 60_000))));
-        assert!(matches!(blocks.spend("a", 1), Permit::Granted { .. }));
+        assert_eq!(asked(&blocks, "a", new, 0, 0, Some(block(1, 60_000))), Asked::Something);
+        assert!(matches!(blocks.spend("a", 0, 1), Permit::Granted { .. }));
         let late = ask(&blocks, "a");
         blocks.reloaded("restored");
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
         let newest = ask(&blocks, "a");
-        assert!(blocks.asked("a", late, 0, 0, Some(&block(5, 60_000))));
-        assert!(!blocks.asked("a", newest, 0, 0, Some(&block(5, 60_000))), "it is of the time before");
-        assert_eq!(blocks.spend("a", 1), Permit::None);
+        assert_eq!(asked(&blocks, "a", late, 0, 0, Some(block(5, 60_000))), Asked::Something);
+        let before = asked(&blocks, "a", newest, 0, 0, Some(block(5, 60_000)));
+        assert_eq!(before, Asked::Nothing, "it is of the time before");
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
     }
 
     #[test]
     fn after_the_end_nothing_is_spent_and_a_late_block_goes_back() {
         let blocks = Blocks::new("w".to_owned(), 1);
         let (first, second) = (ask(&blocks, "a"), ask(&blocks, "b"));
-        blocks.asked("a", first, 0, 0, Some(&block(5, 60_000)));
+        asked(&blocks, "a", first, 0, 0, Some(block(5, 60_000)));
         blocks.close();
-        assert_eq!(blocks.spend("a", 1), Permit::None);
-        blocks.asked("b", second, 0, 1, Some(&block(5, 60_000)));
-        assert_eq!(blocks.spend("b", 1), Permit::None);
+        assert_eq!(blocks.spend("a", 0, 1), Permit::None);
+        asked(&blocks, "b", second, 0, 1, Some(block(5, 60_000)));
+        assert_eq!(blocks.spend("b", 0, 1), Permit::None);
         assert_eq!(blocks.due_returns(None, 1, 10).len(), 2);
         assert!(matches!(blocks.ask("a"), Asking::Full));
+    }
+    /// A rule that is spent holds nothing: those that live can be asked for, however many are.
+    #[test]
+    fn rules_that_are_spent_make_room_for_others_the_oldest_first() {
+        let blocks = Blocks::new("w".to_owned(), 1);
+        for rule in 0..MAX_RULES + 3 {
+            let rule = rule.to_string();
+            let number = ask(&blocks, &rule);
+            asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
+        }
+        assert!(!blocks.is_spent("2", 0, 1) && blocks.is_spent("3", 0, 1), "the oldest have left");
+        assert_eq!(blocks.all.lock().rules.len(), MAX_RULES);
+        // Those that hold something stay.
+        let number = ask(&blocks, "live");
+        asked(&blocks, "live", number, 0, 0, Some(block(5, 60_000)));
+        for rule in 0..MAX_RULES {
+            let rule = format!("also {rule}");
+            let number = ask(&blocks, &rule);
+            asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
+        }
+        assert!(matches!(blocks.spend("live", 0, 1), Permit::Granted { .. }));
     }
 }

@@ -146,7 +146,8 @@ impl Cache {
                 let slot = shard.slots.at_mut(at);
                 let old = std::mem::replace(&mut slot.location, location);
                 slot.marks.set_ends(ends);
-                if self.log.view(old).id() != view.id() {
+                let before = self.log.view(old);
+                if (before.id(), before.created_at()) != (view.id(), view.created_at()) {
                     inserted.clicks.extend(Clicked::of(slot, self.log.text(old)));
                 }
                 self.log.bury(old);
@@ -166,7 +167,7 @@ impl Cache {
     pub fn remove(&mut self, hash: u64, host: u32, path: &str) -> Option<Clicked> {
         let place = self.place(hash);
         let (at, view) = self.shards[place.shard].find(&self.log, place.tag, host, path).ok()?;
-        let none = Clicked { id: view.id().into(), clicks: 0 };
+        let none = Clicked::by(&view, 0);
         let clicked = self.take_out(place.shard, at).unwrap_or(none);
         self.compact();
         Some(clicked)

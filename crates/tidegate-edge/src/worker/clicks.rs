@@ -1,9 +1,10 @@
 //! Clicks of rules without a bound, on their way to the truth: gathered for a second, and told of once.
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap, HashSet};
 use parking_lot::Mutex;
 
-use crate::truth::Report;
+use super::cache::Clicked;
+use crate::truth::{Counted, Report};
 
 /// Rules that clicks are gathered of, at most; beyond, clicks are counted as lost.
 const MAX_RULES: usize = 262_144;
@@ -18,14 +19,47 @@ pub(crate) struct Clicks {
     worker: String,
 }
 
+/// Whose clicks they are: a rule, and not another that has its id before or since.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Whose {
+    id: Box<str>,
+    created_at: u64,
+}
+
+/// The same to be looked up by.
+#[derive(Hash)]
+struct WhoseRef<'a> {
+    id: &'a str,
+    created_at: u64,
+}
+
+impl Equivalent<Whose> for WhoseRef<'_> {
+    fn equivalent(&self, key: &Whose) -> bool {
+        (self.id, self.created_at) == (&*key.id, key.created_at)
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    gathered: HashMap<Box<str>, u64>,
+    gathered: HashMap<Whose, u64>,
     bytes: usize,
     /// On its way: sent again until it was heard of, under the same number.
     report: Option<Report>,
     number: u64,
     lost: u64,
+}
+
+impl Inner {
+    fn add(&mut self, id: &str, created_at: u64, clicks: u64) {
+        if let Some(own) = self.gathered.get_mut(&WhoseRef { id, created_at }) {
+            *own += clicks;
+        } else if self.gathered.len() < MAX_RULES {
+            self.bytes += id.len();
+            self.gathered.insert(Whose { id: id.into(), created_at }, clicks);
+        } else {
+            self.lost += clicks;
+        }
+    }
 }
 
 impl Clicks {
@@ -35,30 +69,31 @@ impl Clicks {
         Self { inner: Mutex::new(inner), worker }
     }
 
-    pub(crate) fn add<'a>(&self, clicks: impl IntoIterator<Item = (&'a str, u64)>) {
+    pub(crate) fn add(&self, clicks: &[Clicked]) {
         let mut inner = self.inner.lock();
-        for (id, count) in clicks {
-            if let Some(own) = inner.gathered.get_mut(id) {
-                *own += count;
-            } else if inner.gathered.len() < MAX_RULES {
-                inner.bytes += id.len();
-                inner.gathered.insert(id.into(), count);
-            } else {
-                inner.lost += count;
-            }
-        }
+        clicks.iter().for_each(|it| inner.add(&it.id, it.created_at, it.clicks));
+    }
+
+    /// One of a rule.
+    pub(crate) fn add_one(&self, id: &str, created_at: u64) {
+        self.inner.lock().add(id, created_at, 1);
     }
 
     /// What to tell next: what was not heard of, or what was gathered since.
     pub(crate) fn next(&self) -> Option<Report> {
         let mut inner = self.inner.lock();
         if inner.report.is_none() && !inner.gathered.is_empty() {
-            let ids: Vec<_> = inner.gathered.keys().take(TOGETHER).cloned().collect();
-            let mut clicks = Vec::with_capacity(ids.len());
-            for id in ids {
-                if let Some(count) = inner.gathered.remove(&id) {
-                    inner.bytes -= id.len();
-                    clicks.push((id.into_string(), count));
+            let rules: Vec<_> = inner.gathered.keys().take(TOGETHER).cloned().collect();
+            let mut clicks = Vec::with_capacity(rules.len());
+            let mut ids = HashSet::with_capacity(rules.len());
+            for rule in &rules {
+                // A report names an id once.
+                if ids.insert(&*rule.id)
+                    && let Some(count) = inner.gathered.remove(rule)
+                {
+                    inner.bytes -= rule.id.len();
+                    let (id, created_at) = (rule.id.to_string(), Some(rule.created_at));
+                    clicks.push(Counted { id, created_at, clicks: count });
                 }
             }
             // What many needed once is not kept from rules for ever.
@@ -85,7 +120,7 @@ impl Clicks {
 
     pub(crate) fn bytes(&self) -> usize {
         let inner = self.inner.lock();
-        inner.bytes + inner.gathered.capacity() * (size_of::<(Box<str>, u64)>() + 1)
+        inner.bytes + inner.gathered.capacity() * (size_of::<(Whose, u64)>() + 1)
     }
 }
 
@@ -96,28 +131,41 @@ mod tests {
     #[test]
     fn a_report_is_told_until_it_is_heard_of_and_once() {
         let clicks = Clicks::new("w".to_owned(), 5);
+        let clicked = |id: &str, created_at, clicks| Clicked { id: id.into(), created_at, clicks };
+        let counted =
+            |created_at, clicks| Counted { id: "a".to_owned(), created_at: Some(created_at), clicks };
         assert_eq!(clicks.next(), None);
-        clicks.add([("a", 1), ("a", 2)]);
+        clicks.add(&[clicked("a", 7, 1), clicked("a", 7, 2)]);
         let first = clicks.next().unwrap();
-        assert_eq!((first.number, &first.clicks[..]), (5, &[("a".to_owned(), 3)][..]));
-        clicks.add([("a", 4)]);
+        assert_eq!((first.number, &first.clicks[..]), (5, &[counted(7, 3)][..]));
+        clicks.add(&[clicked("a", 7, 4)]);
         assert_eq!(clicks.next(), Some(first), "not heard of yet");
         clicks.told(5);
-        assert_eq!(clicks.next().unwrap().clicks, [("a".to_owned(), 4)]);
+        assert_eq!(clicks.next().unwrap().clicks, [counted(7, 4)]);
         clicks.told(5);
         assert!(clicks.next().is_some(), "that was another");
         clicks.told(6);
         assert_eq!(clicks.next(), None);
+        // Of two rules of one id, one after the other.
+        clicks.add(&[clicked("a", 7, 1), clicked("a", 8, 2)]);
+        let mut told = Vec::new();
+        while let Some(report) = clicks.next() {
+            assert_eq!(report.clicks.len(), 1);
+            told.extend(report.clicks);
+            clicks.told(report.number);
+        }
+        told.sort_by_key(|it| it.created_at);
+        assert_eq!(told, [counted(7, 1), counted(8, 2)]);
     }
 
     #[test]
     fn what_is_not_told_of_is_bounded() {
         let clicks = Clicks::new("w".to_owned(), 1);
         for number in 0..MAX_RULES as u64 + 3 {
-            clicks.add([(&*number.to_string(), 1)]);
+            clicks.add_one(&number.to_string(), 0);
         }
         assert_eq!(clicks.lost(), 3);
-        clicks.add([("7", 1)]);
+        clicks.add_one("7", 0);
         assert_eq!(clicks.lost(), 3, "of those that are known they are counted on");
         let full = clicks.bytes();
         while let Some(report) = clicks.next() {

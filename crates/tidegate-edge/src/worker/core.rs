@@ -127,7 +127,7 @@ impl<O> Core<O> {
             );
         }
         if !left.is_empty() {
-            self.clicks.add(left.iter().map(|it| (&*it.id, it.clicks)));
+            self.clicks.add(&left);
         }
         result
     }

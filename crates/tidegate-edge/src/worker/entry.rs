@@ -1,7 +1,7 @@
 //! A rule as the worker keeps it: one text, and nothing else on the heap.
 //!
 //! Half a million to a million of them are what a worker's memory goes to, so all of a rule that answers do not need
-//! (tags, note, versions, times of changes) is left out, and numbers take as many bytes as they have digits. The text is
+//! (tags, note, versions, the time of the last change) is left out, and numbers take as many bytes as they have digits. The text is
 //! valid UTF-8 whatever numbers are in it, so what is sent is a slice of it that nobody has to look through.
 
 mod digits;
@@ -37,8 +37,9 @@ impl Entry {
                 max_age: parts.max_age.unwrap_or_default(),
             };
             let front = numbers.to_text();
-            let mut behind = String::with_capacity(digits::MAX_LEN);
+            let mut behind = String::with_capacity(2 * digits::MAX_LEN);
             digits::push(&mut behind, hash.first_half());
+            digits::push(&mut behind, rule.created_at);
             let texts = [
                 &*front,
                 parts.path,

@@ -61,12 +61,13 @@ impl Fetches {
 }
 
 impl<O: Origin> Core<O> {
-    /// What the truth says of a request, as of a place that is not before `applied`.
+    /// What the truth says of a request, as of a place that is not before `applied`; asked for from now on, if `is_anew`.
     pub(super) async fn fetch(
         self: &Arc<Self>,
         host: &str,
         path: &str,
         applied: Option<&Mark>,
+        is_anew: bool,
     ) -> Result<Arc<Resolution>> {
         // What was asked for before this request came is taken if it is of the very place that is here. Of a later one, or
         // if nothing is here, the database may have gone back since without anybody here having heard of it.
@@ -84,7 +85,7 @@ impl<O: Origin> Core<O> {
             let position = &resolution.position;
             let is_behind = |applied: &Mark| applied.epoch != position.epoch || position.seq < applied.seq;
             let is_here = |applied: &Mark| *applied == Mark::from(position);
-            if (is_since || applied.is_some_and(is_here)) && !applied.is_some_and(is_behind) {
+            if (is_since || !is_anew && applied.is_some_and(is_here)) && !applied.is_some_and(is_behind) {
                 return Ok(resolution);
             }
             is_since = true;

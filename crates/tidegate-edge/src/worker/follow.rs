@@ -15,6 +15,7 @@ use super::options::Hydrate;
 use super::origin::{Origin, OriginChanges as _, OriginSnapshot as _};
 use super::report::NO_ROOM_FOR_FOLDERS;
 use crate::error::{Error, Result};
+use crate::rule::Rule;
 use crate::stream::{Event, Follower, Mark, Message, Next, Step};
 use crate::truth::{Fields, Position};
 
@@ -124,8 +125,11 @@ async fn load<O: Origin>(
     let (loaded, position) = read_all(core, loading, fields, from).await?;
     let mark = Mark::from(&position);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
-    core.write(|state| state.replace(loaded, &position));
-    core.blocks.reloaded(&mark.epoch);
+    // In one step: what was granted to the rules before pays for none of these.
+    core.write(|state| {
+        state.replace(loaded, &position);
+        core.blocks.reloaded(&mark.epoch);
+    });
     follower.loaded(mark);
     if !core.read(|state| state.has_all_folders) {
         tracing::warn!(worker = core.options.name, "{NO_ROOM_FOR_FOLDERS}: much has to be asked for");
@@ -178,20 +182,22 @@ async fn read_all<O: Origin>(
 impl<O: Origin> Core<O> {
     fn apply(self: &Arc<Self>, mark: Option<&Mark>, events: &[Event]) -> Result<(), String> {
         let Some(mark) = mark else { return Ok(()) };
-        let applied = self.write(|state| state.apply(mark.clone(), events));
+        let changed = |event: &Event| match event {
+            Event::Create { body } | Event::Update { body } => serde_json::from_str::<Rule>(body).ok(),
+            _ => None,
+        };
+        let changed: Vec<_> = events.iter().filter_map(changed).map(|rule| rule.id).collect();
+        // In one step: what was said of their permits is not so any more.
+        let applied = self.write(|state| {
+            let applied = state.apply(mark.clone(), events);
+            if let [Event::Delete { id, .. }] = events {
+                self.blocks.deleted(id);
+            }
+            changed.iter().for_each(|id| self.blocks.changed(id));
+            applied
+        });
         self.moved.send_modify(|it| *it += 1);
         self.metrics.changes.inc();
-        for event in events {
-            match event {
-                Event::Delete { id, .. } if events.len() == 1 => self.blocks.deleted(id),
-                Event::Create { body } | Event::Update { body } => {
-                    if let Ok(rule) = serde_json::from_str::<crate::rule::Rule>(body) {
-                        self.blocks.changed(&rule.id);
-                    }
-                }
-                _ => {}
-            }
-        }
         applied
     }
 

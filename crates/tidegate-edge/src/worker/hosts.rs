@@ -31,7 +31,7 @@ impl Folder {
     /// Redirects since they were last taken, if there were some.
     pub(crate) fn take_clicks(&self) -> Option<Clicked> {
         let clicks = u64::from(self.clicks.swap(0, Ordering::Relaxed));
-        (clicks > 0).then(|| Clicked { id: self.entry.view().id().into(), clicks })
+        (clicks > 0).then(|| Clicked::by(&self.entry.view(), clicks))
     }
 }
 

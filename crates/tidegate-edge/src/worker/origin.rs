@@ -7,7 +7,7 @@ use tidegate::clock::Clock;
 
 use crate::error::{Error, Result};
 use crate::stream::{Changes, Following, Mark, Next, Snapshot, Snapshots, Tail, Workers};
-use crate::truth::{Ask, Fields, Grant, Report, Resolution, Return, Returned, Seq, Truth};
+use crate::truth::{Ask, Fields, Granted, Report, Resolution, Return, Returned, Seq, Truth};
 
 /// What a worker asks of the truth. An error is that it cannot be had now.
 pub trait Origin: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -34,7 +34,7 @@ pub trait Origin: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn resolve(&self, host: &str, path: &str) -> impl Future<Output = Result<Resolution>> + Send;
 
     /// Permits of a rule that has only so many.
-    fn grant(&self, ask: Ask) -> impl Future<Output = Result<Grant>> + Send;
+    fn grant(&self, ask: Ask) -> impl Future<Output = Result<Granted>> + Send;
 
     /// Gives a block of them back.
     fn give_back(&self, it: Return) -> impl Future<Output = Result<Returned>> + Send;
@@ -112,7 +112,7 @@ impl Origin for Local {
         self.truth.fetch(host, path).await
     }
 
-    async fn grant(&self, ask: Ask) -> Result<Grant> {
+    async fn grant(&self, ask: Ask) -> Result<Granted> {
         self.truth.grant(ask).await
     }
 

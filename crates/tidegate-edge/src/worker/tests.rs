@@ -8,6 +8,7 @@ mod away;
 mod crowd;
 mod deadline;
 mod history;
+mod limited;
 mod list;
 mod origin;
 mod pair;

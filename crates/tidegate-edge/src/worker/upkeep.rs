@@ -110,7 +110,7 @@ impl<O: Origin> Core<O> {
             gathered.extend(state.hosts.each_folder().filter_map(Folder::take_clicks));
             gathered
         });
-        self.clicks.add(gathered.iter().map(|it| (&*it.id, it.clicks)));
+        self.clicks.add(&gathered);
         gathered.len()
     }
 

@@ -3,19 +3,24 @@
 use std::time::Duration;
 
 use tidegate_edge::rule::State;
-use tidegate_edge::truth::{Ask, Change, Condition, Filter, Grant, MAX_DAYS, Report, Return, Returned};
+use tidegate_edge::truth::{
+    Ask, Change, Condition, Counted, Filter, Grant, MAX_DAYS, Report, Return, Returned,
+};
 
 use crate::conformance::conformance;
-use crate::kit::{START_MS, World, terms};
+use crate::kit::{START_MS, World, counted, terms};
 
 conformance!(
     a_block_that_is_asked_for_twice_is_one,
     only_what_is_returned_is_given_again_and_once,
+    what_was_given_back_before_it_was_asked_for_is_not_granted,
     what_a_silent_worker_holds_is_lost_at_its_deadline,
     a_worker_that_was_silent_too_long_may_still_say_what_it_spent,
     a_bound_that_is_lowered_binds_new_blocks_and_an_update_none,
     a_deleted_rule_takes_its_blocks_with_it,
+    what_is_granted_says_of_which_rule_it_is,
     who_has_no_bound_needs_no_block,
+    clicks_of_a_rule_that_is_no_more_count_for_no_other,
     clicks_are_counted_per_day_and_bounded,
     random_workers_never_spend_more,
 );
@@ -29,7 +34,7 @@ async fn bounded(world: &World, id: &str, max_clicks: u64) {
 
 async fn ask(world: &World, worker: &str, number: u64, wanted: u64) -> Grant {
     let ask = Ask { rule: "a".to_owned(), worker: worker.to_owned(), number, wanted };
-    world.truth.grant(ask).await.unwrap()
+    world.truth.grant(ask).await.unwrap().grant
 }
 
 async fn granted(world: &World, worker: &str, number: u64, wanted: u64) -> u64 {
@@ -96,6 +101,24 @@ async fn only_what_is_returned_is_given_again_and_once(world: World) {
     world.check().await;
 }
 
+/// Who has waited in vain gives back what it may have been granted, and its request comes later still.
+async fn what_was_given_back_before_it_was_asked_for_is_not_granted(world: World) {
+    bounded(&world, "a", 1).await;
+    for _ in 0..2 {
+        assert_eq!(give_back(&world, "w", 1, 0).await, Returned::Unknown, "however often it is sent");
+        world.clock.advance_ms(3_000);
+        assert_eq!(ask(&world, "w", 1, 16).await, Grant::Wait { retry_after: Duration::ZERO });
+    }
+    assert_eq!(give_back(&world, "w", 1, 1).await, Returned::Unknown);
+    world.clock.advance_ms(20_000);
+    assert_eq!(granted(&world, "w", 2, 16).await, 1, "nobody has had it");
+    // It is not noted for ever.
+    world.clock.advance_ms(3_700_000);
+    assert_eq!(give_back(&world, "w", 3, 0).await, Returned::Unknown);
+    assert_eq!(ask(&world, "w", 1, 16).await, Grant::Spent, "what it was is forgotten");
+    world.check().await;
+}
+
 async fn what_a_silent_worker_holds_is_lost_at_its_deadline(world: World) {
     bounded(&world, "a", 1).await;
     assert_eq!(granted(&world, "w", 1, 64).await, 1);
@@ -150,11 +173,31 @@ async fn a_deleted_rule_takes_its_blocks_with_it(world: World) {
     assert_eq!(clicks(&world).await, 0, "the new one has nothing to do with it");
 }
 
+async fn what_is_granted_says_of_which_rule_it_is(world: World) {
+    let ask = |number| Ask { rule: "a".to_owned(), worker: "w".to_owned(), number, wanted: 1 };
+    let mut made = Vec::new();
+    for of_rule in 0..2 {
+        bounded(&world, "a", 1).await;
+        let created_at = world.truth.get("a").await.unwrap().unwrap().created_at;
+        for number in [1, 1, 2] {
+            let granted = world.truth.grant(ask(10 * of_rule + number)).await.unwrap();
+            assert_eq!(granted.created_at, Some(created_at), "{granted:?}");
+        }
+        made.push(created_at);
+        let delete = Change::Delete { id: "a".to_owned(), condition: Condition::None };
+        world.truth.change(delete).await.unwrap().unwrap();
+        world.clock.advance_ms(1);
+    }
+    assert_ne!(made[0], made[1]);
+    let granted = world.truth.grant(ask(30)).await.unwrap();
+    assert_eq!((granted.grant, granted.created_at), (Grant::Unknown, None));
+}
+
 async fn who_has_no_bound_needs_no_block(world: World) {
     world.create("a", terms("/a", "/x")).await;
     assert_eq!(ask(&world, "w", 1, 10).await, Grant::Unbounded);
     let report = |number| {
-        let clicks = vec![("a".to_owned(), 7), ("b".to_owned(), 1)];
+        let clicks = vec![counted("a", 7), counted("b", 1)];
         world.truth.report(Report { worker: "w".to_owned(), number, clicks })
     };
     for (number, is_new) in [(1, true), (1, false), (2, true), (1, false)] {
@@ -165,12 +208,41 @@ async fn who_has_no_bound_needs_no_block(world: World) {
     assert_eq!(granted(&world, "w", 2, 10).await, 1, "what it had before counts");
 }
 
+async fn clicks_of_a_rule_that_is_no_more_count_for_no_other(world: World) {
+    let made = async |max_clicks| {
+        let mut terms = terms("/a", "/x");
+        (terms.max_clicks, terms.note) = (max_clicks, r#""createdAt":1,"#.to_owned());
+        let id = "a".to_owned();
+        let change = Change::Replace { id, terms, condition: Condition::None };
+        world.truth.change(change).await.unwrap().unwrap().rule.created_at
+    };
+    let mut reports = 0;
+    let mut report = async |created_at, clicks| {
+        reports += 1;
+        let clicks = vec![Counted { id: "a".to_owned(), created_at, clicks }];
+        world.truth.report(Report { worker: "w".to_owned(), number: reports, clicks }).await.unwrap();
+    };
+    let mut before = 1;
+    for max_clicks in [None, Some(100), None] {
+        let created_at = made(max_clicks).await;
+        for (of, clicks) in [(Some(before), 50), (Some(created_at), 3), (None, 4)] {
+            report(of, clicks).await;
+        }
+        let clicked = world.truth.clicks("a").await.unwrap().unwrap();
+        assert_eq!((clicked.clicks, clicked.days.len(), clicked.days[0].clicks), (7, 1, 7), "{max_clicks:?}");
+        let delete = Change::Delete { id: "a".to_owned(), condition: Condition::None };
+        world.truth.change(delete).await.unwrap().unwrap();
+        world.clock.advance_ms(1);
+        before = created_at;
+    }
+}
+
 async fn clicks_are_counted_per_day_and_bounded(world: World) {
     const DAY_MS: u64 = 86_400_000;
     bounded(&world, "a", 1_000_000).await;
     for number in 0..100 {
         if number % 2 == 0 {
-            let clicks = vec![("a".to_owned(), number + 1)];
+            let clicks = vec![counted("a", number + 1)];
             let report = Report { worker: "w".to_owned(), number, clicks };
             assert!(world.truth.report(report).await.unwrap());
         } else {

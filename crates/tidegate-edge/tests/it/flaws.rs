@@ -49,7 +49,7 @@ async fn e5_a_link_for_one_click_redirects_once_and_never_for_good(world: World)
         .map(|worker| {
             let truth = servers[worker % 2].clone();
             let ask = Ask { rule: "a".to_owned(), worker: format!("w{worker}"), number: 1, wanted: 10 };
-            tokio::spawn(async move { (worker, truth.grant(ask).await.unwrap()) })
+            tokio::spawn(async move { (worker, truth.grant(ask).await.unwrap().grant) })
         })
         .collect();
     let mut granted = Vec::new();

@@ -281,7 +281,7 @@ async fn what_a_file_replaces_takes_its_permits_and_clicks_with_it(world: World)
     let bounded = "id,path,destination,maxClicks\na,/a,/x,100\n";
     import_with(&world, bounded, ImportOptions::default()).await;
     let ask = Ask { rule: "a".to_owned(), worker: "w".to_owned(), number: 1, wanted: 5 };
-    assert!(matches!(world.truth.grant(ask).await.unwrap(), Grant::Block { permits: 5, .. }));
+    assert!(matches!(world.truth.grant(ask).await.unwrap().grant, Grant::Block { permits: 5, .. }));
     let replace = options(|it| it.mode = ImportMode::Replace);
     import_with(&world, "id,path,destination\nb,/b,/x\n", replace).await;
     import_with(&world, bounded, ImportOptions::default()).await;
@@ -297,9 +297,13 @@ async fn clicks_of_what_changes_stay_and_of_what_is_new_come(world: World) {
     };
     import_with(&world, text("/1"), ImportOptions::default()).await;
     let ask = |number| Ask { rule: "a".to_owned(), worker: "w".to_owned(), number, wanted: 5 };
-    assert!(matches!(world.truth.grant(ask(1)).await.unwrap(), Grant::Block { permits: 5, .. }));
+    assert!(matches!(world.truth.grant(ask(1)).await.unwrap().grant, Grant::Block { permits: 5, .. }));
     let spent = Ask { rule: "b".to_owned(), ..ask(2) };
-    assert_eq!(world.truth.grant(spent).await.unwrap(), Grant::Spent, "what was spent elsewhere is spent");
+    assert_eq!(
+        world.truth.grant(spent).await.unwrap().grant,
+        Grant::Spent,
+        "what was spent elsewhere is spent"
+    );
     // The file says 7 of it still.
     assert_eq!(import_with(&world, text("/2"), ImportOptions::default()).await.changed, 1);
     let back = Return { worker: "w".to_owned(), number: 1, spent: 2 };
@@ -312,7 +316,7 @@ async fn clicks_of_what_changes_stay_and_of_what_is_new_come(world: World) {
     // A bound that is lowered below what there were is reached.
     let lower = "id,path,destination,maxClicks\na,/2,/x,9\n";
     assert_eq!(import_with(&world, lower, ImportOptions::default()).await.changed, 1);
-    assert_eq!(world.truth.grant(ask(3)).await.unwrap(), Grant::Spent);
+    assert_eq!(world.truth.grant(ask(3)).await.unwrap().grant, Grant::Spent);
     let ended = filter(|it| it.state = Some(State::Ended));
     assert_eq!(world.truth.list(ended, None, 10).await.unwrap().rules.len(), 2);
     check(&world).await;

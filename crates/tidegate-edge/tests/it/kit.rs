@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tidegate::clock::{ManualClock, Timestamp};
 use tidegate::random::Random;
 use tidegate_edge::rule::{Draft, Terms};
-use tidegate_edge::truth::{Change, Digest, Fields, LogRow, Position, Truth, TruthOptions, Written};
+use tidegate_edge::truth::{Change, Counted, Digest, Fields, LogRow, Position, Truth, TruthOptions, Written};
 use tokio_postgres::Client;
 
 pub(crate) use self::postgres::{PostgresServer, QUICK};
@@ -31,6 +31,11 @@ pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) options: TruthOptions,
     folder: TempDir,
+}
+
+/// Clicks of whichever rule has that id.
+pub(crate) fn counted(id: impl Into<String>, clicks: u64) -> Counted {
+    Counted { id: id.into(), created_at: None, clicks }
 }
 
 impl World {

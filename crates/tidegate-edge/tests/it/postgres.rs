@@ -11,7 +11,7 @@ use tidegate_edge::truth::{
 };
 use tokio::time::timeout;
 
-use crate::kit::{PostgresServer, QUICK, World, bodies, check, terms};
+use crate::kit::{PostgresServer, QUICK, World, bodies, check, counted, terms};
 use crate::replica::{Replica, catch_up};
 
 /// Long enough for anything that comes at all.
@@ -195,7 +195,7 @@ async fn no_question_reads_a_whole_table() {
     let ask = Ask { rule: "1".to_owned(), worker: "w".to_owned(), number: 1, wanted: 5 };
     world.truth.grant(ask).await.unwrap();
     world.truth.give_back(Return { worker: "w".to_owned(), number: 1, spent: 1 }).await.unwrap();
-    let clicks = vec![("2".to_owned(), 1), ("3".to_owned(), 1)];
+    let clicks = vec![counted("2", 1), counted("3", 1)];
     world.truth.report(Report { worker: "w".to_owned(), number: 1, clicks }).await.unwrap();
     world.truth.clicks("2").await.unwrap();
     let delete = |id: &str| Change::Delete { id: id.to_owned(), condition: Condition::None };
@@ -245,7 +245,7 @@ async fn a_budget_is_kept_over_two_servers() {
                 loop {
                     number += 1;
                     let ask = Ask { rule: "a".to_owned(), worker: name.clone(), number, wanted: 16 };
-                    match truth.grant(ask).await.unwrap() {
+                    match truth.grant(ask).await.unwrap().grant {
                         Grant::Block { permits, .. } => {
                             // Some of it comes back, all of it is said twice at once.
                             let used = permits.div_ceil(2);

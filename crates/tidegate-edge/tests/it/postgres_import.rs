@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::import::{LARGE, check, exported, filter, import, import_with, large, lines, options};
-use crate::kit::{SOON, World, terms, until_none};
+use crate::kit::{SOON, World, counted, terms, until_none};
 use crate::replica::{Replica, catch_up};
 
 fn csv(text: impl Into<String>) -> Reader {
@@ -167,10 +167,10 @@ async fn clicks_that_come_while_a_file_is_merged_are_judged() {
     };
     import_with(&world, file("/x"), ImportOptions::default()).await;
     let ask = |rule: &str, number| Ask { rule: rule.to_owned(), worker: "w".to_owned(), number, wanted: 1 };
-    assert!(matches!(other.grant(ask("a", 1)).await.unwrap(), Grant::Block { permits: 1, .. }));
+    assert!(matches!(other.grant(ask("a", 1)).await.unwrap().grant, Grant::Block { permits: 1, .. }));
     let import =
         Waiting::at(ImportStep::Writing, &world.truth, csv(file("/y")), ImportOptions::default()).await;
-    let clicks = vec![("a".to_owned(), 2), ("b".to_owned(), 1), ("c".to_owned(), 3)];
+    let clicks = vec![counted("a", 2), counted("b", 1), counted("c", 3)];
     let report = Report { worker: "w".to_owned(), number: 1, clicks };
     assert!(timeout(SOON, other.report(report)).await.expect("nothing is locked yet").unwrap());
     let back = Return { worker: "w".to_owned(), number: 1, spent: 1 };
@@ -183,7 +183,7 @@ async fn clicks_that_come_while_a_file_is_merged_are_judged() {
     assert_eq!((rule("a").await, rule("b").await), (("/y".to_owned(), 3), ("/y".to_owned(), 1)));
     let ended = world.truth.list(filter(|it| it.state = Some(State::Ended)), None, 10).await.unwrap().rules;
     assert_eq!(ended.iter().map(|rule| &*rule.id).collect::<Vec<_>>(), ["a", "c"]);
-    assert_eq!(other.grant(ask("a", 2)).await.unwrap(), Grant::Spent);
+    assert_eq!(other.grant(ask("a", 2)).await.unwrap().grant, Grant::Spent);
     check(&world).await;
 }
 
@@ -208,7 +208,7 @@ async fn whoever_counts_clicks_and_whoever_imports_never_wait_in_a_circle() {
                 let mut reports = 0;
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                     reports += 1;
-                    let clicks = (0..RULES).map(|number| (format!("r{number:03}"), 1)).collect();
+                    let clicks = (0..RULES).map(|number| counted(format!("r{number:03}"), 1)).collect();
                     let report = Report { worker: format!("w{worker}"), number: reports, clicks };
                     assert!(truth.report(report).await.unwrap());
                 }

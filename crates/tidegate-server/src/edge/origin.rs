@@ -2,7 +2,7 @@
 
 use tidegate_edge::Result;
 use tidegate_edge::stream::{Mark, Next};
-use tidegate_edge::truth::{Ask, Fields, Grant, Report, Resolution, Return, Returned, Seq};
+use tidegate_edge::truth::{Ask, Fields, Granted, Report, Resolution, Return, Returned, Seq};
 use tidegate_edge::worker::{Local, LocalChanges, LocalSnapshot, Origin, OriginChanges, OriginSnapshot};
 
 use super::remote::{Remote, RemoteChanges, RemoteSnapshot};
@@ -64,7 +64,7 @@ impl Origin for AnyOrigin {
         of!(self, origin => origin.resolve(host, path).await)
     }
 
-    async fn grant(&self, ask: Ask) -> Result<Grant> {
+    async fn grant(&self, ask: Ask) -> Result<Granted> {
         of!(self, origin => origin.grant(ask).await)
     }
 

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tidegate_edge::rule::Rule;
 use tidegate_edge::stream::Mark;
-use tidegate_edge::truth::{Ask, Fields, Grant, Position, Report, Resolution, Return, Returned, Seq};
+use tidegate_edge::truth::{
+    Ask, Counted, Fields, Grant, Granted, Position, Report, Resolution, Return, Returned, Seq,
+};
 use tidegate_edge::worker::Origin;
 use tidegate_edge::{Error, ErrorKind, Result};
 
@@ -110,27 +112,28 @@ impl Origin for Remote {
         Ok(Resolution::new(rule, passed, position))
     }
 
-    async fn grant(&self, ask: Ask) -> Result<Grant> {
+    async fn grant(&self, ask: Ask) -> Result<Granted> {
         let Ask { rule, worker, number, wanted } = ask;
         let path = format!("/v1/workers/{}/blocks/{number}", encoded(&worker));
         let asked = Asked::json(Method::PUT, path, &json!({"rule": rule, "wanted": wanted}));
         let (status, body) = self.0.whole(asked).await?;
         if status == StatusCode::NOT_FOUND && is_problem(&body, "rule-unknown") {
-            return Ok(Grant::Unknown);
+            return Ok(Granted { grant: Grant::Unknown, created_at: None });
         }
         if !status.is_success() {
             return Err(self.refused(status, &body));
         }
-        Ok(match self.read(&body)? {
-            Block::Granted { permits, life_ms, epoch } => {
-                Grant::Block { permits, life: Duration::from_millis(life_ms), epoch }
+        let (grant, created_at) = match self.read(&body)? {
+            Block::Granted { permits, life_ms, epoch, created_at } => {
+                (Grant::Block { permits, life: Duration::from_millis(life_ms), epoch }, created_at)
             }
-            Block::Wait { retry_after_ms } => {
-                Grant::Wait { retry_after: Duration::from_millis(retry_after_ms) }
+            Block::Wait { retry_after_ms, created_at } => {
+                (Grant::Wait { retry_after: Duration::from_millis(retry_after_ms) }, created_at)
             }
-            Block::Spent => Grant::Spent,
-            Block::Unbounded => Grant::Unbounded,
-        })
+            Block::Spent { created_at } => (Grant::Spent, created_at),
+            Block::Unbounded => (Grant::Unbounded, None),
+        };
+        Ok(Granted { grant, created_at })
     }
 
     async fn give_back(&self, it: Return) -> Result<Returned> {
@@ -147,10 +150,20 @@ impl Origin for Remote {
 
     async fn report(&self, report: Report) -> Result<()> {
         let Report { worker, number, clicks } = report;
-        let clicks: serde_json::Map<_, _> =
-            clicks.into_iter().map(|(id, count)| (id, count.into())).collect();
+        let created_at = |it: &Counted| it.created_at.map(|at| (it.id.clone(), at.into()));
+        let created_at: serde_json::Map<_, _> = clicks.iter().filter_map(created_at).collect();
+        let clicks: serde_json::Map<_, _> = clicks.into_iter().map(|it| (it.id, it.clicks.into())).collect();
         let path = format!("/v1/workers/{}/clicks/{number}", encoded(&worker));
-        self.ask(Asked::json(Method::PUT, path, &json!({"clicks": clicks}))).await.map(drop)
+        let put = |body| Asked::json(Method::PUT, path.clone(), &body);
+        let (status, body) = self.0.whole(put(json!({"clicks": clicks, "createdAt": created_at}))).await?;
+        match status {
+            status if status.is_success() => Ok(()),
+            // A server from before there was `createdAt` refuses it, and counts by ids alone.
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+                self.ask(put(json!({"clicks": clicks}))).await.map(drop)
+            }
+            status => Err(self.refused(status, &body)),
+        }
     }
 
     async fn applied(&self, worker: &str, seq: Seq) -> Result<()> {

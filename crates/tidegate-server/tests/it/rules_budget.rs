@@ -127,3 +127,41 @@ fn one_that_is_killed_and_one_that_stands_still_do_not_make_it_more() {
     assert!(admitted >= MAX_CLICKS - 30, "{admitted}");
     assert_eq!(clicks(&server), MAX_CLICKS, "what it held counts as spent");
 }
+
+/// Another rule of the same id is told apart by when it was made, over HTTP too.
+#[test]
+fn what_is_said_of_permits_and_clicks_is_of_one_rule_and_not_of_the_next_of_its_id() {
+    let (_folder, server) = server();
+    let put = |path: &str, body: &Value| request(server.address(), "PUT", path, body);
+    let mut made = Vec::new();
+    for number in 0..2 {
+        let rule = json!({"path": "/one", "destination": "https://example.com/", "maxClicks": 1});
+        let created_at = put("/v1/rules/one", &rule)["createdAt"].clone();
+        let ask =
+            |number| put(&format!("/v1/workers/w/blocks/{number}"), &json!({"rule": "one", "wanted": 1}));
+        for (number, outcome) in [(10 * number, "granted"), (10 * number + 1, "wait")] {
+            let block = ask(number);
+            assert_eq!((&block["outcome"], &block["createdAt"]), (&json!(outcome), &created_at), "{block}");
+        }
+        let back = format!("/v1/workers/w/blocks/{}/return", 10 * number);
+        request(server.address(), "POST", &back, &json!({"spent": 1}));
+        let block = ask(10 * number + 2);
+        assert_eq!((&block["outcome"], &block["createdAt"]), (&json!("spent"), &created_at), "{block}");
+        request(server.address(), "DELETE", "/v1/rules/one", &json!({}));
+        made.push(created_at);
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_ne!(made[0], made[1]);
+    let unbounded = json!({"path": "/one", "destination": "https://example.com/"});
+    let created_at = put("/v1/rules/one", &unbounded)["createdAt"].clone();
+    for (number, created_at) in
+        [(1, json!({"one": made[1]})), (2, json!({"one": created_at})), (3, json!({}))]
+    {
+        put(
+            &format!("/v1/workers/w/clicks/{number}"),
+            &json!({"clicks": {"one": 5}, "createdAt": created_at}),
+        );
+    }
+    let rule = request(server.address(), "GET", "/v1/rules/one", &json!({}));
+    assert_eq!(rule["clicks"], 10, "those of the one before are not");
+}

@@ -13,9 +13,11 @@ use super::session::Session;
 use super::write::RULES;
 use crate::error::Error;
 use crate::rule::Rule;
-use crate::truth::budget::{Ask, Grant, REMEMBERED_MS, Return, Returned, Standing, nothing, permits};
+use crate::truth::budget::{
+    Ask, Grant, Granted, NO_RULE, REMEMBERED_MS, Return, Returned, Standing, nothing, permits,
+};
 
-/// Blocks that are forgotten with one that is asked for, at most.
+/// Blocks that are forgotten with one that comes, at most.
 const FORGOTTEN: i64 = 100;
 
 /// Rules are gone, and their blocks and clicks with them: those of their ids that come later have nothing to do with them.
@@ -38,43 +40,48 @@ struct Block {
     standing: Standing,
 }
 
-pub(super) async fn grant(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+pub(super) async fn grant(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Granted> {
     if !can_be(&ask.rule) {
-        return Ok(Grant::Unknown);
+        return Ok(Granted::UNKNOWN);
     }
     session.begin().await?;
     let granted = grant_in(session, ask, life, now).await;
     session.end(granted).await
 }
 
-async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Grant> {
+async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Result<Granted> {
     let ids = [ask.rule.clone()];
     let mut budgets = lock(session, &ids).await?;
     // Not before the lock: it is the time when this is written.
     let position = position(session, now).await?;
     let (now_ms, epoch) = (position.time_ms, position.epoch);
     if let Some(block) = block(session, &ask.worker, ask.number).await? {
+        let created_at = budgets.get(&ask.rule).map(|it| it.rule.created_at);
         // Its answer was lost. What is over is asked for by another number.
         let left = Duration::from_millis(block.deadline_ms.saturating_sub(now_ms));
         let is_same = block.standing == Standing::Open && block.rule == ask.rule && !left.is_zero();
-        return Ok(if is_same {
+        let grant = if is_same {
             Grant::Block { permits: block.permits, life: left.min(life), epoch }
         } else {
             Grant::Wait { retry_after: Duration::ZERO }
-        });
+        };
+        return Ok(Granted { grant, created_at });
     }
     if lose(session, &ids, &mut budgets, now_ms).await? {
         let lost: Vec<_> = budgets.values().map(Budget::again).collect();
         count(session, &lost, None, now_ms).await?;
     }
-    let Some(Budget { rule, granted }) = budgets.remove(&ask.rule) else { return Ok(Grant::Unknown) };
-    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
+    let Some(Budget { rule, granted }) = budgets.remove(&ask.rule) else {
+        return Ok(Granted::UNKNOWN);
+    };
+    let granted_of = |grant| Granted { grant, created_at: Some(rule.created_at) };
+    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(granted_of(Grant::Unbounded)) };
     let permits = permits(max_clicks, granted, ask.wanted);
     if permits == 0 {
         let held = "SELECT max(deadline_ms) FROM tidegate.blocks WHERE rule = $1 AND standing = 0";
         let row = session.row(held, &[&ask.rule]).await?;
         let until: Option<i64> = row.map_or(Ok(None), |row| row.try_get(0))?;
-        return Ok(nothing(until.map(|it| it as u64), now_ms));
+        return Ok(granted_of(nothing(until.map(|it| it as u64), now_ms)));
     }
     let debit = "UPDATE tidegate.rules SET granted = $2 WHERE id = $1";
     session.execute(debit, &[&ask.rule, &((granted + permits) as i64)]).await?;
@@ -88,12 +95,8 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
         // The same number for another rule, at the same time: whoever comes second finds what the first has written.
         return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
     }
-    // Those of other rules too, and locked by nobody: they change no more.
-    let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
-        (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
-         FOR UPDATE SKIP LOCKED)";
-    session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await?;
-    Ok(Grant::Block { permits, life, epoch })
+    forget_old(session, now_ms).await?;
+    Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
 pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Result<Returned> {
@@ -103,7 +106,16 @@ pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Resul
 }
 
 async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Returned> {
-    let Some(seen) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
+    let Some(seen) = block(session, &it.worker, it.number).await? else {
+        // Who has spent some of it has had it.
+        if it.spent == 0 {
+            refuse(session, it, read_now(session, now).await?).await?;
+        }
+        return Ok(Returned::Unknown);
+    };
+    if seen.rule == NO_RULE {
+        return Ok(Returned::Unknown);
+    }
     let mut budgets = lock(session, std::slice::from_ref(&seen.rule)).await?;
     // What it was before the lock it may be no more.
     let Some(block) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
@@ -130,6 +142,28 @@ async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Return
         }
     }
     Ok(Returned::Counted)
+}
+
+/// Notes that what is asked for by that number is not to be granted.
+async fn refuse(session: &Session, it: &Return, now_ms: u64) -> Result<()> {
+    let refuse = "INSERT INTO tidegate.blocks (worker, number, rule, permits, deadline_ms, standing)
+        VALUES ($1, $2, $3, 0, $4, $5) ON CONFLICT DO NOTHING RETURNING number";
+    let (worker, number) = (worker_name(&it.worker), number(it.number)?);
+    let returned = i16::from(Standing::Returned.as_number());
+    let refused = session.row(refuse, &[&worker, &number, &NO_RULE, &(now_ms as i64), &returned]).await?;
+    if refused.is_none() {
+        // It was granted at the same time, and is given back when this is tried again.
+        return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
+    }
+    forget_old(session, now_ms).await
+}
+
+/// Forgets what nobody asks for or gives back any more, some of it: of all rules, and locked by nobody.
+async fn forget_old(session: &Session, now_ms: u64) -> Result<()> {
+    let forget = "DELETE FROM tidegate.blocks WHERE (worker, number) IN
+        (SELECT worker, number FROM tidegate.blocks WHERE standing IN (1, 2) AND deadline_ms < $1 LIMIT $2
+         FOR UPDATE SKIP LOCKED)";
+    session.execute(forget, &[&(now_ms.saturating_sub(REMEMBERED_MS) as i64), &FORGOTTEN]).await
 }
 
 impl Budget {

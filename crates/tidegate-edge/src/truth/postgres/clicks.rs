@@ -1,6 +1,6 @@
 //! Clicks, in all and per day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::{Budget, count, lock, number, worker_name};
 use super::failure::Result;
@@ -27,18 +27,21 @@ async fn report_in(session: &Session, report: &Report, now: Now) -> Result<bool>
     if last.is_some_and(|last| last >= own) {
         return Ok(false);
     }
-    let mut clicks = BTreeMap::<String, u64>::new();
-    for (id, of_rule) in report.clicks.iter().filter(|(id, _)| can_be(id)) {
-        *clicks.entry(id.clone()).or_default() += of_rule;
-    }
-    let ids: Vec<_> = clicks.keys().cloned().collect();
-    // Whoever was deleted meanwhile is counted no more.
+    let ids: BTreeSet<_> = report.clicks.iter().map(|it| &it.id).filter(|id| can_be(id)).collect();
+    let ids: Vec<_> = ids.into_iter().cloned().collect();
+    // Whoever was deleted meanwhile is counted no more, whoever has its id now.
     let budgets = lock(session, &ids).await?;
+    let mut clicks = BTreeMap::<&str, u64>::new();
+    for it in &report.clicks {
+        if budgets.get(&it.id).is_some_and(|budget| it.is_of(&budget.rule)) {
+            *clicks.entry(&it.id).or_default() += it.clicks;
+        }
+    }
     let now_ms = read_now(session, now).await?;
     let mut counted = Vec::new();
     let (mut rules, mut of_day) = (Vec::new(), Vec::new());
     for (id, Budget { mut rule, granted }) in budgets {
-        let clicks = clicks.get(&id).copied().unwrap_or_default();
+        let Some(&clicks) = clicks.get(&*id) else { continue };
         rule.clicks += clicks;
         counted.push(Budget { rule, granted: granted + clicks });
         rules.push(id);

@@ -9,9 +9,11 @@ use super::failure::failed;
 use super::read::{position_at, rule_of};
 use crate::error::{Error, Result};
 use crate::rule::Rule;
-use crate::truth::budget::{Ask, Grant, REMEMBERED_MS, Return, Returned, Standing, nothing, permits};
+use crate::truth::budget::{
+    Ask, Grant, Granted, NO_RULE, REMEMBERED_MS, Return, Returned, Standing, nothing, permits,
+};
 
-/// Blocks that are forgotten with one that is asked for, at most.
+/// Blocks that are forgotten with one that comes, at most.
 const FORGOTTEN: u64 = 100;
 
 struct Block {
@@ -21,22 +23,25 @@ struct Block {
     standing: Standing,
 }
 
-pub(super) fn grant(connection: &mut Connection, ask: &Ask, life: Duration, now_ms: u64) -> Result<Grant> {
+pub(super) fn grant(connection: &mut Connection, ask: &Ask, life: Duration, now_ms: u64) -> Result<Granted> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let epoch = position_at(&transaction, now_ms)?.epoch;
     if let Some(block) = block(&transaction, &ask.worker, ask.number)? {
+        let created_at = rule(&transaction, &ask.rule)?.map(|(rule, _)| rule.created_at);
         // Its answer was lost. What is over is asked for by another number.
         let left = Duration::from_millis(block.deadline_ms.saturating_sub(now_ms));
         let is_same = block.standing == Standing::Open && block.rule == ask.rule && !left.is_zero();
-        return Ok(if is_same {
+        let grant = if is_same {
             Grant::Block { permits: block.permits, life: left.min(life), epoch }
         } else {
             Grant::Wait { retry_after: Duration::ZERO }
-        });
+        };
+        return Ok(Granted { grant, created_at });
     }
     lose(&transaction, Some(&ask.rule), now_ms, u64::MAX)?;
-    let Some((rule, granted)) = rule(&transaction, &ask.rule)? else { return Ok(Grant::Unknown) };
-    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
+    let Some((rule, granted)) = rule(&transaction, &ask.rule)? else { return Ok(Granted::UNKNOWN) };
+    let granted_of = |grant| Granted { grant, created_at: Some(rule.created_at) };
+    let Some(max_clicks) = rule.terms.max_clicks else { return Ok(granted_of(Grant::Unbounded)) };
     let permits = permits(max_clicks, granted, ask.wanted);
     if permits == 0 {
         let held = "SELECT max(deadline_ms) FROM blocks WHERE rule = ?1 AND standing = 0";
@@ -45,7 +50,7 @@ pub(super) fn grant(connection: &mut Connection, ask: &Ask, life: Duration, now_
             .and_then(|mut it| it.query_row([&ask.rule], |row| row.get(0)))
             .map_err(failed)?;
         transaction.commit().map_err(failed)?;
-        return Ok(nothing(until, now_ms));
+        return Ok(granted_of(nothing(until, now_ms)));
     }
     execute(
         &transaction,
@@ -57,19 +62,30 @@ pub(super) fn grant(connection: &mut Connection, ask: &Ask, life: Duration, now_
         "INSERT INTO blocks (worker, number, rule, permits, deadline_ms, standing) VALUES (?1, ?2, ?3, ?4, ?5, 0)",
         params![ask.worker, ask.number, ask.rule, permits, now_ms.saturating_add(life.as_millis() as u64)],
     )?;
-    execute(
-        &transaction,
-        "DELETE FROM blocks WHERE (worker, number) IN
-             (SELECT worker, number FROM blocks WHERE deadline_ms < ?1 AND standing != 0 LIMIT ?2)",
-        params![now_ms.saturating_sub(REMEMBERED_MS), FORGOTTEN],
-    )?;
+    forget_old(&transaction, now_ms)?;
     transaction.commit().map_err(failed)?;
-    Ok(Grant::Block { permits, life, epoch })
+    Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
 pub(super) fn give_back(connection: &mut Connection, it: &Return, now_ms: u64) -> Result<Returned> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    let Some(block) = block(&transaction, &it.worker, it.number)? else { return Ok(Returned::Unknown) };
+    let Some(block) = block(&transaction, &it.worker, it.number)? else {
+        // Who has spent some of it has had it.
+        if it.spent == 0 {
+            let refused = params![it.worker, it.number, NO_RULE, now_ms, Standing::Returned.as_number()];
+            execute(
+                &transaction,
+                "INSERT INTO blocks (worker, number, rule, permits, deadline_ms, standing) VALUES (?1, ?2, ?3, 0, ?4, ?5)",
+                refused,
+            )?;
+            forget_old(&transaction, now_ms)?;
+            transaction.commit().map_err(failed)?;
+        }
+        return Ok(Returned::Unknown);
+    };
+    if block.rule == NO_RULE {
+        return Ok(Returned::Unknown);
+    }
     if it.spent > block.permits {
         return Ok(Returned::TooMany);
     }
@@ -93,6 +109,16 @@ pub(super) fn give_back(connection: &mut Connection, it: &Return, now_ms: u64) -
     }
     transaction.commit().map_err(failed)?;
     Ok(Returned::Counted)
+}
+
+/// Forgets what nobody asks for or gives back any more, some of it.
+fn forget_old(transaction: &Transaction<'_>, now_ms: u64) -> Result<()> {
+    execute(
+        transaction,
+        "DELETE FROM blocks WHERE (worker, number) IN
+             (SELECT worker, number FROM blocks WHERE deadline_ms < ?1 AND standing != 0 LIMIT ?2)",
+        params![now_ms.saturating_sub(REMEMBERED_MS), FORGOTTEN],
+    )
 }
 
 /// Counts permits as spent whose workers were silent until the deadline: those of a rule, or of all, at most so many

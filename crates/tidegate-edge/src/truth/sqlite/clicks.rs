@@ -6,7 +6,7 @@ use super::budget::{count, execute, rule};
 use super::failure::failed;
 use crate::error::Result;
 use crate::rule::Rule;
-use crate::truth::clicks::{Clicked, DayClicks, MAX_DAYS, REMEMBERED_MS, Report, day_of};
+use crate::truth::clicks::{Clicked, Counted, DayClicks, MAX_DAYS, REMEMBERED_MS, Report, day_of};
 
 /// Counts a report, unless it was counted before; whether it was not.
 pub(super) fn report(connection: &mut Connection, report: &Report, now_ms: u64) -> Result<bool> {
@@ -18,9 +18,9 @@ pub(super) fn report(connection: &mut Connection, report: &Report, now_ms: u64) 
     if last.is_some_and(|last| last >= report.number) {
         return Ok(false);
     }
-    for (id, clicks) in &report.clicks {
-        if add(&transaction, id, *clicks, now_ms)? {
-            on_day(&transaction, id, *clicks, now_ms)?;
+    for counted in &report.clicks {
+        if add(&transaction, counted, now_ms)? {
+            on_day(&transaction, &counted.id, counted.clicks, now_ms)?;
         }
     }
     execute(
@@ -35,20 +35,24 @@ pub(super) fn report(connection: &mut Connection, report: &Report, now_ms: u64) 
     Ok(true)
 }
 
-/// Adds clicks to a rule; whether there is one: whoever was deleted meanwhile is counted no more.
-fn add(transaction: &Transaction<'_>, id: &str, clicks: u64, now_ms: u64) -> Result<bool> {
+/// Adds clicks to a rule; whether it is there: whoever was deleted meanwhile is counted no more.
+fn add(transaction: &Transaction<'_>, counted: &Counted, now_ms: u64) -> Result<bool> {
+    let Counted { id, created_at, clicks } = counted;
+    // Inside a text there would be a backslash in front of the quotes.
+    let created_at = created_at.map(|at| format!("\"createdAt\":{at},"));
     // How a rule without a bound is doing is not a matter of its clicks: it is not read, and no index written.
     let unbounded = transaction
         .prepare_cached(
             "UPDATE rules SET clicks = clicks + ?2, granted = granted + ?2, last_click_at = ?3
-             WHERE id = ?1 AND instr(body, '\"maxClicks\":') = 0",
+             WHERE id = ?1 AND instr(body, '\"maxClicks\":') = 0 AND (?4 IS NULL OR instr(body, ?4) > 0)",
         )
-        .and_then(|mut it| it.execute(params![id, clicks, now_ms]))
+        .and_then(|mut it| it.execute(params![id, clicks, now_ms, created_at]))
         .map_err(failed)?;
     if unbounded > 0 {
         return Ok(true);
     }
-    let Some((rule, granted)) = rule(transaction, id)? else { return Ok(false) };
+    let found = rule(transaction, id)?.filter(|(rule, _)| counted.is_of(rule));
+    let Some((rule, granted)) = found else { return Ok(false) };
     let counted = Rule { clicks: rule.clicks + clicks, ..rule };
     count(transaction, counted, granted + clicks, Some(now_ms), now_ms)?;
     Ok(true)

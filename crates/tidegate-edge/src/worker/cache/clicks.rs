@@ -10,6 +10,8 @@ use crate::worker::entry::View;
 pub struct Clicked {
     /// Which rule.
     pub id: Box<str>,
+    /// When it was made: another one of that id is another rule.
+    pub created_at: u64,
     /// How often.
     pub clicks: u64,
 }
@@ -18,7 +20,12 @@ impl Clicked {
     /// Takes them out of a slot, if there are any; `text` is what it stands for.
     pub(super) fn of(slot: &Slot, text: &str) -> Option<Self> {
         let clicks = slot.marks.take_clicks();
-        (clicks > 0).then(|| Self { id: View::of(text).id().into(), clicks })
+        (clicks > 0).then(|| Self::by(&View::of(text), clicks))
+    }
+
+    /// Those of a rule.
+    pub(crate) fn by(rule: &View<'_>, clicks: u64) -> Self {
+        Self { id: rule.id().into(), created_at: rule.created_at(), clicks }
     }
 }
 

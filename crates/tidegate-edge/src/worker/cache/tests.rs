@@ -11,7 +11,7 @@ use crate::rule::{Rule, Terms};
 use crate::truth::{Digest, Seq};
 
 pub(super) fn rule(id: &str, path: &str, change: impl FnOnce(&mut Terms)) -> Rule {
-    let mut terms = Terms::new(path, "https://www.example.com/landing/page-12345678");
+    let mut terms = Terms::new(path, "https://www.example.com/landing/page-1234567");
     change(&mut terms);
     Rule { id: id.into(), terms, clicks: 0, version: 1, created_at: 0, updated_at: 0 }
 }
@@ -121,7 +121,7 @@ fn one_that_is_larger_than_the_bound_is_not_kept_and_nobody_leaves_for_it() {
     cache.hit(3).unwrap().click();
     let inserted = cache.put(3, |it| it.destination = "/".repeat(5_000));
     assert_eq!((inserted.is_kept, inserted.evicted, cache.len()), (false, 0, 9));
-    assert_eq!(inserted.clicks, [Clicked { id: "00000003".into(), clicks: 1 }]);
+    assert_eq!(inserted.clicks, [Clicked { id: "00000003".into(), created_at: 0, clicks: 1 }]);
     assert!(cache.hit(3).is_none(), "what it was is not so any more");
 }
 
@@ -154,7 +154,7 @@ fn what_has_ended_leaves_and_what_has_not_is_not_looked_at() {
     assert_eq!(cache.sweep(10, 100).removed, 0, "live at the very millisecond");
     let swept = cache.sweep(11, 100);
     assert_eq!((swept.removed, swept.is_done, cache.len()), (3, true, 99_997));
-    assert_eq!(swept.clicks, [Clicked { id: "00000005".into(), clicks: 1 }]);
+    assert_eq!(swept.clicks, [Clicked { id: "00000005".into(), created_at: 0, clicks: 1 }]);
     assert!(swept.looked_at < 1_000, "{}", swept.looked_at);
     assert_eq!(cache.sweep(11, 100).looked_at, 0, "shards know better now");
     // In steps, all of them in the end.
@@ -229,14 +229,17 @@ fn clicks_are_taken_piece_by_piece_and_go_on_with_their_rule() {
     assert_eq!(cache.put(1, |it| it.destination = "/b".into()).clicks, []);
     let other = Entry::new(&rule("other", &path(2), |_| ()), 0, Seq(2), Digest::default());
     let left = cache.insert(hash(0, &path(2)), &other, 0).clicks;
-    assert_eq!(left, [Clicked { id: "00000002".into(), clicks: 3 }]);
+    assert_eq!(left, [Clicked { id: "00000002".into(), created_at: 0, clicks: 3 }]);
     let pieces: Vec<_> = std::iter::repeat_with(|| cache.take_clicks(300)).take(5).collect();
     assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [300, 300, 300, 99, 0]);
     let mut taken: Vec<_> = pieces.into_iter().flatten().collect();
     taken.sort_by(|a, b| a.id.cmp(&b.id));
     let expected = (0..1_000).filter(|&number| number != 2);
-    let expected =
-        expected.map(|number| Clicked { id: format!("{number:08}").into(), clicks: number % 3 + 1 });
+    let expected = expected.map(|number| Clicked {
+        id: format!("{number:08}").into(),
+        created_at: 0,
+        clicks: number % 3 + 1,
+    });
     assert_eq!(taken, expected.collect::<Vec<_>>());
 }
 
@@ -249,9 +252,12 @@ fn more_clicks_than_there_is_room_for_are_not_counted_and_spoil_nothing() {
     shards.next().unwrap().slots.at_mut(0).marks.set_clicks(most - 1);
     (0..5).for_each(|_| cache.hit(1).unwrap().click());
     cache.shards.iter().for_each(|it| shard::note_clicked(&it.clicked, u64::MAX));
-    assert_eq!(cache.take_clicks(10), [Clicked { id: "00000001".into(), clicks: u64::from(most) }]);
+    assert_eq!(
+        cache.take_clicks(10),
+        [Clicked { id: "00000001".into(), created_at: 0, clicks: u64::from(most) }]
+    );
     cache.hit(1).unwrap().click();
-    assert_eq!(cache.take_clicks(10), [Clicked { id: "00000001".into(), clicks: 1 }]);
+    assert_eq!(cache.take_clicks(10), [Clicked { id: "00000001".into(), created_at: 0, clicks: 1 }]);
 }
 
 #[test]

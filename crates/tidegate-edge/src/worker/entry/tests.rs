@@ -62,13 +62,16 @@ proptest! {
     #[test]
     fn every_field_that_is_kept_comes_back(
         rule in rules(), host in any::<u32>(), watermark in any::<u64>(), shift in 0..64_u32, version in any::<u64>(),
+        created_at in any::<u64>(),
     ) {
+        let rule = Rule { created_at: created_at >> shift, ..rule };
         let watermark = Seq(watermark >> shift);
         let hash = Digest::of(&rule.id, version, "");
         let entry = Entry::new(&rule, host, watermark, hash);
         let view = entry.view();
         let terms = &rule.terms;
         prop_assert_eq!((view.host(), view.watermark(), view.hash()), (host, watermark, hash.first_half()));
+        prop_assert_eq!(view.created_at(), rule.created_at);
         prop_assert_eq!((view.path(), view.id(), view.folder()), (&*terms.path, &*rule.id, terms.folder()));
         prop_assert_eq!((view.expires_at(), view.max_clicks()), (terms.expires_at, terms.max_clicks));
         terms.prepared(|parts| {
@@ -94,9 +97,10 @@ fn nothing_is_allocated_for_what_is_sent_as_it_is() {
 /// The size that memory is planned by: all of a plain rule but its texts fits beside them in what the allocator gives.
 #[test]
 fn a_plain_rule_takes_two_dozen_bytes_beside_its_texts() {
-    let terms = Terms::new("/".repeat(20), "/".repeat(45));
-    let rule = Rule { id: "12345678".into(), terms, clicks: 0, version: 1, created_at: 0, updated_at: 0 };
-    let entry = Entry::new(&rule, 50, Seq(10_000_000), Digest::of("a", 1, "{}"));
-    assert!(entry.0.len() <= 20 + 45 + 8 + 22, "{}", entry.0.len());
+    let terms = Terms::new("/".repeat(20), "/".repeat(43));
+    let created_at = 1_800_000_000_000;
+    let rule = Rule { id: "12345678".into(), terms, clicks: 0, version: 1, created_at, updated_at: 0 };
+    let entry = Entry::new(&rule, 50, Seq(0), Digest::of("a", 1, "{}"));
+    assert!(entry.0.len() <= 20 + 43 + 8 + 25, "{}", entry.0.len());
     assert_eq!(entry.bytes(), 96);
 }

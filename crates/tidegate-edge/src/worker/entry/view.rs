@@ -119,7 +119,7 @@ pub struct View<'a> {
     host: u32,
     watermark: Seq,
     id_len: usize,
-    /// The id, the hash and whatever else there is: not looked at before somebody asks, since it may be in a line of its
+    /// The id, the hash, when it was made, and whatever else there is: not looked at before somebody asks, since it may be in a line of its
     /// own that the processor does not have yet.
     rest: &'a str,
     /// What is in front of the rest.
@@ -173,6 +173,7 @@ impl<'a> View<'a> {
     pub(crate) fn text_len(&self) -> usize {
         let mut reader = Reader::new(&self.rest[self.id_len..]);
         reader.number();
+        reader.number();
         self.front_len + self.id_len + reader.at()
     }
 
@@ -209,6 +210,13 @@ impl<'a> View<'a> {
     /// Of the version: two of one id that have the same are the same.
     pub fn hash(&self) -> u64 {
         Reader::new(&self.rest[self.id_len..]).number()
+    }
+
+    /// When the rule was made: another one of that id was made at another time.
+    pub fn created_at(&self) -> u64 {
+        let mut reader = Reader::new(&self.rest[self.id_len..]);
+        reader.number();
+        reader.number()
     }
 
     /// How it is doing at that time, as far as that is a matter of time: whether there are clicks left is known elsewhere.

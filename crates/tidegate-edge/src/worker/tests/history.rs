@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::list::{Epoch, Seen};
-use super::origin::{Faults, SimOrigin};
+use super::origin::{Faults, Made, SimOrigin, made};
 use crate::rule::{Rule, Terms};
 use crate::truth::Seq;
 use crate::worker::key::KeyHasher;
@@ -29,7 +29,9 @@ pub(super) struct History {
     options: WorkerOptions,
     requests: JoinSet<()>,
     /// Redirects by rules with so many clicks, unless permits of one were forgotten.
-    spent: Arc<parking_lot::Mutex<HashMap<String, Option<u64>>>>,
+    spent: Arc<parking_lot::Mutex<HashMap<Made, Option<u64>>>>,
+    /// How often those may redirect, by the version that says most.
+    most: Arc<parking_lot::Mutex<HashMap<Made, u64>>>,
     next_id: u64,
     /// Paths that there are.
     paths: u64,
@@ -74,6 +76,7 @@ impl History {
             options,
             requests: JoinSet::new(),
             spent: Arc::default(),
+            most: Arc::default(),
             next_id: 0,
             paths,
             is_faulty: !random.bits().is_multiple_of(4),
@@ -134,24 +137,38 @@ impl History {
     fn change(&mut self) {
         let now_ms = self.clock.now().as_millis();
         let mut world = self.origin.world.lock();
+        world.made += 1;
+        let created_at = world.made;
         let epoch = world.epoch_mut();
         let rules = Arc::clone(&epoch.now().rules);
-        let is_new = rules.is_empty() || self.below(3) != 0 && rules.len() < 900;
-        let mut rule = if is_new {
-            self.next_id += 1;
+        let mut is_new = rules.is_empty() || self.below(3) != 0 && rules.len() < 900;
+        let new = |id: String| {
             let terms = Terms::new("/", "/");
-            let id = format!("r{}", self.next_id);
-            Rule { id, terms, clicks: 0, version: 0, created_at: 0, updated_at: 0 }
+            Rule { id, terms, clicks: 0, version: 0, created_at, updated_at: 0 }
+        };
+        let mut rule = if is_new {
+            // Some ids come again, of rules that are no more.
+            let again = format!("a{}", self.below(8));
+            if self.below(2) == 0 && rules.iter().all(|it| it.id != again) {
+                new(again)
+            } else {
+                self.next_id += 1;
+                new(format!("r{}", self.next_id))
+            }
         } else {
             (*rules[self.below(rules.len() as u64) as usize]).clone()
         };
         if !is_new && self.below(3) == 0 {
             epoch.change(&rule.id, None);
-            return;
+            // And some come again at once.
+            if self.below(2) == 0 {
+                return;
+            }
+            (rule, is_new) = (new(rule.id), true);
         }
         rule.version += 1;
         let terms = &mut rule.terms;
-        terms.destination = format!("https://d.example/{}/{}", rule.id, rule.version);
+        terms.destination = format!("https://d.example/{}/{}/{}", rule.id, rule.created_at, rule.version);
         if is_new || self.below(3) == 0 {
             let path = self.path();
             let path = if self.below(4) == 0 { format!("{path}/*") } else { path };
@@ -161,8 +178,10 @@ impl History {
             }
             (terms.host, terms.path) = (host, path);
         }
-        if is_new && self.below(10) == 0 {
+        if is_new && self.below(4) == 0 {
             terms.max_clicks = Some(1 + self.below(6));
+        } else if let Some(most) = &mut terms.max_clicks {
+            *most += self.below(3);
         }
         if self.below(6) == 0 {
             terms.enabled = !terms.enabled;
@@ -172,6 +191,9 @@ impl History {
             1 => terms.expires_at = Some(now_ms + self.below(1500)),
             2 => (terms.starts_at, terms.expires_at) = (None, None),
             _ => {}
+        }
+        if let Some(most) = rule.terms.max_clicks {
+            self.most.lock().insert(made(&rule), most);
         }
         epoch.change(&rule.id.clone(), Some(rule));
     }
@@ -192,10 +214,11 @@ impl History {
 
     fn change_faults(&self) {
         let one = |many: u64| (self.below(2) == 0).then_some(many);
+        let late_grants = (self.below(2) == 0).then_some(Duration::from_millis(self.below(200)));
         let faults = match self.below(4) {
-            _ if !self.is_faulty => Faults { is_slow: self.below(3) == 0, ..Faults::default() },
-            0 => Faults::default(),
-            1 => Faults { is_slow: true, garbled: one(4), ..Faults::default() },
+            _ if !self.is_faulty => Faults { is_slow: self.below(3) == 0, late_grants, ..Faults::default() },
+            0 => Faults { late_grants, ..Faults::default() },
+            1 => Faults { is_slow: true, garbled: one(4), late_grants, ..Faults::default() },
             2 => Faults { garbled: one(3), broken_snapshots: one(2), ..Faults::default() },
             _ => Faults { is_away: self.below(2) == 0, is_slow: self.below(2) == 0, ..Faults::default() },
         };
@@ -228,6 +251,8 @@ impl History {
         self.requests.abort_all();
         while self.requests.join_next().await.is_some() {}
         self.worker.stop().await;
+        // Its numbers are higher than those of the one before.
+        self.clock.advance_ms(1);
         self.worker = Self::worker(&self.origin, &self.options, &self.clock, self.seed);
     }
 
@@ -236,7 +261,7 @@ impl History {
         let (host, path) = (self.pick(&ASKED).to_owned(), self.path() + self.pick(&["", "", "/", "/x"]));
         let (worker, origin, clock, seed) =
             (self.worker.clone(), self.origin.clone(), self.clock.clone(), self.seed);
-        let spent = Arc::clone(&self.spent);
+        let (spent, most) = (Arc::clone(&self.spent), Arc::clone(&self.most));
         let is_head = self.below(4) == 0;
         self.requests.spawn(async move {
             let applied = worker.progress().applied;
@@ -259,6 +284,8 @@ impl History {
             let is_at =
                 |epoch: &Epoch| applied.as_ref().is_some_and(|it| epoch.mark(it.seq).as_ref() == Some(it));
             let applied_in = world.epochs.iter().rposition(is_at);
+            let may_be_spent =
+                |rule: &Rule| world.is_spent(rule) || spent.lock().get(&made(rule)) == Some(&None);
             let mut may_see = Vec::new();
             for (number, epoch) in world.epochs.iter().enumerate() {
                 let is_of = applied_in == Some(number);
@@ -269,17 +296,18 @@ impl History {
                 for seq in from..=epoch.head().0 {
                     let moment = epoch.at(Seq(seq)).unwrap();
                     for now_ms in moment.times(&host, &path, began_ms, ended_ms) {
-                        let (seen_there, rule) = moment.may_see(&host, &path, now_ms);
+                        let (seen_there, rule) = moment.may_see(&host, &path, now_ms, may_be_spent);
                         if seen_there.contains(&seen) {
                             if let Some(rule) = rule
-                                && let Some(most) = rule.terms.max_clicks
+                                && rule.terms.max_clicks.is_some()
+                                && let Some(most) = most.lock().get(&made(rule))
                                 && matches!(&seen, Seen::Redirect(to) if *to == rule.terms.destination)
                                 && !is_head
-                                && let Some(count) = spent.lock().entry(rule.id.clone()).or_insert(Some(0))
+                                && let Some(count) = spent.lock().entry(made(rule)).or_insert(Some(0))
                             {
                                 *count += 1;
                                 assert!(
-                                    *count <= most,
+                                    *count <= *most,
                                     "seed {seed}: {count} of {most} clicks of {}",
                                     rule.id
                                 );
@@ -332,7 +360,10 @@ impl History {
                     let seen = self.worker.answer(&request, |outcome, _| seen(&outcome)).await;
                     let world = self.origin.world.lock();
                     let now_ms = self.clock.now().as_millis();
-                    let (may_see, _) = world.epoch().now().may_see(host, &path, now_ms);
+                    let may_be_spent = |rule: &Rule| {
+                        world.is_spent(rule) || self.spent.lock().get(&made(rule)) == Some(&None)
+                    };
+                    let (may_see, _) = world.epoch().now().may_see(host, &path, now_ms, may_be_spent);
                     assert!(
                         may_see.contains(&seen),
                         "seed {}: {host}{path}: {seen:?} and not {may_see:?}",

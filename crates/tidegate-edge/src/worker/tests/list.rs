@@ -141,8 +141,15 @@ impl Moment {
         [began_ms, ended_ms].into_iter().chain(within).collect()
     }
 
-    /// What a request may see at that time, and of which rule: one with so many clicks may be over, or out of permits.
-    pub(super) fn may_see(&self, host: &str, path: &str, now_ms: u64) -> (Vec<Seen>, Option<&Rule>) {
+    /// What a request may see at that time, and of which rule: one with so many clicks may be over if it may be spent, and
+    /// out of permits.
+    pub(super) fn may_see(
+        &self,
+        host: &str,
+        path: &str,
+        now_ms: u64,
+        may_be_spent: impl Fn(&Rule) -> bool,
+    ) -> (Vec<Seen>, Option<&Rule>) {
         for rule in self.matching(host, path) {
             let seen = match rule.answer(path, None, now_ms) {
                 Answer::None => continue,
@@ -150,7 +157,8 @@ impl Moment {
                 Answer::Redirect(redirect) => Seen::Redirect(redirect.location),
             };
             return match rule.terms.max_clicks {
-                Some(_) => (vec![seen, Seen::Gone, Seen::Unavailable], Some(rule)),
+                Some(_) if may_be_spent(rule) => (vec![seen, Seen::Gone, Seen::Unavailable], Some(rule)),
+                Some(_) => (vec![seen, Seen::Unavailable], Some(rule)),
                 None => (vec![seen], Some(rule)),
             };
         }

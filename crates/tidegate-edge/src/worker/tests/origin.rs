@@ -1,6 +1,6 @@
 //! The truth as a worker meets it in a test: a list of rules behind a way on which everything can go wrong.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,11 @@ use tokio::time::Instant;
 
 use super::list::{Epoch, Moment};
 use crate::error::{Error, Result};
+use crate::rule::Rule;
 use crate::stream::{Event, Mark, Message, Next};
-use crate::truth::{Ask, Digest, Fields, Grant, Report, Resolution, Return, Returned, Seq, body};
+use crate::truth::{
+    Ask, Counted, Digest, Fields, Grant, Granted, Report, Resolution, Return, Returned, Seq, body,
+};
 use crate::worker::{Origin, OriginChanges, OriginSnapshot};
 
 /// What goes wrong just now.
@@ -23,6 +26,8 @@ pub(super) struct Faults {
     pub(super) is_away: bool,
     /// Answers to fetches and to who asks for permits come so late.
     pub(super) delay: Option<Duration>,
+    /// Answers to who asks for permits are decided at once, and come so late.
+    pub(super) late_grants: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
     /// One event in so many is sent twice, left out, or sent after the next.
@@ -33,6 +38,9 @@ pub(super) struct Faults {
     pub(super) has_bug: bool,
 }
 
+/// A rule's id, and when it was made: another one of that id is another rule.
+pub(super) type Made = (String, u64);
+
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) epochs: Vec<Epoch>,
@@ -41,10 +49,16 @@ pub(super) struct World {
     pub(super) sent: Seq,
     /// Streams that were opened before are cut.
     pub(super) streams: u64,
+    /// Rules that were made so far: which one that was is when it was made.
+    pub(super) made: u64,
     /// Permits that went out, by rule.
-    pub(super) granted: HashMap<String, u64>,
+    pub(super) granted: HashMap<Made, u64>,
+    /// Those of them that came back spent.
+    pub(super) consumed: HashMap<Made, u64>,
     /// By worker and number.
-    pub(super) blocks: HashMap<(String, u64), (String, u64)>,
+    pub(super) blocks: HashMap<(String, u64), (Made, u64)>,
+    /// Those that were given back before they were asked for.
+    pub(super) refused: HashSet<(String, u64)>,
     pub(super) clicks: HashMap<String, u64>,
     pub(super) fetches: u64,
     /// When somebody wanted to follow, by tokio's time.
@@ -56,6 +70,10 @@ pub(super) struct World {
 /// Tokio's time, which a test passes at once.
 pub(super) fn now() -> Instant {
     tokio::time::sleep(Duration::ZERO).deadline()
+}
+
+pub(super) fn made(rule: &Rule) -> Made {
+    (rule.id.clone(), rule.created_at)
 }
 
 /// Clones are one.
@@ -72,6 +90,12 @@ impl World {
         self.epochs.last().unwrap()
     }
 
+    /// Whether no permit of a rule is to be had any more, as workers have told.
+    pub(super) fn is_spent(&self, rule: &Rule) -> bool {
+        let consumed = self.consumed.get(&made(rule)).copied().unwrap_or_default();
+        rule.terms.max_clicks.is_some_and(|most| consumed >= most)
+    }
+
     pub(super) fn epoch_mut(&mut self) -> &mut Epoch {
         self.epochs.last_mut().unwrap()
     }
@@ -85,8 +109,11 @@ impl SimOrigin {
             faults: Faults::default(),
             sent: Seq(0),
             streams: 0,
+            made: 0,
             granted: HashMap::new(),
+            consumed: HashMap::new(),
             blocks: HashMap::new(),
+            refused: HashSet::new(),
             clicks: HashMap::new(),
             fetches: 0,
             connects: Vec::new(),
@@ -115,6 +142,41 @@ impl SimOrigin {
         if let Some(delay) = delay {
             tokio::time::sleep(delay).await;
         }
+    }
+
+    fn grant_now(&self, ask: Ask) -> Result<Granted> {
+        let mut world = self.world.lock();
+        let world = &mut *world;
+        let epoch = world.epochs.last().unwrap();
+        let Some(rule) = epoch.now().rules.iter().find(|it| it.id == ask.rule) else {
+            return Ok(Granted { grant: Grant::Unknown, created_at: None });
+        };
+        let created_at = Some(rule.created_at);
+        let Some(most) = rule.terms.max_clicks else {
+            return Ok(Granted { grant: Grant::Unbounded, created_at });
+        };
+        if world.refused.contains(&(ask.worker.clone(), ask.number)) {
+            return Ok(Granted { grant: Grant::Wait { retry_after: Duration::ZERO }, created_at });
+        }
+        let made = made(rule);
+        let granted = world.granted.entry(made.clone()).or_default();
+        let permits = most.saturating_sub(*granted).min(ask.wanted).min(3);
+        let grant = if permits == 0 {
+            let is_held = world.blocks.values().any(|(rule, left)| *rule == made && *left > 0);
+            match is_held {
+                true => Grant::Wait { retry_after: Duration::from_millis(50) },
+                false => Grant::Spent,
+            }
+        } else {
+            *granted += permits;
+            world.blocks.insert((ask.worker, ask.number), (made, permits));
+            Grant::Block { permits, life: Duration::from_secs(10), epoch: epoch.name.clone() }
+        };
+        // Debited all the same, whether the answer arrives or not.
+        if self.random.bits().is_multiple_of(8) {
+            return Err(Error::unavailable("the answer was lost"));
+        }
+        Ok(Granted { grant, created_at })
     }
 
     async fn wait(&self) {
@@ -292,54 +354,43 @@ impl Origin for SimOrigin {
         Ok(resolution)
     }
 
-    async fn grant(&self, ask: Ask) -> Result<Grant> {
+    async fn grant(&self, ask: Ask) -> Result<Granted> {
         self.there()?;
         self.delay().await;
-        let mut world = self.world.lock();
-        let world = &mut *world;
-        let epoch = world.epochs.last().unwrap();
-        let Some(rule) = epoch.now().rules.iter().find(|it| it.id == ask.rule) else {
-            return Ok(Grant::Unknown);
-        };
-        let Some(most) = rule.terms.max_clicks else { return Ok(Grant::Unbounded) };
-        let granted = world.granted.entry(ask.rule.clone()).or_default();
-        let permits = (most - *granted).min(ask.wanted).min(3);
-        if permits == 0 {
-            let is_held = world.blocks.values().any(|(rule, left)| *rule == ask.rule && *left > 0);
-            return Ok(match is_held {
-                true => Grant::Wait { retry_after: Duration::from_millis(50) },
-                false => Grant::Spent,
-            });
+        let granted = self.grant_now(ask)?;
+        // It is decided, and then it takes its time.
+        let late = self.world.lock().faults.late_grants;
+        if let Some(late) = late {
+            tokio::time::sleep(late).await;
         }
-        *granted += permits;
-        world.blocks.insert((ask.worker, ask.number), (ask.rule, permits));
-        let epoch = epoch.name.clone();
-        // Debited all the same, whether the answer arrives or not.
-        if self.random.bits().is_multiple_of(8) {
-            return Err(Error::unavailable("the answer was lost"));
-        }
-        Ok(Grant::Block { permits, life: Duration::from_secs(10), epoch })
+        Ok(granted)
     }
 
     async fn give_back(&self, it: Return) -> Result<Returned> {
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
-        let Some((rule, permits)) = world.blocks.remove(&(it.worker, it.number)) else {
+        let block = (it.worker, it.number);
+        let Some((rule, permits)) = world.blocks.remove(&block) else {
+            world.refused.insert(block);
             return Ok(Returned::Unknown);
         };
         assert!(it.spent <= permits, "{} of {permits} were spent", it.spent);
         let granted = world.granted.entry(rule.clone()).or_default();
         *granted -= permits - it.spent;
-        *world.clicks.entry(rule).or_default() += it.spent;
+        *world.consumed.entry(rule.clone()).or_default() += it.spent;
+        *world.clicks.entry(rule.0).or_default() += it.spent;
         Ok(Returned::Counted)
     }
 
     async fn report(&self, report: Report) -> Result<()> {
         self.there()?;
         let mut world = self.world.lock();
-        for (rule, clicks) in report.clicks {
-            *world.clicks.entry(rule).or_default() += clicks;
+        for Counted { id, created_at, clicks } in report.clicks {
+            let rules = &world.epoch().now().rules;
+            if rules.iter().any(|rule| rule.id == id && created_at.is_none_or(|it| it == rule.created_at)) {
+                *world.clicks.entry(id).or_default() += clicks;
+            }
         }
         Ok(())
     }

@@ -33,10 +33,12 @@ impl Pair {
     /// Makes a rule, or puts another version of it in its place.
     pub(super) fn put(&self, id: &str, change: impl FnOnce(&mut Terms)) {
         let mut world = self.origin.world.lock();
+        world.made += 1;
+        let created_at = world.made;
         let epoch = world.epoch_mut();
         let before = epoch.now().rules.iter().find(|it| it.id == id).map(|it| (**it).clone());
         let terms = Terms::new(format!("/{id}"), "/");
-        let new = Rule { id: id.to_owned(), terms, clicks: 0, version: 0, created_at: 0, updated_at: 0 };
+        let new = Rule { id: id.to_owned(), terms, clicks: 0, version: 0, created_at, updated_at: 0 };
         let mut rule = before.unwrap_or(new);
         rule.version += 1;
         rule.terms.destination = format!("https://d.example/{id}/{}", rule.version);
@@ -77,7 +79,8 @@ impl Pair {
     /// What a path is answered as the truth is now.
     pub(super) fn truth(&self, path: &str) -> Vec<Seen> {
         let world = self.origin.world.lock();
-        world.epoch().now().may_see("h.example", path, self.clock.now().as_millis()).0
+        let now_ms = self.clock.now().as_millis();
+        world.epoch().now().may_see("h.example", path, now_ms, |rule| world.is_spent(rule)).0
     }
 }
 

@@ -101,11 +101,27 @@ impl RequestBody for Ask {
 #[schemars(rename = "RuleBlock")]
 pub(crate) enum Block {
     /// So many redirects, to be spent or returned in that time, counted from before they were asked for.
-    Granted { permits: u64, life_ms: u64, epoch: String },
+    Granted {
+        permits: u64,
+        life_ms: u64,
+        epoch: String,
+        /// When the rule was made, in milliseconds: another one of its id was made at another time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// Others hold what is left.
-    Wait { retry_after_ms: u64 },
+    Wait {
+        retry_after_ms: u64,
+        /// When the rule was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// There are none any more.
-    Spent,
+    Spent {
+        /// When the rule was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<u64>,
+    },
     /// The rule has no bound.
     Unbounded,
 }
@@ -127,13 +143,28 @@ impl RequestBody for Return {
 
 /// Clicks of rules that need no permits, since the last report.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(rename = "RuleClicksReport")]
 pub(crate) struct Report {
     /// Rules by id, and how often each has redirected; at most 10,000.
     #[schemars(extend("maxProperties" = 10_000, "propertyNames" = {"minLength": 1, "maxLength": 128}))]
     pub(crate) clicks: BTreeMap<String, Clicks>,
+    /// When each of them was made, in milliseconds: another one of its id is not meant. Those that are not here count for
+    /// whichever has the id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 10_000, "propertyNames" = {"minLength": 1, "maxLength": 128}))]
+    pub(crate) created_at: BTreeMap<String, Moment>,
 }
+
+/// A time in milliseconds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(rename = "RuleMoment")]
+pub(crate) struct Moment(
+    #[serde(deserialize_with = "whole::required")]
+    #[schemars(range(min = 0, max = MAX_COUNT))]
+    pub(crate) u64,
+);
 
 /// Clicks of one rule, since the last report.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use super::open;
 use super::path::OfRule;
 use super::refusal::of_change;
 use crate::api::rule_worker::{
-    Applied, Ask, Block, Clicked, ClicksCounted, MAX_CLICKS, Report, Return, Workers,
+    Applied, Ask, Block, Clicked, Clicks, ClicksCounted, MAX_CLICKS, Report, Return, Workers,
 };
 use crate::http::{Call, Json, Kind, NoContent, Problem, Result, Sent};
 
@@ -86,13 +86,16 @@ pub(super) async fn ask(call: Sent<Ask, OfNumber>) -> Result<Json<Block>> {
     if wanted == 0 || wanted > MAX_COUNT {
         return Err(Problem::invalid(format!("`wanted`: {wanted} is not allowed: 1 to {MAX_COUNT} are")));
     }
-    let grant = truth.grant(truth::Ask { rule, worker, number, wanted }).await.map_err(of_change)?;
-    Ok(Json(match grant {
+    let granted = truth.grant(truth::Ask { rule, worker, number, wanted }).await.map_err(of_change)?;
+    let created_at = granted.created_at;
+    Ok(Json(match granted.grant {
         Grant::Block { permits, life, epoch } => {
-            Block::Granted { permits, life_ms: life.as_millis() as u64, epoch }
+            Block::Granted { permits, life_ms: life.as_millis() as u64, epoch, created_at }
         }
-        Grant::Wait { retry_after } => Block::Wait { retry_after_ms: retry_after.as_millis() as u64 },
-        Grant::Spent => Block::Spent,
+        Grant::Wait { retry_after } => {
+            Block::Wait { retry_after_ms: retry_after.as_millis() as u64, created_at }
+        }
+        Grant::Spent => Block::Spent { created_at },
         Grant::Unbounded => Block::Unbounded,
         // Whatever else there will be is nothing to spend.
         _ => return Err(Refusal::Unknown.into()),
@@ -122,7 +125,12 @@ pub(super) async fn give_back(call: Sent<Return, OfNumber>) -> Result<NoContent>
 pub(super) async fn report(call: Sent<Report, OfNumber>) -> Result<Json<ClicksCounted>> {
     let truth = &open(&call.app)?.truth;
     let (worker, number) = call.path.read()?;
-    let clicks = call.body.parse()?.clicks;
+    let Report { clicks, created_at } = call.body.parse()?;
+    if created_at.len() > MAX_REPORTED {
+        let detail =
+            format!("`createdAt` has {} rules: at most {MAX_REPORTED} are allowed", created_at.len());
+        return Err(Problem::invalid(detail));
+    }
     if clicks.len() > MAX_REPORTED {
         let detail = format!("`clicks` has {} rules: at most {MAX_REPORTED} are allowed", clicks.len());
         return Err(Problem::invalid(detail));
@@ -135,7 +143,12 @@ pub(super) async fn report(call: Sent<Report, OfNumber>) -> Result<Json<ClicksCo
         let detail = format!("`clicks`: {} of {id:?} are not allowed: 0 to {MAX_CLICKS} are", clicks.0);
         return Err(Problem::invalid(detail));
     }
-    let clicks = clicks.into_iter().map(|(id, clicks)| (id, clicks.0)).collect();
+    let counted = |(id, clicks): (String, Clicks)| truth::Counted {
+        created_at: created_at.get(&id).map(|it| it.0),
+        clicks: clicks.0,
+        id,
+    };
+    let clicks = clicks.into_iter().map(counted).collect();
     let is_new = truth.report(truth::Report { worker, number, clicks }).await.map_err(of_change)?;
     Ok(Json(ClicksCounted::new(is_new)))
 }

@@ -62,7 +62,7 @@ struct Model {
 
 impl Model {
     fn count(&mut self, clicks: impl IntoIterator<Item = Clicked>) {
-        for Clicked { id, clicks } in clicks {
+        for Clicked { id, clicks, .. } in clicks {
             *self.counted.entry(id.into()).or_default() += clicks;
         }
     }

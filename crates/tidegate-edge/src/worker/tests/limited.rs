@@ -1,0 +1,124 @@
+//! Rules with so many clicks: whose permits pay for whom, and what is believed of them.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::list::Seen;
+use super::origin::Faults;
+use super::pair::{Pair, another, ask, to};
+
+/// Asks until the truth has answered: its way loses an answer now and then.
+async fn get(pair: &Pair, path: &str) -> Seen {
+    for _ in 0..20 {
+        match pair.get(path).await {
+            Seen::Unavailable => pair.pass(1000).await,
+            seen => return seen,
+        }
+    }
+    Seen::Unavailable
+}
+
+/// Permits of a rule that is no more pay for no other of its id, whatever the stream has told of it.
+#[tokio::test(start_paused = true)]
+async fn permits_are_of_one_rule_and_not_of_the_next_of_its_id() {
+    let pair = Pair::start(|_| ());
+    pair.put("x", |terms| terms.max_clicks = Some(1000));
+    pair.put("y", |_| ());
+    pair.caught_up().await;
+    pair.worker.core.write(|state| state.cache.retain(|rule| rule.id() == "x"));
+    for _ in 0..4 {
+        assert_eq!(get(&pair, "/x").await, to("x", 1));
+    }
+    // The stream stands still, and fetches work.
+    pair.delete("x");
+    pair.delete("y");
+    pair.put("x", |terms| (terms.path, terms.max_clicks) = ("/y".to_owned(), Some(1)));
+    let mut redirects = 0;
+    for _ in 0..10 {
+        redirects += u32::from(get(&pair, "/y").await == to("x", 1));
+    }
+    assert_eq!(redirects, 1);
+    pair.caught_up().await;
+    assert_eq!(get(&pair, "/y").await, Seen::Gone);
+}
+
+/// What is known to be spent is the rule that was, and not the next of its id.
+#[tokio::test(start_paused = true)]
+async fn a_rule_is_not_spent_because_one_of_its_id_was() {
+    let pair = Pair::start(|_| ());
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.put("y", |_| ());
+    pair.caught_up().await;
+    pair.worker.core.write(|state| state.cache.retain(|rule| rule.id() == "x"));
+    assert_eq!(get(&pair, "/x").await, to("x", 1));
+    assert_eq!(get(&pair, "/x").await, Seen::Gone);
+    pair.delete("x");
+    pair.delete("y");
+    pair.put("x", |terms| (terms.path, terms.max_clicks) = ("/y".to_owned(), Some(5)));
+    assert_eq!(get(&pair, "/y").await, to("x", 1));
+}
+
+/// Who was told that nothing is left, while more was given, asks again.
+#[tokio::test(start_paused = true)]
+async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
+    let pair = Pair::start(|_| ());
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.caught_up().await;
+    let other = another(&pair.origin, "v", |_| ());
+    while other.progress().applied != pair.worker.progress().applied {
+        pair.pass(50).await;
+    }
+    while ask(&other, "/x").await != to("x", 1) {
+        pair.pass(1000).await;
+    }
+    // It tells of what it has spent.
+    pair.pass(3000).await;
+    let late = Duration::from_millis(600);
+    pair.origin.world.lock().faults = Faults { late_grants: Some(late), ..Faults::default() };
+    let asking = {
+        let worker = pair.worker.clone();
+        tokio::spawn(async move { ask(&worker, "/x").await })
+    };
+    sleep(late / 2).await;
+    pair.put("x", |terms| terms.max_clicks = Some(100));
+    pair.caught_up().await;
+    pair.origin.world.lock().faults = Faults::default();
+    assert_ne!(asking.await.unwrap(), Seen::Gone);
+    assert_eq!(get(&pair, "/x").await, to("x", 2));
+}
+
+/// Clicks of a rule that is no more are none of the next of its id.
+#[tokio::test(start_paused = true)]
+async fn clicks_of_a_rule_are_not_told_of_as_those_of_the_next_of_its_id() {
+    let pair = Pair::start(|_| ());
+    pair.put("y", |_| ());
+    pair.put("folder", |terms| terms.path = "/docs/*".to_owned());
+    pair.caught_up().await;
+    for _ in 0..5 {
+        assert_eq!(get(&pair, "/y").await, to("y", 1));
+        assert_eq!(get(&pair, "/docs/a").await, to("folder", 1));
+    }
+    for id in ["y", "folder"] {
+        pair.delete(id);
+        pair.put(id, |terms| terms.max_clicks = Some(10));
+    }
+    pair.caught_up().await;
+    pair.pass(3000).await;
+    let counted = pair.origin.world.lock().clicks.clone();
+    assert!(counted.is_empty(), "{counted:?}");
+}
+
+/// Whose request for permits comes when it has given up long ago has not used them up.
+#[tokio::test(start_paused = true)]
+async fn permits_that_come_too_late_are_still_to_be_had() {
+    let pair = Pair::start(|options| options.deadline = Duration::from_secs(1));
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.caught_up().await;
+    let delay = Some(Duration::from_secs(3));
+    pair.origin.world.lock().faults = Faults { delay, ..Faults::default() };
+    assert_eq!(pair.get("/x").await, Seen::Unavailable);
+    pair.pass(4000).await;
+    pair.origin.world.lock().faults = Faults::default();
+    assert_eq!(get(&pair, "/x").await, to("x", 1));
+}
