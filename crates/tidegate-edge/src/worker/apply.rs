@@ -216,5 +216,5 @@ fn read(body: &str) -> Result<Rule, Difference> {
 }
 
 pub(super) fn entry(rule: &Rule, host: u32, body: &str) -> Entry {
-    Entry::new(rule, host, Seq(0), Digest::of(&rule.id, rule.version, body))
+    Entry::new(rule, host, Digest::of(&rule.id, rule.version, body))
 }

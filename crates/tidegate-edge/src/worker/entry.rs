@@ -1,8 +1,8 @@
 //! A rule as the worker keeps it: one text, and nothing else on the heap.
 //!
 //! Half a million to a million of them are what a worker's memory goes to, so all of a rule that answers do not need
-//! (tags, note, versions, the time of the last change) is left out, and numbers take as many bytes as they have digits. The text is
-//! valid UTF-8 whatever numbers are in it, so what is sent is a slice of it that nobody has to look through.
+//! (tags, note, versions, the time of the last change) is left out, and numbers take as many bytes as they have digits. The
+//! text is valid UTF-8 whatever numbers are in it, so what is sent is a slice of it that nobody has to look through.
 
 mod digits;
 mod view;
@@ -13,20 +13,19 @@ pub use self::view::View;
 use self::view::{Flags, Numbers};
 use super::size_class::size_class;
 use crate::rule::Rule;
-use crate::truth::{Digest, Seq};
+use crate::truth::Digest;
 
 /// A rule, prepared to answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry(Box<str>);
 
 impl Entry {
-    /// A rule of the host that the worker knows by that number, as it was at `watermark`. `hash` is that of its version.
-    pub fn new(rule: &Rule, host: u32, watermark: Seq, hash: Digest) -> Self {
+    /// A rule of the host that the worker knows by that number. `hash` is that of its version.
+    pub fn new(rule: &Rule, host: u32, hash: Digest) -> Self {
         rule.terms.prepared(|parts| {
             let numbers = Numbers {
                 flags: Flags::of(parts),
                 host,
-                watermark,
                 path_len: parts.path.len(),
                 destination_len: parts.destination.len(),
                 id_len: rule.id.len(),

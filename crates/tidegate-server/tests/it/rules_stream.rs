@@ -238,7 +238,10 @@ async fn permits_are_granted_once_and_counted_once() {
         let w = &w;
         async move { w.call("PUT", &path, &body.to_string()).await }
     };
-    let granted = json!({"outcome": "granted", "permits": 12, "lifeMs": 10_000, "epoch": epoch});
+    let created_at = START.as_millis();
+    let granted = json!({
+        "outcome": "granted", "permits": 12, "lifeMs": 10_000, "epoch": epoch, "createdAt": created_at,
+    });
     for _ in 0..2 {
         assert_eq!(ask(1, json!({"rule": "spring", "wanted": 50})).await.json(), granted);
     }

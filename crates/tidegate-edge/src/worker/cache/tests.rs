@@ -8,17 +8,17 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::*;
 use crate::rule::{Rule, Terms};
-use crate::truth::{Digest, Seq};
+use crate::truth::Digest;
 
 pub(super) fn rule(id: &str, path: &str, change: impl FnOnce(&mut Terms)) -> Rule {
-    let mut terms = Terms::new(path, "https://www.example.com/landing/page-1234567");
+    let mut terms = Terms::new(path, "https://www.example.com/landing/page-12345678");
     change(&mut terms);
     Rule { id: id.into(), terms, clicks: 0, version: 1, created_at: 0, updated_at: 0 }
 }
 
 pub(super) fn entry(number: usize, change: impl FnOnce(&mut Terms)) -> Entry {
     let rule = rule(&format!("{number:08}"), &path(number), change);
-    Entry::new(&rule, 0, Seq(1), Digest::default())
+    Entry::new(&rule, 0, Digest::default())
 }
 
 pub(super) fn path(number: usize) -> String {
@@ -204,7 +204,7 @@ fn keys_with_the_same_hash_are_told_apart() {
     let mut cache = Cache::new(1 << 20, 1);
     for (host, number) in (0..3).flat_map(|host| (0..200).map(move |number| (host, number))) {
         let rule = rule(&format!("{host}-{number}"), &path(number), |_| ());
-        let _ = cache.insert(7, &Entry::new(&rule, host, Seq(1), Digest::default()), 0);
+        let _ = cache.insert(7, &Entry::new(&rule, host, Digest::default()), 0);
     }
     assert_eq!(cache.len(), 600);
     for (host, number) in (0..3).flat_map(|host| (0..200).map(move |number| (host, number))) {
@@ -227,7 +227,7 @@ fn clicks_are_taken_piece_by_piece_and_go_on_with_their_rule() {
     }
     // Changed meanwhile, and in one case by another rule.
     assert_eq!(cache.put(1, |it| it.destination = "/b".into()).clicks, []);
-    let other = Entry::new(&rule("other", &path(2), |_| ()), 0, Seq(2), Digest::default());
+    let other = Entry::new(&rule("other", &path(2), |_| ()), 0, Digest::default());
     let left = cache.insert(hash(0, &path(2)), &other, 0).clicks;
     assert_eq!(left, [Clicked { id: "00000002".into(), created_at: 0, clicks: 3 }]);
     let pieces: Vec<_> = std::iter::repeat_with(|| cache.take_clicks(300)).take(5).collect();

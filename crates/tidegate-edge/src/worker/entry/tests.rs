@@ -49,7 +49,7 @@ proptest! {
         query in of("[a-b=&#ü ]{0,8}"),
         now_ms in 0..12_u64,
     ) {
-        let entry = Entry::new(&rule, 0, Seq(1), Digest::default());
+        let entry = Entry::new(&rule, 0, Digest::default());
         let (path, query) = (&*path, query.as_deref());
         let unspent = Rule { clicks: 0, ..rule.clone() };
         prop_assert_eq!(entry.view().state(now_ms), unspent.state(now_ms));
@@ -61,16 +61,15 @@ proptest! {
 
     #[test]
     fn every_field_that_is_kept_comes_back(
-        rule in rules(), host in any::<u32>(), watermark in any::<u64>(), shift in 0..64_u32, version in any::<u64>(),
+        rule in rules(), host in any::<u32>(), shift in 0..64_u32, version in any::<u64>(),
         created_at in any::<u64>(),
     ) {
         let rule = Rule { created_at: created_at >> shift, ..rule };
-        let watermark = Seq(watermark >> shift);
         let hash = Digest::of(&rule.id, version, "");
-        let entry = Entry::new(&rule, host, watermark, hash);
+        let entry = Entry::new(&rule, host, hash);
         let view = entry.view();
         let terms = &rule.terms;
-        prop_assert_eq!((view.host(), view.watermark(), view.hash()), (host, watermark, hash.first_half()));
+        prop_assert_eq!((view.host(), view.hash()), (host, hash.first_half()));
         prop_assert_eq!(view.created_at(), rule.created_at);
         prop_assert_eq!((view.path(), view.id(), view.folder()), (&*terms.path, &*rule.id, terms.folder()));
         prop_assert_eq!((view.expires_at(), view.max_clicks()), (terms.expires_at, terms.max_clicks));
@@ -88,7 +87,7 @@ fn nothing_is_allocated_for_what_is_sent_as_it_is() {
     let mut terms = Terms::new("/a", "https://example.com/ü?a#b");
     (terms.max_clicks, terms.fallback) = (Some(1), Some("/over".to_owned()));
     let rule = Rule { id: "a".into(), terms, clicks: 0, version: 1, created_at: 0, updated_at: 0 };
-    let entry = Entry::new(&rule, 0, Seq(1), Digest::default());
+    let entry = Entry::new(&rule, 0, Digest::default());
     for redirect in [entry.view().redirect("/a", Some("b=c")), entry.view().ended().unwrap()] {
         assert!(matches!(redirect.location, std::borrow::Cow::Borrowed(_)), "{redirect:?}");
     }
@@ -97,10 +96,10 @@ fn nothing_is_allocated_for_what_is_sent_as_it_is() {
 /// The size that memory is planned by: all of a plain rule but its texts fits beside them in what the allocator gives.
 #[test]
 fn a_plain_rule_takes_two_dozen_bytes_beside_its_texts() {
-    let terms = Terms::new("/".repeat(20), "/".repeat(43));
+    let terms = Terms::new("/".repeat(20), "/".repeat(45));
     let created_at = 1_800_000_000_000;
     let rule = Rule { id: "12345678".into(), terms, clicks: 0, version: 1, created_at, updated_at: 0 };
-    let entry = Entry::new(&rule, 50, Seq(0), Digest::of("a", 1, "{}"));
-    assert!(entry.0.len() <= 20 + 43 + 8 + 25, "{}", entry.0.len());
+    let entry = Entry::new(&rule, 50, Digest::of("a", 1, "{}"));
+    assert!(entry.0.len() <= 20 + 45 + 8 + 23, "{}", entry.0.len());
     assert_eq!(entry.bytes(), 96);
 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::digits::{self, Reader};
 use crate::rule::{Code, Life, Parts, Query, RedirectRef, State};
-use crate::truth::Seq;
 
 /// What is so of a rule, a bit each. Nothing is set of a plain rule, and the usual ones come first: few bits are one byte.
 #[derive(Clone, Copy)]
@@ -73,7 +72,6 @@ impl Flags {
 pub(super) struct Numbers {
     pub(super) flags: Flags,
     pub(super) host: u32,
-    pub(super) watermark: Seq,
     pub(super) path_len: usize,
     pub(super) destination_len: usize,
     pub(super) id_len: usize,
@@ -90,7 +88,6 @@ impl Numbers {
         let always = [
             self.flags.0,
             u64::from(self.host),
-            self.watermark.0,
             self.path_len as u64,
             self.destination_len as u64,
             self.id_len as u64,
@@ -117,7 +114,6 @@ impl Numbers {
 pub struct View<'a> {
     parts: Parts<'a>,
     host: u32,
-    watermark: Seq,
     id_len: usize,
     /// The id, the hash, when it was made, and whatever else there is: not looked at before somebody asks, since it may be in a line of its
     /// own that the processor does not have yet.
@@ -133,7 +129,6 @@ impl<'a> View<'a> {
         let mut reader = Reader::new(text);
         let flags = Flags(reader.number());
         let host = reader.number() as u32;
-        let watermark = Seq(reader.number());
         let path_len = reader.number() as usize;
         let destination_len = reader.number() as usize;
         let id_len = reader.number() as usize;
@@ -166,7 +161,7 @@ impl<'a> View<'a> {
             max_age,
             life,
         };
-        Self { parts, host, watermark, id_len, rest, front_len: text.len() - rest.len() }
+        Self { parts, host, id_len, rest, front_len: text.len() - rest.len() }
     }
 
     /// How long the entry's own text is.
@@ -200,11 +195,6 @@ impl<'a> View<'a> {
     /// Whose rule it is, by the number that the worker knows the host by.
     pub fn host(&self) -> u32 {
         self.host
-    }
-
-    /// The change as of which the rule is known to be so.
-    pub fn watermark(&self) -> Seq {
-        self.watermark
     }
 
     /// Of the version: two of one id that have the same are the same.
@@ -248,7 +238,7 @@ impl<'a> View<'a> {
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("View");
-        shown.field("id", &self.id()).field("host", &self.host).field("watermark", &self.watermark);
+        shown.field("id", &self.id()).field("host", &self.host);
         shown.field("hash", &self.hash()).field("parts", &self.parts).finish()
     }
 }

@@ -74,7 +74,7 @@ impl Model {
             return Ok(());
         };
         let view = *hit.view();
-        let found = (view.id().to_owned(), view.watermark().0, view.expires_at());
+        let found = (view.id().to_owned(), view.created_at(), view.expires_at());
         prop_assert_eq!(Some(&found), self.said.get(&key));
         prop_assert_eq!((view.host(), view.path()), (key.0, &*text(key)));
         if clicks {
@@ -92,13 +92,13 @@ impl Model {
                     it.destination = "/".repeat(extra);
                     it.expires_at = expires_at;
                 });
-                let entry = Entry::new(&rule, key.0, Seq(number), Digest::default());
+                let entry = Entry::new(&Rule { created_at: number, ..rule }, key.0, Digest::default());
                 let is_first = !self.said.contains_key(&key);
                 let had_room = self.cache.has_room_for(hashed(self.by, key), &entry);
                 let inserted = self.cache.insert(hashed(self.by, key), &entry, number);
                 prop_assert!(inserted.evicted == 0 || !had_room, "there was room");
                 prop_assert!(!is_first || inserted.is_kept || inserted.evicted == 0);
-                prop_assert_eq!(inserted.is_kept, self.cache.iter().any(|it| it.watermark().0 == number));
+                prop_assert_eq!(inserted.is_kept, self.cache.iter().any(|it| it.created_at() == number));
                 self.may_miss |= inserted.evicted > 0 || !inserted.is_kept;
                 self.count(inserted.clicks);
                 self.said.insert(key, (id, number, expires_at));
@@ -123,7 +123,7 @@ impl Model {
                 let is_over = |view: View<'_>| view.expires_at().is_some_and(|it| it < now_ms);
                 prop_assert_eq!(swept.is_done, !self.cache.iter().any(is_over));
                 self.count(swept.clicks);
-                let there: Vec<_> = self.cache.iter().map(|it| it.watermark().0).collect();
+                let there: Vec<_> = self.cache.iter().map(|it| it.created_at()).collect();
                 let stays = |said: &Said| there.contains(&said.1) || said.2.is_none_or(|it| it >= now_ms);
                 self.said.retain(|_, said| stays(said));
             }
