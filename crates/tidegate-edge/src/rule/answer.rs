@@ -191,6 +191,11 @@ mod tests {
         assert_eq!(rule.state(15), State::Live);
         rule.clicks = 3;
         assert_eq!(rule.state(15), State::Ended);
+        assert_eq!(
+            (rule.state(9), rule.next_at(9)),
+            (State::Scheduled, Some(10)),
+            "it ends no sooner than it starts"
+        );
         rule.terms.enabled = false;
         assert_eq!([9, 15, 21].map(|now| rule.state(now)), [State::Disabled; 3]);
         assert_eq!(rule.answer("/docs", None, 15), Answer::None);

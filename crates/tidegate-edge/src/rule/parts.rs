@@ -18,13 +18,14 @@ impl Life {
         self.expires_at.is_some() || self.max_clicks.is_some()
     }
 
-    /// How it is doing at that time, after so many clicks; live at the very millisecond at which it expires.
+    /// How it is doing at that time, after so many clicks; live at the very millisecond at which it expires. What clicks have
+    /// to do with comes last: who does not know of them passes over the same rules as who does.
     pub(crate) fn state(&self, now_ms: u64, clicks: u64) -> State {
         let is_spent = self.max_clicks.is_some_and(|most| clicks >= most);
         match () {
             () if !self.enabled => State::Disabled,
-            () if is_spent || self.expires_at.is_some_and(|it| now_ms > it) => State::Ended,
             () if self.starts_at.is_some_and(|it| now_ms < it) => State::Scheduled,
+            () if is_spent || self.expires_at.is_some_and(|it| now_ms > it) => State::Ended,
             () => State::Live,
         }
     }

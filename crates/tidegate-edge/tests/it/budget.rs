@@ -17,6 +17,7 @@ conformance!(
     what_a_silent_worker_holds_is_lost_at_its_deadline,
     a_worker_that_was_silent_too_long_may_still_say_what_it_spent,
     a_bound_that_is_lowered_binds_new_blocks_and_an_update_none,
+    a_spent_rule_that_is_given_a_start_is_passed_over_until_then,
     a_deleted_rule_takes_its_blocks_with_it,
     what_is_granted_says_of_which_rule_it_is,
     who_has_no_bound_needs_no_block,
@@ -160,6 +161,31 @@ async fn a_bound_that_is_lowered_binds_new_blocks_and_an_update_none(world: Worl
     assert_eq!(clicks(&world).await, 30, "what was out when it was lowered");
     bounded(&world, "a", 31).await;
     assert_eq!(granted(&world, "v", 2, 50).await, 1);
+}
+
+async fn a_spent_rule_that_is_given_a_start_is_passed_over_until_then(world: World) {
+    bounded(&world, "a", 1).await;
+    world.create("b", terms("/*", "https://example.com/b")).await;
+    assert_eq!(granted(&world, "w", 1, 1).await, 1);
+    assert_eq!(give_back(&world, "w", 1, 1).await, Returned::Counted);
+    let resolved = async || world.truth.resolve("example.com", "/a").await.unwrap().0.map(|rule| rule.id);
+    let listed = async |state: State| {
+        let mut filter = Filter::default();
+        filter.state = Some(state);
+        let page = world.truth.list(filter, None, 10).await.unwrap();
+        page.rules.into_iter().map(|rule| rule.id).collect::<Vec<_>>()
+    };
+    assert_eq!(resolved().await.as_deref(), Some("a"), "it has ended");
+    let mut terms = terms("/a", "https://example.com/");
+    (terms.max_clicks, terms.starts_at) =
+        (Some(1), Some(world.truth.position().await.unwrap().time_ms + 1000));
+    let change = Change::Replace { id: "a".to_owned(), terms, condition: Condition::None };
+    world.truth.change(change).await.unwrap().unwrap();
+    assert_eq!(resolved().await.as_deref(), Some("b"));
+    assert_eq!((listed(State::Scheduled).await, listed(State::Ended).await), (vec!["a".to_owned()], vec![]));
+    world.clock.advance_ms(1000);
+    assert_eq!(resolved().await.as_deref(), Some("a"));
+    assert_eq!((listed(State::Scheduled).await, listed(State::Ended).await), (vec![], vec!["a".to_owned()]));
 }
 
 async fn a_deleted_rule_takes_its_blocks_with_it(world: World) {

@@ -34,8 +34,7 @@ fn answer(entry: &Entry, clicks: u64, path: &str, query: Option<&str>, now_ms: u
     let view = entry.view();
     let is_spent = view.max_clicks().is_some_and(|most| clicks >= most);
     match view.state(now_ms) {
-        State::Disabled => Answer::None,
-        State::Scheduled if !is_spent => Answer::None,
+        State::Disabled | State::Scheduled => Answer::None,
         State::Live if !is_spent => Answer::Redirect(view.redirect(path, query).into_owned()),
         _ => view.ended().map_or(Answer::Gone, |it| Answer::Redirect(it.into_owned())),
     }
