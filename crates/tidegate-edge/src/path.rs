@@ -149,8 +149,8 @@ pub fn normalised_host(host: &str) -> Option<Cow<'_, str>> {
     is_name.then(|| Cow::Owned(parsed.to_owned()))
 }
 
-/// Whether a host is a name as it should be, without anything behind it. Names that end in a digit may be addresses, and
-/// `xn--` may be no name at all: those are looked at closely.
+/// Whether a host is a name as it should be, without anything behind it. Names that end in a digit may be addresses, and so
+/// may those whose last label begins with one, like `0xf`; `xn--` may be no name at all: those are looked at closely.
 fn is_simple_host(host: &str) -> bool {
     let (mut label_len, mut dashes, mut is_simple) = (0, 0, host.len() <= 253);
     for byte in host.bytes() {
@@ -166,6 +166,7 @@ fn is_simple_host(host: &str) -> bool {
     is_simple
         && (1..=63).contains(&label_len)
         && host.ends_with(|c: char| c.is_ascii_lowercase())
+        && !host.as_bytes()[host.len() - label_len].is_ascii_digit()
         && (dashes < 2 || host.split('.').all(|label| !label.starts_with("xn--")))
 }
 
@@ -283,6 +284,12 @@ mod tests {
             ("xn--bcher-kva.example", Some("xn--bcher-kva.example")),
             ("127.0.0.1:80", Some("127.0.0.1")),
             ("127.1", Some("127.0.0.1")),
+            ("1.2.3.0xF", Some("1.2.3.15")),
+            ("1.2.3.0xf", Some("1.2.3.15")),
+            ("1.2.3.0xf.:80", Some("1.2.3.15")),
+            ("A.0xF", None),
+            ("a.0xf", None),
+            ("a.0xg", Some("a.0xg")),
             ("[::1]:80", Some("[::1]")),
             ("[0:0::1]", Some("[::1]")),
             ("", None),
@@ -420,7 +427,7 @@ mod tests {
 
         #[test]
         fn a_host_is_the_same_however_it_is_written(
-            labels in proptest::collection::vec("[a-z][a-z0-9]{0,5}", 1..4),
+            labels in proptest::collection::vec("[a-z][a-z0-9]{0,5}|[0-9][a-z0-9]{0,2}|0x[0-9a-g]{0,2}", 1..5),
             upper in any::<u64>(),
             port in proptest::option::of(any::<u16>()),
             has_dot in any::<bool>(),
@@ -431,7 +438,12 @@ mod tests {
             text += if has_dot { "." } else { "" };
             text += &port.map_or(String::new(), |port| format!(":{port}"));
             let normal = normalised_host(&text);
-            prop_assert_eq!(normal.as_deref(), Some(&*name), "{}", text);
+            // One whose last label begins with a digit may be an address, or none at all.
+            let is_name = labels.last().is_some_and(|it| it.starts_with(|c: char| c.is_ascii_lowercase()));
+            if is_name {
+                prop_assert_eq!(normal.as_deref(), Some(&*name), "{}", text);
+            }
+            prop_assert_eq!(normal, normalised_host(&name), "{}", text);
         }
 
         #[test]
