@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 use tidegate_edge::rule::Rule;
-use tidegate_edge::truth::{Digest, Seq};
+use tidegate_edge::truth::Digest;
 use tidegate_edge::worker::cache::Cache;
 use tidegate_edge::worker::entry::Entry;
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "1000000".to_owned());
     let count: u64 = argument.parse().map_err(|_| "usage: cache COUNT")?;
     let rule: Rule = serde_json::from_value(serde_json::json!({
-        "id": "", "path": "/", "destination": "/", "version": 1, "createdAt": 0, "updatedAt": 0,
+        "id": "", "path": "/", "destination": "/", "version": 1, "createdAt": 1_790_000_000_000_u64, "updatedAt": 0,
     }))?;
     let hasher = DefaultHashBuilder::default();
     let fill = |cache: &mut Cache| {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             rule.id = format!("{number:08}");
             rule.terms.path = Path::of(number).text()?.to_owned();
             rule.terms.destination = destination(number);
-            let entry = Entry::new(&rule, 1, Seq(number + 1), Digest::of(&rule.id, 1, ""));
+            let entry = Entry::new(&rule, 1, Digest::of(&rule.id, 1, ""));
             let _ = cache.insert(hasher.hash_one((1_u32, &rule.terms.path)), &entry, 0);
         }
         Ok::<_, Box<dyn std::error::Error>>((on_processor()? - started) / count as f64)

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::Command;
 
 use tidegate_edge::rule::Rule;
-use tidegate_edge::truth::{Digest, Seq};
+use tidegate_edge::truth::Digest;
 use tidegate_edge::worker::cache::Cache;
 use tidegate_edge::worker::entry::Entry;
 
@@ -51,12 +51,13 @@ impl Rules {
     fn put(&mut self, cache: &mut Cache, number: usize, more: usize) {
         let rule = &mut self.0;
         rule.id = format!("{number:08}");
+        rule.created_at = 1_790_000_000_000 + number as u64;
         rule.terms.path = format!("/promo/2024/{number:08}");
         rule.terms.destination =
             format!("https://www.example.com/landing/page-{number:08}{}", "x".repeat(more));
         let mut hasher = DefaultHasher::new();
         rule.terms.path.hash(&mut hasher);
-        let entry = Entry::new(rule, 1, Seq(number as u64), Digest::of(&rule.id, 1, ""));
+        let entry = Entry::new(rule, 1, Digest::of(&rule.id, 1, ""));
         assert!(cache.insert(hasher.finish(), &entry, 0).is_kept);
     }
 }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use tidegate_edge::rule::Rule;
-use tidegate_edge::truth::{Digest, Seq};
+use tidegate_edge::truth::Digest;
 use tidegate_edge::worker::cache::Cache;
 use tidegate_edge::worker::entry::Entry;
 use tidegate_edge::worker::key::KeyHasher;
@@ -41,7 +41,7 @@ fn hit_rates(links: usize, exponent: f64) -> Result<[f64; 2]> {
         rule.terms.path = super::links::path(number);
         rule.terms.destination = super::links::destination(number);
         let hash = Digest::of(&rule.id, 1, "");
-        Entry::new(&rule, 0, Seq(0), hash)
+        Entry::new(&rule, 0, hash)
     };
     let host = hasher.host("*");
     let hash = |path: &str| hasher.path(path).of_host(host);

@@ -343,7 +343,11 @@ impl Origin for SimOrigin {
             let mut world = self.world.lock();
             world.fetches += 1;
             let epoch = world.epoch();
-            epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
+            let mut found = epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()));
+            if let Some(rule) = &mut found.rule {
+                rule.clicks = world.clicks.get(&rule.id).copied().unwrap_or_default();
+            }
+            found
         };
         // It is read, and then it takes its time.
         self.delay().await;
