@@ -73,7 +73,7 @@ impl State {
         self.keys.add(hash, seq);
         self.negatives.remove(hash);
         self.recent.push(seq, hash);
-        if self.is_owned(host, path) {
+        if self.is_owned(path) {
             self.keep(hash, entry(rule, id, body), true);
         }
         Ok(())
@@ -89,7 +89,7 @@ impl State {
             return Err(unknown(host, path));
         }
         self.recent.push(seq, hash);
-        if self.is_owned(host, path) {
+        if self.is_owned(path) {
             self.keep(hash, entry(rule, id, body), true);
         } else {
             self.forget(hash, id, path);
@@ -166,7 +166,7 @@ impl State {
                 continue;
             }
             let Ok(body) = crate::truth::body(rule) else { return Kept::No };
-            self.keep(hash, entry(rule, id, &body), self.is_owned(&terms.host, &terms.path));
+            self.keep(hash, entry(rule, id, &body), self.is_owned(&terms.path));
         }
         // What is nearer than what was found, and the filter takes for known, is not there.
         let found: Vec<_> = exact.map(|rule| &*rule.terms.host).collect();

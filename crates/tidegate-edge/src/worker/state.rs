@@ -237,7 +237,7 @@ impl State {
     }
 
     /// Whether this worker keeps a rule for one path.
-    pub(super) fn is_owned(&self, _host: &str, path: &str) -> bool {
+    pub(super) fn is_owned(&self, path: &str) -> bool {
         self.foreign.as_ref().is_none_or(|(ownership, _)| ownership.is_own(path))
     }
 
