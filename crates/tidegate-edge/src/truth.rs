@@ -79,6 +79,9 @@ impl Default for TruthOptions {
     }
 }
 
+/// How long a database that is closed waits for who reads it yet.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// A database of rules. Clones are one.
 #[derive(Debug, Clone)]
 pub struct Truth(Database);
@@ -267,6 +270,16 @@ impl Truth {
             database.metrics().imported(since, &imported);
             imported
         })
+    }
+
+    /// Ends: who asks for something from now on is told that it is closed. Rules in a file are all in it then, and nothing
+    /// of them is only beside it, unless somebody reads for longer than a few seconds yet. Whether that is so.
+    pub async fn close(&self) -> bool {
+        match &self.0 {
+            Database::Sqlite(database) => database.close(CLOSING).await,
+            // It is another process's, which writes what it has said to have written.
+            Database::Postgres(_) => true,
+        }
     }
 
     /// All rules at one place of the log, with all they have, in the order of their ids: a file without a name, from its

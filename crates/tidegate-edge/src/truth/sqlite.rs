@@ -50,7 +50,7 @@ const SETTLED: usize = 1000;
 pub(super) struct Sqlite {
     writer: Writer,
     last: watch::Sender<Seq>,
-    connection: Arc<Mutex<Connection>>,
+    connection: Arc<Mutex<Writable>>,
     block_life: Duration,
     random: Random,
     readers: Arc<Readers>,
@@ -68,9 +68,19 @@ struct Readers {
     _lock: Lock,
 }
 
+/// The connection that writes, until it is closed.
+#[derive(Debug)]
+struct Writable(Option<Connection>);
+
+impl Writable {
+    fn open(&mut self) -> Result<&mut Connection> {
+        self.0.as_mut().ok_or_else(closed)
+    }
+}
+
 /// What groups are written by.
 struct Writing {
-    connection: Arc<Mutex<Connection>>,
+    connection: Arc<Mutex<Writable>>,
     clock: Clock,
     random: Random,
     max_log: u64,
@@ -87,7 +97,7 @@ impl Sqlite {
             Ok((lock, connection, path, options))
         })
         .await?;
-        let connection = Arc::new(Mutex::new(connection));
+        let connection = Arc::new(Mutex::new(Writable(Some(connection))));
         let writing = Writing {
             connection: Arc::clone(&connection),
             clock: options.clock.clone(),
@@ -204,6 +214,33 @@ impl Sqlite {
         self.read(move |connection, _| clicks::clicks(connection, &id)).await
     }
 
+    /// Closes it: what is beside the file gets into it, and nobody reads or writes any more. Who reads yet is waited for,
+    /// for so long at most. Whether all is in the file.
+    pub(super) async fn close(&self, most: Duration) -> bool {
+        self.readers.permits.close();
+        let (connection, readers) = (Arc::clone(&self.connection), Arc::clone(&self.readers));
+        let closing = blocking(move || {
+            drop(std::mem::take(&mut *readers.idle.lock()));
+            // An import may hold it for long.
+            let Some(mut connection) = connection.try_lock_for(most) else { return Ok(false) };
+            let Some(connection) = connection.0.take() else { return Ok(true) };
+            open::checkpoint(&connection, most)
+        });
+        match closing.await {
+            Ok(true) => true,
+            Ok(false) => {
+                tracing::warn!(
+                    "the rules' database is still in use: what is in its write-ahead log stays there"
+                );
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the write-ahead log of the rules' database stays");
+                false
+            }
+        }
+    }
+
     /// Brings the states of some rules up to date that are not.
     async fn settle(&self) -> Result<()> {
         if !self.read(read::is_due).await? {
@@ -225,7 +262,7 @@ impl Sqlite {
         blocking(move || {
             let mut connection = connection.lock();
             // The time when it is written, however long it waited for others.
-            write(&mut connection, readers.clock.now().as_millis())
+            write(connection.open()?, readers.clock.now().as_millis())
         })
         .await
     }
@@ -241,7 +278,10 @@ impl Sqlite {
             let idle = readers.idle.lock().pop();
             let connection = idle.map_or_else(|| open::reader(&readers.path), Ok)?;
             let answer = ask(&connection, readers.clock.now().as_millis());
-            readers.idle.lock().push(connection);
+            // Whoever closes takes those that are idle, and no more come.
+            if !readers.permits.is_closed() {
+                readers.idle.lock().push(connection);
+            }
             answer
         })
         .await
@@ -252,7 +292,7 @@ impl Commit for Writing {
     async fn commit(&mut self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
         let (connection, random, max_log) = (Arc::clone(&self.connection), self.random.clone(), self.max_log);
         let now_ms = self.clock.now().as_millis();
-        blocking(move || write::commit(&mut connection.lock(), changes, now_ms, max_log, &random)).await
+        blocking(move || write::commit(connection.lock().open()?, changes, now_ms, max_log, &random)).await
     }
 }
 
@@ -265,4 +305,64 @@ async fn blocking<T: Send + 'static>(run: impl FnOnce() -> Result<T> + Send + 's
     let task = tokio::task::spawn_blocking(run);
     task.await
         .unwrap_or_else(|error| Err(Error::new(ErrorKind::Internal, format!("a question ended: {error}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Draft, Terms};
+    use crate::truth::Truth;
+
+    /// As many rules as a copy of the file has, without what is beside it.
+    fn rules_in_the_file_alone(path: &Path) -> u64 {
+        let alone = path.with_extension("alone");
+        std::fs::copy(path, &alone).unwrap();
+        Connection::open(&alone)
+            .unwrap()
+            .query_row("SELECT count(*) FROM rules", [], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_file_alone_has_all_rules_once_it_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.db");
+        let truth =
+            Truth::open(&format!("sqlite:{}", path.display()), &TruthOptions::default()).await.unwrap();
+        let change = |path: &str| Change::Create(Draft::new(Terms::new(path, "/")));
+        truth.change(change("/a")).await.unwrap().unwrap();
+        // Somebody reads yet, as of now.
+        let reader = open::reader(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM rules").unwrap();
+        truth.change(change("/b")).await.unwrap().unwrap();
+        let closing = tokio::spawn({
+            let truth = truth.clone();
+            async move { truth.close().await }
+        });
+        tokio::task::yield_now().await;
+        drop(reader);
+        assert!(closing.await.unwrap());
+        assert_eq!(rules_in_the_file_alone(&path), 2);
+        let error = truth.change(change("/c")).await.expect_err("it is closed");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(truth.position().await.is_err());
+        assert!(truth.close().await, "it is so already");
+    }
+
+    #[tokio::test]
+    async fn who_reads_for_long_is_not_waited_for_and_nothing_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.db");
+        let url = format!("sqlite:{}", path.display());
+        let truth = Sqlite::open(&path, &TruthOptions::default()).await.unwrap();
+        let change = |path: &str| vec![Change::Create(Draft::new(Terms::new(path, "/")))];
+        truth.write(change("/a")).await.unwrap();
+        let reader = open::reader(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM rules").unwrap();
+        truth.write(change("/b")).await.unwrap();
+        assert!(!truth.close(Duration::from_millis(20)).await);
+        drop((truth, reader));
+        let again = Truth::open(&url, &TruthOptions::default()).await.unwrap();
+        assert_eq!(again.position().await.unwrap().count, 2);
+    }
 }

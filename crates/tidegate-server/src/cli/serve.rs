@@ -146,6 +146,9 @@ async fn run_until_signal(settings: &Settings, app: App, listeners: Listeners) -
                 "not all leases could be given back, which end by themselves, or not all gathered counts sent, which are lost"
             );
         }
+        if let Some(rules) = &app.parts().rules {
+            rules.truth.close().await;
+        }
         cut + cut_redirects
     };
     tokio::select! {

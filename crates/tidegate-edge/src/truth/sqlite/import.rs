@@ -17,8 +17,8 @@ use tidegate::clock::Clock;
 use tidegate::random::Random;
 use tokio::sync::watch;
 
-use super::Readers;
 use super::failure::failed;
+use super::{Readers, Writable};
 use crate::error::Result;
 use crate::formats::Reader;
 use crate::truth::import::{ImportOptions, ImportReport, ImportStep, OnProgress, Plan};
@@ -32,7 +32,7 @@ const TOGETHER: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Importer {
     pub(super) readers: Arc<Readers>,
-    pub(super) writer: Arc<Mutex<Connection>>,
+    pub(super) writer: Arc<Mutex<Writable>>,
     pub(super) last: watch::Sender<Seq>,
     pub(super) clock: Clock,
     pub(super) random: Random,
@@ -60,7 +60,8 @@ impl Importer {
             return Ok(plan.finish(None));
         }
         let written = {
-            let _alone = self.writer.lock();
+            let mut alone = self.writer.lock();
+            alone.open()?;
             plan.now_ms = self.clock.now().as_millis();
             let behavior = TransactionBehavior::Immediate;
             let transaction = connection.transaction_with_behavior(behavior).map_err(failed)?;

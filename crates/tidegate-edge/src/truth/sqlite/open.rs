@@ -91,6 +91,15 @@ pub(super) fn writer(path: &Path, random: &Random) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Brings all that is in the write-ahead log to its place in the file, once nobody reads what was before, which is waited
+/// for so long. Whether all of it is there.
+pub(super) fn checkpoint(connection: &Connection, most: Duration) -> Result<bool> {
+    connection.busy_timeout(most).map_err(failed)?;
+    let is_busy: i64 =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
+    Ok(is_busy == 0)
+}
+
 /// A connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
