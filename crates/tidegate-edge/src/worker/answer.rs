@@ -125,8 +125,6 @@ impl<O: Origin> Core<O> {
                     Permit::Wait(retry_after) => {
                         return Ok(write(Outcome::Unavailable { retry_after }, source));
                     }
-                    // Nothing of it is known here. The truth says whether it is spent, for nothing.
-                    Permit::None if request.is_head => return Err(Needed::Fetch(state.applied.clone())),
                     Permit::None => return Err(Needed::Permit(rule.id().into(), rule.created_at())),
                 }
             }
@@ -135,10 +133,11 @@ impl<O: Origin> Core<O> {
         })
     }
 
-    /// Takes a permit that is here, and sees to it that there is another soon. HEAD only looks for one.
+    /// Takes a permit that is here, and sees to it that there is another soon.
     fn permit(self: &Arc<Self>, rule: &str, created_at: u64, is_head: bool, elapsed_ms: u64) -> Permit {
         if is_head {
-            return self.blocks.peek(rule, created_at, elapsed_ms);
+            let is_spent = self.blocks.is_spent(rule, created_at, elapsed_ms);
+            return if is_spent { Permit::Spent } else { Permit::Granted { is_low: false } };
         }
         let permit = self.blocks.spend(rule, created_at, elapsed_ms);
         if permit == (Permit::Granted { is_low: true }) {

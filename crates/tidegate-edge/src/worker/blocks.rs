@@ -115,17 +115,6 @@ impl OfRule {
     fn is_asking(&self, number: u64) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.number == number)
     }
-
-    /// What there is to say while no permit is here.
-    fn without_permits(&self, created_at: u64, elapsed_ms: u64) -> Permit {
-        match self.nothing_until_ms(created_at).saturating_sub(elapsed_ms) {
-            0 => Permit::None,
-            _ if self.is_spent => Permit::Spent,
-            // Told of first, they may be all that was left.
-            _ if !self.blocks.is_empty() => Permit::None,
-            left => Permit::Wait(Duration::from_millis(left)),
-        }
-    }
 }
 
 /// A block that is to be given back.
@@ -238,7 +227,13 @@ impl Blocks {
         let total: u64 = own.blocks.iter().filter(has_some).map(left).sum();
         let (asked, nothing_until_ms) = (own.wanted, own.nothing_until_ms(created_at));
         let Some(block) = own.blocks.iter_mut().find(|it| has_some(&&**it)) else {
-            return own.without_permits(created_at, elapsed_ms);
+            return match nothing_until_ms.saturating_sub(elapsed_ms) {
+                0 => Permit::None,
+                _ if own.is_spent => Permit::Spent,
+                // Told of first, they may be all that was left.
+                _ if !own.blocks.is_empty() => Permit::None,
+                left => Permit::Wait(Duration::from_millis(left)),
+            };
         };
         block.spent += 1;
         block.used_ms = elapsed_ms;
@@ -246,14 +241,14 @@ impl Blocks {
         Permit::Granted { is_low }
     }
 
-    /// What [`spend`](Self::spend) would come to, without taking one.
-    pub(crate) fn peek(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> Permit {
+    /// Whether a rule is known to have none left, without taking one.
+    pub(crate) fn is_spent(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> bool {
         let all = self.all.lock();
-        let Some(own) = all.rules.get(rule) else { return Permit::None };
-        match own.blocks.iter().any(|it| it.created_at == created_at && !it.is_over(elapsed_ms)) {
-            true => Permit::Granted { is_low: false },
-            false => own.without_permits(created_at, elapsed_ms),
-        }
+        all.rules.get(rule).is_some_and(|own| {
+            own.is_spent
+                && elapsed_ms < own.nothing_until_ms(created_at)
+                && own.blocks.iter().all(|block| block.created_at != created_at || block.is_over(elapsed_ms))
+        })
     }
 
     /// Who asks the truth for a block.
@@ -505,7 +500,7 @@ mod tests {
         let number = ask(&blocks, "a");
         asked(&blocks, "a", number, 0, 0, Some(Grant::Spent));
         assert_eq!(blocks.spend("a", 0, 10), Permit::Spent);
-        assert_eq!(blocks.peek("a", 0, 10), Permit::Spent);
+        assert!(blocks.is_spent("a", 0, 10));
         blocks.changed("a");
         assert_eq!(blocks.spend("a", 0, 10), Permit::None);
         let number = ask(&blocks, "a");
@@ -577,8 +572,7 @@ mod tests {
             let number = ask(&blocks, &rule);
             asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
         }
-        let seen = ["2", "3"].map(|rule| blocks.peek(rule, 0, 1));
-        assert_eq!(seen, [Permit::None, Permit::Spent], "the oldest have left");
+        assert!(!blocks.is_spent("2", 0, 1) && blocks.is_spent("3", 0, 1), "the oldest have left");
         assert_eq!(blocks.all.lock().rules.len(), MAX_RULES);
         // Those that hold something stay.
         let number = ask(&blocks, "live");

@@ -7,7 +7,6 @@ mod alike;
 mod away;
 mod crowd;
 mod deadline;
-mod head;
 mod history;
 mod limited;
 mod list;

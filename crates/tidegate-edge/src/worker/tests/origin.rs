@@ -343,11 +343,7 @@ impl Origin for SimOrigin {
             let mut world = self.world.lock();
             world.fetches += 1;
             let epoch = world.epoch();
-            let mut found = epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()));
-            if let Some(rule) = &mut found.rule {
-                rule.clicks = world.clicks.get(&rule.id).copied().unwrap_or_default();
-            }
-            found
+            epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
         };
         // It is read, and then it takes its time.
         self.delay().await;
