@@ -86,6 +86,10 @@ pub(super) async fn ask(call: Sent<Ask, OfNumber>) -> Result<Json<Block>> {
     if wanted == 0 || wanted > MAX_COUNT {
         return Err(Problem::invalid(format!("`wanted`: {wanted} is not allowed: 1 to {MAX_COUNT} are")));
     }
+    if rule.is_empty() || rule.len() > MAX_ID_BYTES {
+        let detail = format!("`rule`: an id has {} bytes: 1 to {MAX_ID_BYTES} are allowed", rule.len());
+        return Err(Problem::invalid(detail));
+    }
     let granted = truth.grant(truth::Ask { rule, worker, number, wanted }).await.map_err(of_change)?;
     let created_at = granted.created_at;
     Ok(Json(match granted.grant {
