@@ -26,6 +26,7 @@ mod origin;
 pub mod owner;
 mod recent;
 mod report;
+mod reserved;
 mod size_class;
 mod state;
 mod trace;

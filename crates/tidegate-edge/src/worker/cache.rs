@@ -12,6 +12,7 @@ mod clicks;
 mod log;
 mod place;
 mod reclaim;
+mod seen;
 mod shard;
 mod slot;
 mod slots;
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub use self::clicks::Clicked;
 use self::log::Log;
 use self::place::{Place, Prefix};
+pub(crate) use self::seen::Seen;
 use self::shard::Shard;
 use self::slot::{Marks, Slot};
 use self::slots::Slots;
@@ -55,6 +57,8 @@ pub struct Cache {
     eviction_batch: usize,
     /// The shard whose clicks are taken next.
     next_clicks: AtomicUsize,
+    /// Who was not seen when all rules were last read leaves, shard by shard: up to which they have.
+    unseen_left_to: Option<usize>,
     stats: Stats,
 }
 
@@ -84,6 +88,7 @@ impl Cache {
             bound_bytes,
             eviction_batch,
             next_clicks: AtomicUsize::new(0),
+            unseen_left_to: None,
             stats: Stats::default(),
         };
         cache.note_peak(0);
@@ -104,6 +109,9 @@ impl Cache {
         let shard = &self.shards[place.shard];
         let (at, view) = shard.find(&self.log, place.tag, host, path).ok()?;
         let marks = &shard.slots.at(at).marks;
+        if !self.is_there(marks) {
+            return None;
+        }
         marks.touch();
         Some(Hit { view, marks, clicked: &shard.clicked, run: shard::run_of(place.tag) })
     }
@@ -111,7 +119,9 @@ impl Cache {
     /// The same as if nobody had asked.
     pub fn peek(&self, hash: u64, host: u32, path: &str) -> Option<View<'_>> {
         let place = self.place(hash);
-        self.shards[place.shard].find(&self.log, place.tag, host, path).ok().map(|(_, view)| view)
+        let shard = &self.shards[place.shard];
+        let (at, view) = shard.find(&self.log, place.tag, host, path).ok()?;
+        self.is_there(&shard.slots.at(at).marks).then_some(view)
     }
 
     /// Keeps an entry, in place of what there was for its host and path. Clicks stay with it if it is the same rule's.
@@ -140,12 +150,13 @@ impl Cache {
         self.note_peak(index_growth);
         let shard = &mut self.shards[place.shard];
         shard.ends_at = shard.ends_at.min(view.expires_at().unwrap_or(u64::MAX));
-        let ends = view.expires_at().is_some();
+        let (ends, is_seen) = (view.expires_at().is_some(), self.unseen_left_to.is_some());
         match found {
             Ok(at) => {
                 let slot = shard.slots.at_mut(at);
                 let old = std::mem::replace(&mut slot.location, location);
                 slot.marks.set_ends(ends);
+                slot.marks.set_seen(is_seen);
                 let before = self.log.view(old);
                 if (before.id(), before.created_at()) != (view.id(), view.created_at()) {
                     inserted.clicks.extend(Clicked::of(slot, self.log.text(old)));
@@ -155,7 +166,7 @@ impl Cache {
             }
             Err(at) => {
                 let before = shard.slots.bytes();
-                shard.slots.insert(at, Slot { tag: place.tag, location, marks: Marks::new(ends) });
+                shard.slots.insert(at, Slot { tag: place.tag, location, marks: Marks::new(ends, is_seen) });
                 self.index_bytes = self.index_bytes + shard.slots.bytes() - before;
                 self.len += 1;
             }
@@ -171,29 +182,6 @@ impl Cache {
         let clicked = self.take_out(place.shard, at).unwrap_or(none);
         self.compact();
         Some(clicked)
-    }
-
-    /// Forgets all that `keep` does not hold for worth keeping. What of them was clicked is handed out.
-    #[must_use = "it has clicks that nobody else has"]
-    pub fn retain(&mut self, mut keep: impl FnMut(&View<'_>) -> bool) -> Vec<Clicked> {
-        let mut clicks = Vec::new();
-        for shard in 0..self.shards.len() {
-            let mut at = 0;
-            while at < self.shards[shard].slots.len() {
-                if keep(&self.log.view(self.shards[shard].slots.at(at).location)) {
-                    at += 1;
-                } else {
-                    clicks.extend(self.take_out(shard, at));
-                }
-            }
-        }
-        self.compact();
-        clicks
-    }
-
-    /// All that is kept, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
-        self.shards.iter().flat_map(|shard| shard.slots.iter().map(|slot| self.log.view(slot.location)))
     }
 
     /// Whether it could be kept with nobody leaving.

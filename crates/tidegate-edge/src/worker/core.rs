@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::blocks::Blocks;
@@ -15,12 +15,16 @@ use super::key::KeyHasher;
 use super::memory::resident_bytes;
 use super::metrics::WorkerMetrics;
 use super::options::WorkerOptions;
+use super::reserved::ReservedBytes;
 use super::state::{Bounds, Ownership, State};
 use super::truth_time::Pace;
 use crate::stream::Mark;
 
 /// Of all bytes, the part that rules for folders may take unless said otherwise.
 const FOLDERS_PART: usize = 4;
+
+/// Of all bytes, the part that a filter may take.
+const FILTER_PART: usize = 2;
 
 /// A worker's memory, and where it has it from.
 #[derive(Debug)]
@@ -34,10 +38,12 @@ pub(crate) struct Core<O> {
     pub(super) blocks: Blocks,
     pub(super) clicks: Clicks,
     pub(super) fetches: Fetches,
+    /// Room for what is being read.
+    pub(super) reserved: ReservedBytes,
     /// Changes whenever more was applied.
     pub(super) moved: watch::Sender<u64>,
     /// Somebody has heard of another time of the database.
-    pub(super) other_epoch: Notify,
+    pub(super) other_epoch: watch::Sender<()>,
     pub(super) following: Mutex<Following>,
     /// What the process had in memory when this began.
     pub(super) resident_before: usize,
@@ -66,6 +72,7 @@ impl<O> Core<O> {
         let bounds = Bounds {
             all: options.max_bytes,
             trees: options.max_folder_bytes.unwrap_or(options.max_bytes / FOLDERS_PART),
+            filter: options.max_bytes / FILTER_PART,
             beside: 0,
         };
         let cache = || Cache::new(options.max_bytes, options.eviction_batch);
@@ -78,8 +85,9 @@ impl<O> Core<O> {
             blocks: Blocks::new(options.name.clone(), first),
             clicks: Clicks::new(options.name.clone(), first),
             fetches: Fetches::default(),
+            reserved: ReservedBytes::default(),
             moved: watch::Sender::new(0),
-            other_epoch: Notify::new(),
+            other_epoch: watch::Sender::default(),
             following: Mutex::default(),
             resident_before: resident_bytes().unwrap_or(0),
             metrics: WorkerMetrics::default(),
@@ -106,7 +114,7 @@ impl<O> Core<O> {
 
     /// Changes what is in memory. Clicks of rules that leave by it are gathered, and evictions counted.
     pub(super) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes();
+        let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes() + self.reserved.get();
         let mut state = self.state.write();
         state.bounds.beside = beside;
         let evicted_before = state.evicted();

@@ -71,7 +71,7 @@ impl<O: Origin> Core<O> {
     ) -> Result<Arc<Resolution>> {
         // What was asked for before this request came is taken if it is of the very place that is here. Of a later one, or
         // if nothing is here, the database may have gone back since without anybody here having heard of it.
-        let mut is_since = false;
+        let (mut is_since, mut applied) = (false, applied.cloned());
         loop {
             let (mut flight, is_new) = self.join(host, path)?;
             is_since |= is_new;
@@ -85,15 +85,21 @@ impl<O: Origin> Core<O> {
             let position = &resolution.position;
             let is_behind = |applied: &Mark| applied.epoch != position.epoch || position.seq < applied.seq;
             let is_here = |applied: &Mark| *applied == Mark::from(position);
-            if (is_since || !is_anew && applied.is_some_and(is_here)) && !applied.is_some_and(is_behind) {
+            let is_of = applied.as_ref();
+            if (is_since || !is_anew && is_of.is_some_and(is_here)) && !is_of.is_some_and(is_behind) {
                 return Ok(resolution);
             }
             is_since = true;
-            if is_new || applied.is_some_and(|applied| applied.epoch != position.epoch) {
+            match self.applied() {
+                // All rules were read anew since this request came: by what is here now it is answered.
+                Some(here) if !is_behind(&here) => applied = Some(here),
+                Some(here) if !is_new && here.epoch == position.epoch => {}
                 // It is of another time, whether that has another name or not: what is here is to be read anew, which
                 // takes a moment.
-                self.other_epoch.notify_one();
-                sleep(OTHER_EPOCH_PAUSE).await;
+                _ => {
+                    self.other_epoch.send_replace(());
+                    sleep(OTHER_EPOCH_PAUSE).await;
+                }
             }
             // Asked for before this request came: asked for once more.
             self.leave(&(host.into(), path.into()), &flight);

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::core::Core;
-use super::filter::Filter;
 use super::keys::Point;
-use super::load::Loading;
+use super::load::{Body, Loading};
 use super::options::Hydrate;
 use super::origin::{Origin, OriginChanges as _, OriginSnapshot as _};
-use super::report::NO_ROOM_FOR_FOLDERS;
+use super::reserved::Reserved;
+use super::state::State;
 use crate::error::{Error, Result};
 use crate::rule::Rule;
 use crate::stream::{Event, Follower, Mark, Message, Next, Step};
@@ -26,7 +26,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Heartbeats that may be missed before the connection is taken for dead.
 const MISSED: u32 = 4;
 
-/// A tree that did not fit is tried again after this.
+/// Rules that are looked at, and bodies that are kept, in one step: lookups wait for no more.
+const LOOKED_AT: usize = 1000;
+const KEPT_TOGETHER: usize = 256;
+
+/// What did not fit is tried again after this.
 const TRIED_AGAIN_MS: u64 = 60_000;
 
 /// Follows until the worker ends. What a bug has left behind is not gone by: it begins anew.
@@ -71,17 +75,22 @@ async fn session<O: Origin>(
     let mut changes =
         timeout(silence, core.origin.changes(&core.options.name, mark.as_ref())).await.map_err(late)??;
     core.connected();
+    // What others have heard of the database is news only once this connection has said something, and all it asks for was
+    // read: who is asked all the time would be cut off from it for ever.
+    let mut other_epoch = core.other_epoch.subscribe();
+    let mut has_said = false;
     loop {
         let next = tokio::select! {
             next = timeout(silence, changes.next()) => next.map_err(late)??,
             // The stream says it too, sooner or later.
-            () = core.other_epoch.notified() => return Err(Error::unavailable("the database may have gone back")),
+            _ = other_epoch.changed(), if has_said => return Err(Error::unavailable("the database may have gone back")),
         };
         let message = match next {
             Next::Message(message) => message,
             Next::Cut(reason) => return Err(Error::unavailable(reason)),
         };
         core.heard(&message);
+        let mut is_read_anew = false;
         let difference = match follower.take(message) {
             Step::Apply(events) => core.apply(follower.mark(), &events).err(),
             Step::Compare(position) => core.compare(&position).err(),
@@ -90,6 +99,7 @@ async fn session<O: Origin>(
                     core.metrics.resyncs.inc();
                 }
                 load(core, follower, Some(&from), &reason).await?;
+                is_read_anew = true;
                 None
             }
             Step::Wait | Step::Known => None,
@@ -104,8 +114,13 @@ async fn session<O: Origin>(
             // Whatever comes of it: it does not go on from here.
             *follower = Follower::default();
             load(core, follower, None, &difference).await?;
+            is_read_anew = true;
         }
         core.grow();
+        if is_read_anew || !has_said {
+            other_epoch.mark_unchanged();
+        }
+        has_said = true;
     }
 }
 
@@ -121,20 +136,30 @@ async fn load<O: Origin>(
         Hydrate::Bodies => Fields::All,
     };
     tracing::info!(worker = core.options.name, reason, "all rules are read");
+    core.drop_unseen().await;
+    core.forget_seen().await;
+    let mut reserved = Reserved::none(core);
     let loading = core.read(|state| Loading::begin(state, fields));
-    let (loaded, position) = read_all(core, loading, fields, from).await?;
+    let (mut loaded, position) = read_all(core, loading, &mut reserved, from).await?;
+    let (bodies, body_bytes) = loaded.take_bodies();
     let mark = Mark::from(&position);
     // What time it was when it was made is no longer of interest: others may have asked for it before.
     // In one step: what was granted to the rules before pays for none of these.
-    core.write(|state| {
-        state.replace(loaded, &position);
+    let replaced = core.write(|state| {
+        let replaced = state.replace(loaded, &position);
         core.blocks.reloaded(&mark.epoch);
+        reserved.set(replaced.bytes() + body_bytes);
+        replaced
     });
     follower.loaded(mark);
-    if !core.read(|state| state.has_all_folders) {
-        tracing::warn!(worker = core.options.name, "{NO_ROOM_FOR_FOLDERS}: much has to be asked for");
-    }
     core.moved.send_modify(|it| *it += 1);
+    core.clicks.add(&replaced.take_clicks());
+    drop(replaced);
+    core.keep_loaded(bodies, &mut reserved).await;
+    core.drop_unseen().await;
+    if let Some(reason) = core.read(State::lacks_room) {
+        tracing::warn!(worker = core.options.name, "{reason}: much has to be asked for");
+    }
     tracing::info!(
         worker = core.options.name,
         rules = position.count,
@@ -144,15 +169,15 @@ async fn load<O: Origin>(
     Ok(())
 }
 
-/// Reads a snapshot to its end, and checks it.
+/// Reads a snapshot to its end, and checks it. Room is made for what is made of it.
 async fn read_all<O: Origin>(
     core: &Core<O>,
     mut loading: Loading,
-    fields: Fields,
+    reserved: &mut Reserved<'_, O>,
     from: Option<&Mark>,
 ) -> Result<(Loading, Position)> {
     let wrong = |difference: String| Error::corrupt(difference);
-    let mut snapshot = core.origin.snapshot(fields, from).await?;
+    let mut snapshot = core.origin.snapshot(loading.fields(), from).await?;
     let mut rest = Vec::new();
     while let Some(piece) = snapshot.next().await? {
         // The line that the piece before began, then those that are whole in this one.
@@ -165,17 +190,35 @@ async fn read_all<O: Origin>(
             for lines in [&rest[..], whole] {
                 let text =
                     std::str::from_utf8(lines).map_err(|_| wrong("a snapshot is no text".to_owned()))?;
-                text.lines().try_for_each(|line| loading.line(line)).map_err(wrong)?;
+                let mut lines = text.lines();
+                if loading.position().is_none()
+                    && let Some(line) = lines.next()
+                {
+                    let filter_bytes = loading.first_line(line).map_err(wrong)?;
+                    if let Some(bytes) = filter_bytes {
+                        core.make_room(&loading, reserved, bytes).await;
+                        loading.make_filter();
+                    } else if loading.is_for_growth()
+                        && let Some(position) = loading.position().cloned()
+                    {
+                        return Ok((loading, position));
+                    }
+                }
+                lines.try_for_each(|line| loading.line(line)).map_err(wrong)?;
             }
             rest.clear();
         }
         rest.extend_from_slice(begun);
-        tokio::task::yield_now().await;
+        while let Some(seen) = loading.take_seen() {
+            core.read(|state| state.note_seen(seen));
+        }
+        core.make_room(&loading, reserved, 0).await;
+        yield_now().await;
     }
     if !rest.is_empty() {
         return Err(wrong("a snapshot ends amid a line".to_owned()));
     }
-    let position = loading.check().map_err(wrong)?.clone();
+    let position = loading.finish().map_err(wrong)?;
     Ok((loading, position))
 }
 
@@ -204,15 +247,60 @@ impl<O: Origin> Core<O> {
     /// Compares what is here with what the truth has at the same place, and goes by its time.
     fn compare(&self, position: &Position) -> Result<(), String> {
         let elapsed_ms = self.pace.elapsed_ms();
-        let (compared, is_due) = self.read(|state| (state.compare(position), !state.has_all_folders));
+        let (compared, is_due) = self.read(|state| (state.compare(position), state.may_have_room_again()));
         compared?;
-        // Rules for folders that did not fit may fit now.
+        // What did not fit may fit now.
         let mut following = self.following.lock();
         if is_due && elapsed_ms.saturating_sub(following.tried_ms) >= TRIED_AGAIN_MS {
             following.tried_ms = elapsed_ms;
-            return Err(NO_ROOM_FOR_FOLDERS.to_owned());
+            return Err("there may be room now for what did not fit".to_owned());
         }
         Ok(())
+    }
+
+    /// Makes room for what was read, and so many bytes more. If what is here leaves too little, it goes.
+    async fn make_room(&self, loading: &Loading, reserved: &mut Reserved<'_, O>, more: usize) {
+        if reserved.grow_to(loading.bytes() + more).await {
+            return;
+        }
+        if loading.is_for_growth() {
+            // Nothing else is as large.
+            drop(self.write(|state| state.keys.let_go()));
+        } else if let Some(gone) = self.write(State::let_go) {
+            tracing::warn!(
+                worker = self.options.name,
+                "there is no room for all keys twice: while they are read everything is asked for"
+            );
+            self.clicks.add(&gone.take_clicks());
+        }
+    }
+
+    /// Lets go of rules that were not seen when all were last read.
+    async fn drop_unseen(&self) {
+        while !self.write(|state| state.drop_unseen(LOOKED_AT)) {
+            yield_now().await;
+        }
+    }
+
+    /// From now on nobody was seen.
+    async fn forget_seen(&self) {
+        let mut at = Some((0, 0));
+        while let Some(from) = at {
+            at = self.read(|state| state.forget_seen(from, LOOKED_AT));
+            yield_now().await;
+        }
+    }
+
+    /// Keeps bodies that came along, while there is room.
+    async fn keep_loaded(&self, bodies: Vec<Body>, reserved: &mut Reserved<'_, O>) {
+        let mut bodies = bodies.into_iter();
+        let mut has_room = true;
+        while has_room && bodies.len() > 0 {
+            let some: Vec<_> = bodies.by_ref().take(KEPT_TOGETHER).collect();
+            has_room = self.write(|state| state.keep_loaded(some.into_iter()));
+            yield_now().await;
+        }
+        reserved.set(0);
     }
 
     /// Makes a larger filter, if the one that is here is full.
@@ -231,16 +319,19 @@ impl<O: Origin> Core<O> {
             if core.read(|state| state.reads != reads) {
                 return;
             }
-            let loading = core.read(|state| Loading::begin(state, Fields::Keys));
-            let grown: Result<(Filter, Position)> = read_all(&core, loading, Fields::Keys, Some(&from))
-                .await
-                .map(|(loaded, position)| (loaded.into_filter(), position));
+            let loading = core.read(Loading::begin_growth);
+            let mut reserved = Reserved::none(&core);
+            let grown = read_all(&core, loading, &mut reserved, Some(&from)).await;
+            let grown = grown.map(|(loaded, position)| (loaded.into_filter(), position));
             core.write(|state| match (grown, &state.applied) {
                 // All keys were read since: this filter is nobody's.
                 _ if state.reads != reads => {}
-                (Ok((filter, position)), Some(applied)) if applied.epoch == position.epoch => {
+                (Ok((Some(filter), position)), Some(applied)) if applied.epoch == position.epoch => {
                     state.keys.grown(filter, Point { seq: position.seq, digest: position.digest });
+                    // From here on it is one of what is here.
+                    reserved.set(0);
                 }
+                (Ok((None, _)), _) => state.keys.has_no_room_to_grow(),
                 // Tried again with the next change.
                 _ => state.keys.give_up_growth(),
             });

@@ -28,9 +28,21 @@ pub(crate) struct Keys {
     /// Whether a key that should be here is not.
     is_blind: bool,
     growth: Option<Growth>,
-    /// How many keys there may be beside the filter, and changes that are noted.
+    /// The filter that the database's keys need is larger than there is room for: none is made.
+    has_no_room: bool,
+    /// How large it may be, how many keys there may be beside it, and changes that are noted.
+    max_filter_bytes: usize,
     max_overflow: usize,
     max_noted: usize,
+}
+
+/// What keys may take, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyBounds {
+    /// A filter. While another is made there are two.
+    pub(crate) filter: usize,
+    /// What comes beside it while another is made, and what is noted of that as many.
+    pub(crate) notes: usize,
 }
 
 /// A filter that is on its way.
@@ -90,12 +102,23 @@ impl Growth {
 }
 
 impl Keys {
-    /// These, all of which are in the filter. What comes while another is made may take so many bytes beside it, and what is
-    /// noted of it as many.
-    pub(crate) fn of(filter: Filter, bytes: usize) -> Self {
-        let max_overflow = (bytes / OVERFLOW_BYTES).min(MAX_OVERFLOW);
-        let max_noted = (bytes / NOTED_BYTES).min(MAX_NOTED);
-        Self { filter, overflow: HashSet::new(), is_blind: false, growth: None, max_overflow, max_noted }
+    /// These, all of which are in the filter.
+    pub(crate) fn of(filter: Filter, bounds: KeyBounds) -> Self {
+        Self {
+            filter,
+            overflow: HashSet::new(),
+            is_blind: false,
+            growth: None,
+            has_no_room: false,
+            max_filter_bytes: bounds.filter,
+            max_overflow: (bounds.notes / OVERFLOW_BYTES).min(MAX_OVERFLOW),
+            max_noted: (bounds.notes / NOTED_BYTES).min(MAX_NOTED),
+        }
+    }
+
+    /// More of them than there is room for a filter over: each may be there.
+    pub(crate) fn without_filter(bounds: KeyBounds) -> Self {
+        Self { is_blind: true, has_no_room: true, ..Self::of(Filter::with_capacity(0), bounds) }
     }
 
     /// Whether there may be such a key. If not, there is none.
@@ -146,7 +169,7 @@ impl Keys {
     /// Whether a larger filter is to be made from the database's keys.
     pub(crate) fn wants_growth(&self) -> bool {
         let is_full = self.filter.len() >= self.filter.capacity() || !self.overflow.is_empty();
-        self.growth.is_none() && (is_full || self.is_blind)
+        self.growth.is_none() && !self.has_no_room && (is_full || self.is_blind)
     }
 
     /// Whether there is soon no room for what comes while a larger filter is made.
@@ -170,6 +193,19 @@ impl Keys {
     /// It came to nothing.
     pub(crate) fn give_up_growth(&mut self) {
         self.growth = None;
+    }
+
+    /// It would be larger than there is room for. What is here goes on while there is room beside it.
+    pub(crate) fn has_no_room_to_grow(&mut self) {
+        self.growth = None;
+        self.has_no_room = true;
+    }
+
+    /// There is no room for two filters: until the larger one is made each key may be there.
+    pub(crate) fn let_go(&mut self) -> Filter {
+        self.is_blind = true;
+        self.overflow = HashSet::new();
+        std::mem::replace(&mut self.filter, Filter::with_capacity(0))
     }
 
     /// It is made, of the keys at `at`. It takes the place of the one that is here once all changes up to there were
@@ -223,6 +259,16 @@ impl Keys {
         !self.is_blind
     }
 
+    /// Whether there is no filter for want of room, though there is room for one over so many keys.
+    pub(crate) fn has_room_again(&self, keys: u64) -> bool {
+        self.is_blind && self.has_no_room && filter_bytes(keys) <= self.max_filter_bytes
+    }
+
+    /// Whether it is for want of room that not all are known.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.is_blind && self.has_no_room
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         let growth = self.growth.as_ref().map_or(0, |growth| {
             let made = growth.made.as_ref().map_or(0, |(filter, _)| filter.bytes());
@@ -232,6 +278,16 @@ impl Keys {
     }
 }
 
+/// What a filter over so many keys takes. It is somewhat larger than it has to be: what comes next does not make it grow.
+pub(crate) fn filter_bytes(keys: u64) -> usize {
+    Filter::bytes_for(filter_keys(keys))
+}
+
+/// For how many keys a filter is made if there are so many.
+pub(crate) fn filter_keys(keys: u64) -> usize {
+    usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(1)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -239,7 +295,7 @@ mod tests {
     use super::*;
 
     /// More than any of this needs.
-    const ROOM: usize = 64 << 20;
+    const ROOM: KeyBounds = KeyBounds { filter: 64 << 20, notes: 64 << 20 };
 
     fn place(seq: u64) -> Point {
         Point { seq: Seq(seq), digest: Digest::of("", seq, "") }
@@ -328,7 +384,7 @@ mod tests {
     #[test]
     fn what_comes_meanwhile_takes_no_more_than_its_room() {
         for bytes in [1000, 4000, 100_000] {
-            let mut keys = Keys::of(Filter::with_capacity(16), bytes);
+            let mut keys = Keys::of(Filter::with_capacity(16), KeyBounds { notes: bytes, ..ROOM });
             let filter = keys.bytes();
             keys.begin_growth(place(0));
             for seq in 1..10_000 {

@@ -2,21 +2,23 @@
 //!
 //! Until then what is here answers as of the place it is of. Rules in the cache stay if the snapshot has the same.
 
-use hashbrown::HashSet;
 use serde::Deserialize;
 
 use super::apply::{Difference, entry};
-use super::cache::Cache;
+use super::cache::{Cache, Clicked, Seen};
 use super::entry::Entry;
 use super::filter::Filter;
-use super::hosts::Hosts;
+use super::hosts::{Folder, Hosts};
 use super::key::KeyHasher;
-use super::keys::Keys;
+use super::keys::{Keys, filter_bytes, filter_keys};
 use super::recent::Recent;
 use super::state::{Bounds, State};
 use crate::rule::Rule;
 use crate::stream::Mark;
 use crate::truth::{Digest, Fields, Position};
+
+/// Rules that are compared with those that are here in one step: who changes something waits for no more.
+const SEEN_TOGETHER: usize = 64;
 
 /// A snapshot that is being read, line by line.
 #[derive(Debug)]
@@ -24,19 +26,33 @@ pub(crate) struct Loading {
     hasher: KeyHasher,
     bounds: Bounds,
     fields: Fields,
+    /// Whether all that is wanted is a larger filter.
+    is_for_growth: bool,
     position: Option<Position>,
     hosts: Hosts,
-    filter: Filter,
+    /// None if there is no room for it.
+    filter: Option<Filter>,
     digest: Digest,
     count: u64,
     has_all_folders: bool,
-    /// Which versions of rules the cache had when this began, and which of them are still so.
-    resident: HashSet<u64>,
-    same: HashSet<u64>,
+    /// Rules for one path since they were last taken.
+    seen: Vec<Seen>,
     /// Bodies that came along, while there is room for them: where they stay, if nothing was kept before.
     cache: Option<Cache>,
-    bodies: Vec<(u64, Entry)>,
+    bodies: Vec<Body>,
+    body_bytes: usize,
     room: usize,
+}
+
+/// A rule for one path, by the hash of its key.
+pub(crate) type Body = (u64, Entry);
+
+/// What was here before all rules were read.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    hosts: Hosts,
+    keys: Keys,
+    cache: Option<Cache>,
 }
 
 #[derive(Deserialize)]
@@ -52,37 +68,84 @@ impl Loading {
     /// For what is here.
     pub(crate) fn begin(state: &State, fields: Fields) -> Self {
         Self {
+            hosts: state.hosts.empty_with_ids(),
+            cache: (fields == Fields::All).then(|| state.cache.unused()).flatten(),
+            is_for_growth: false,
+            ..Self::for_growth(state, fields)
+        }
+    }
+
+    /// For a larger filter alone.
+    pub(crate) fn begin_growth(state: &State) -> Self {
+        Self::for_growth(state, Fields::Keys)
+    }
+
+    fn for_growth(state: &State, fields: Fields) -> Self {
+        Self {
             hasher: state.hasher.clone(),
             bounds: state.bounds,
             fields,
+            is_for_growth: true,
             position: None,
-            hosts: state.hosts.empty_with_ids(),
-            filter: Filter::with_capacity(0),
+            hosts: Hosts::default(),
+            filter: None,
             digest: Digest::default(),
             count: 0,
             has_all_folders: true,
-            resident: state.resident_hashes().collect(),
-            same: HashSet::new(),
-            cache: (fields == Fields::All).then(|| state.cache.unused()).flatten(),
+            seen: Vec::new(),
+            cache: None,
             bodies: Vec::new(),
+            body_bytes: 0,
             // What is here stays until all was read.
             room: state.bounds.all.saturating_sub(state.bytes()),
         }
     }
 
+    /// Takes the first line, which says how many there are; bytes of the filter over them, if it may be so large.
+    pub(crate) fn first_line(&mut self, line: &str) -> Result<Option<usize>, Difference> {
+        let position: Position = serde_json::from_str(line).map_err(|error| wrong(&error, line))?;
+        let bytes = filter_bytes(position.count);
+        self.position = Some(position);
+        Ok(Some(bytes).filter(|&bytes| bytes <= self.bounds.filter))
+    }
+
+    /// There is room for the filter.
+    pub(crate) fn make_filter(&mut self) {
+        let keys = self.position.as_ref().map_or(0, |position| position.count);
+        self.filter = Some(Filter::with_capacity(filter_keys(keys)));
+    }
+
+    /// Where the rules are of, once the first line was taken.
+    pub(crate) fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    pub(crate) fn is_for_growth(&self) -> bool {
+        self.is_for_growth
+    }
+
+    /// Bytes of what was made so far.
+    pub(crate) fn bytes(&self) -> usize {
+        let lists = self.seen.capacity() * size_of::<Seen>() + self.bodies.capacity() * size_of::<Body>();
+        let filter = self.filter.as_ref().map_or(0, Filter::bytes);
+        let cache = self.cache.as_ref().map_or(0, Cache::bytes);
+        lists + self.body_bytes + filter + cache + self.hosts.bytes() + self.hosts.tree_bytes()
+    }
+
+    /// Which snapshot it is read from.
+    pub(crate) fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    /// Some of the rules for one path that were read since this was last asked; none if there are no more.
+    pub(crate) fn take_seen(&mut self) -> Option<impl Iterator<Item = Seen>> {
+        let first = self.seen.len().checked_sub(1)? / SEEN_TOGETHER * SEEN_TOGETHER;
+        Some(self.seen.drain(first..))
+    }
+
     /// Takes the next line.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Difference> {
-        let wrong =
-            |error: serde_json::Error| format!("a line of a snapshot cannot be read ({error}): {line}");
-        let Some(position) = &self.position else {
-            let position: Position = serde_json::from_str(line).map_err(wrong)?;
-            // Somewhat larger than it has to be: what comes next does not make it grow.
-            let keys = usize::try_from(position.count).unwrap_or(usize::MAX);
-            self.filter = Filter::with_capacity(keys.saturating_add(1));
-            self.room = self.room.saturating_sub(self.filter.bytes());
-            self.position = Some(position);
-            return Ok(());
-        };
+        let position = self.position.as_ref().ok_or("a snapshot without a first line")?;
         let time_ms = position.time_ms;
         self.count += 1;
         if self.count > position.count {
@@ -94,28 +157,30 @@ impl Loading {
             self.digest = self.digest.with(hash);
             return self.exact(&host, &path, hash).map(drop);
         }
-        let rule: Rule = serde_json::from_str(line).map_err(wrong)?;
+        let rule: Rule = serde_json::from_str(line).map_err(|error| wrong(&error, line))?;
         let hash = Digest::of(&rule.id, rule.version, line);
         self.digest = self.digest.with(hash);
         let terms = &rule.terms;
         let Some(folder) = terms.folder() else {
             let (id, key) = self.exact(&terms.host, &terms.path, hash)?;
             let entry = entry(&rule, id, line);
+            if self.bytes() + entry.bytes() + size_of::<Body>() > self.room {
+                return Ok(());
+            }
             if let Some(cache) = &mut self.cache {
-                let beside = self.hosts.bytes() + self.hosts.tree_bytes();
-                if cache.has_room_for(key, &entry) && cache.bytes() + beside + entry.bytes() <= self.room {
+                if cache.has_room_for(key, &entry) {
                     // Nobody leaves, and nobody has clicked.
                     let _ = cache.insert(key, &entry, time_ms);
                 }
-                return Ok(());
-            }
-            let bytes = entry.bytes() + size_of::<(u64, Entry)>();
-            if let Some(room) = self.room.checked_sub(bytes) {
-                self.room = room;
+            } else {
+                self.body_bytes += entry.bytes();
                 self.bodies.push((key, entry));
             }
             return Ok(());
         };
+        if self.is_for_growth {
+            return Ok(());
+        }
         let (fits, _) = self.hosts.insert_folder(
             &terms.host,
             self.hasher.host(&terms.host),
@@ -130,18 +195,22 @@ impl Loading {
 
     fn exact(&mut self, host: &str, path: &str, hash: Digest) -> Result<(u32, u64), Difference> {
         let host_hash = self.hasher.host(host);
-        let id = self.hosts.add_exact(host, host_hash);
         let key = self.hasher.path(path).of_host(host_hash);
-        // There is room for all of them; eight with the same bits are no chance.
-        self.filter.insert(key).map_err(|_| format!("the filter has no room for {host} {path}"))?;
-        if self.resident.contains(&hash.first_half()) {
-            self.same.insert(hash.first_half());
+        if let Some(filter) = &mut self.filter {
+            // There is room for all of them; eight with the same bits are no chance.
+            filter.insert(key).map_err(|_| format!("the filter has no room for {host} {path}"))?;
         }
+        if self.is_for_growth {
+            return Ok((0, key));
+        }
+        let id = self.hosts.add_exact(host, host_hash);
+        self.seen.push(Seen { key, host: id, version: hash.first_half() });
         Ok((id, key))
     }
 
     /// It is all: whether it is what it says it is.
-    pub(crate) fn check(&self) -> Result<&Position, Difference> {
+    pub(crate) fn finish(&mut self) -> Result<Position, Difference> {
+        self.hosts.forget_empty();
         let position = self.position.as_ref().ok_or("a snapshot without a first line")?;
         match () {
             () if self.count < position.count => {
@@ -150,48 +219,107 @@ impl Loading {
             () if self.digest != position.digest => {
                 Err("a snapshot's rules are not those of its digest".to_owned())
             }
-            () => Ok(position),
+            () => Ok(position.clone()),
         }
     }
 
-    /// Only the filter: for one that has become too small.
-    pub(crate) fn into_filter(self) -> Filter {
+    /// Bodies that are to be kept once this was put in its place, and their bytes.
+    pub(crate) fn take_bodies(&mut self) -> (Vec<Body>, usize) {
+        let bytes = self.body_bytes + self.bodies.capacity() * size_of::<Body>();
+        (std::mem::take(&mut self.bodies), bytes)
+    }
+
+    /// For a filter that has become too small. None if there is no room for it.
+    pub(crate) fn into_filter(self) -> Option<Filter> {
         self.filter
     }
 }
 
+fn wrong(error: &serde_json::Error, line: &str) -> Difference {
+    format!("a line of a snapshot cannot be read ({error}): {line}")
+}
+
+impl Replaced {
+    pub(crate) fn bytes(&self) -> usize {
+        let cache = self.cache.as_ref().map_or(0, Cache::bytes);
+        self.hosts.bytes() + self.hosts.tree_bytes() + self.keys.bytes() + cache
+    }
+
+    /// What was clicked of it and not told of yet. Nobody counts there any more.
+    pub(crate) fn take_clicks(&self) -> Vec<Clicked> {
+        let mut clicks: Vec<_> = self.hosts.each_folder().filter_map(Folder::take_clicks).collect();
+        clicks.extend(self.cache.iter().flat_map(|cache| cache.take_clicks(usize::MAX)));
+        clicks
+    }
+}
+
 impl State {
-    /// Puts what was loaded and checked in the place of what is here.
-    pub(crate) fn replace(&mut self, mut loaded: Loading, position: &Position) {
-        loaded.hosts.forget_empty();
-        for folder in self.hosts.each_folder() {
-            self.left_clicks.extend(folder.take_clicks());
+    /// Puts what was loaded and checked in the place of what is here, which is to be dropped elsewhere: lookups wait.
+    pub(crate) fn replace(&mut self, loaded: Loading, position: &Position) -> Replaced {
+        let bounds = self.bounds.keys();
+        let keys = match loaded.filter {
+            Some(filter) => Keys::of(filter, bounds),
+            None => Keys::without_filter(bounds),
+        };
+        let keys = std::mem::replace(&mut self.keys, keys);
+        let hosts = std::mem::replace(&mut self.hosts, loaded.hosts);
+        let cache = loaded.cache.map(|cache| std::mem::replace(&mut self.cache, cache));
+        // One that is new has nothing else.
+        if cache.is_none() {
+            self.cache.keep_seen();
         }
-        self.hosts = loaded.hosts;
-        self.keys = Keys::of(loaded.filter, self.bounds.notes());
+        if let Some((_, foreign)) = &mut self.foreign {
+            foreign.keep_seen();
+        }
         self.negatives.clear();
         self.recent = Recent::since(position.seq, self.bounds.notes());
         self.count = loaded.count;
         self.has_all_folders = loaded.has_all_folders;
         self.applied = Some(Mark::from(position));
         self.reads += 1;
-        let same = loaded.same;
-        let removed = match loaded.cache {
-            Some(cache) => std::mem::replace(&mut self.cache, cache).retain(|_| false),
-            None => self.cache.retain(|rule| same.contains(&rule.hash())),
-        };
-        self.left(removed);
-        if let Some((_, foreign)) = &mut self.foreign {
-            let removed = foreign.retain(|rule| same.contains(&rule.hash()));
-            self.left(removed);
+        Replaced { hosts, keys, cache }
+    }
+
+    /// There is no room for what is here beside what is being read: it answers nothing any more, and is to be dropped elsewhere.
+    /// None if that was so before.
+    pub(crate) fn let_go(&mut self) -> Option<Replaced> {
+        self.applied.take()?;
+        let keys = Keys::without_filter(self.bounds.keys());
+        let keys = std::mem::replace(&mut self.keys, keys);
+        Some(Replaced { hosts: std::mem::take(&mut self.hosts), keys, cache: None })
+    }
+
+    /// Notes which of the rules that are here are still so.
+    pub(crate) fn note_seen(&self, seen: impl Iterator<Item = Seen>) {
+        for seen in seen {
+            let _ = self.caches().any(|cache| cache.note_seen(&seen));
         }
+    }
+
+    /// None was seen any more, of so many from a place on; the place behind them, until that was all.
+    pub(crate) fn forget_seen(&self, (cache, shard): (usize, usize), limit: usize) -> Option<(usize, usize)> {
+        let next = self.caches().nth(cache)?.forget_seen(shard, limit);
+        Some(next.map_or((cache + 1, 0), |shard| (cache, shard)))
+    }
+
+    /// Lets go of rules that were not seen when all were last read, of about so many that are looked at. Whether all have left.
+    pub(crate) fn drop_unseen(&mut self, limit: usize) -> bool {
+        let dropped: Vec<_> = self.caches_mut().map(|cache| cache.drop_unseen(limit)).collect();
+        let are_all = dropped.iter().all(|(is_all, _)| *is_all);
+        self.left(dropped.into_iter().flat_map(|(_, clicks)| clicks));
+        are_all
+    }
+
+    /// Keeps rules that came along when all were read, while there is room for them. Whether there still is.
+    pub(crate) fn keep_loaded(&mut self, bodies: impl Iterator<Item = Body>) -> bool {
         self.fit();
-        for (key, entry) in loaded.bodies {
+        for (key, entry) in bodies {
             if !self.cache.has_room_for(key, &entry) {
-                break;
+                return false;
             }
-            let inserted = self.cache.insert(key, &entry, position.time_ms);
+            let inserted = self.cache.insert(key, &entry, self.time.last_ms());
             self.left(inserted.clicks);
         }
+        true
     }
 }

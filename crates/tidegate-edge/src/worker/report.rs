@@ -36,9 +36,6 @@ pub struct CacheReport {
     pub last_eviction_ms: Option<u64>,
 }
 
-/// Why a worker that has read all keys is not complete.
-pub(super) const NO_ROOM_FOR_FOLDERS: &str = "rules for folders do not fit into their part of the memory";
-
 /// How far a worker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -131,7 +128,6 @@ impl<O> Core<O> {
         let following = self.following.lock().clone();
         self.read(|state| {
             let applied = state.applied.clone();
-            let applied_any = applied.is_some();
             let lag = match (&following.head, &applied) {
                 (Some(head), Some(applied)) if head.epoch == applied.epoch => {
                     head.seq.0.saturating_sub(applied.seq.0)
@@ -145,10 +141,7 @@ impl<O> Core<O> {
                 lag,
                 is_connected: following.is_connected,
                 age_ms: following.heard_ms.map(|it| elapsed_ms.saturating_sub(it)),
-                reason: following.reason.or_else(|| {
-                    let is_short = applied_any && !state.has_all_folders;
-                    is_short.then(|| NO_ROOM_FOR_FOLDERS.to_owned())
-                }),
+                reason: following.reason.or_else(|| state.lacks_room().map(str::to_owned)),
             }
         })
     }

@@ -10,7 +10,7 @@ use super::entry::{Entry, View};
 use super::filter::Filter;
 use super::hosts::{Folder, Hosts};
 use super::key::KeyHasher;
-use super::keys::Keys;
+use super::keys::{KeyBounds, Keys};
 use super::negatives::Negatives;
 use super::owner::{Owners, owner_hash};
 use super::recent::Recent;
@@ -74,7 +74,9 @@ pub(crate) struct Bounds {
     pub(crate) all: usize,
     /// Trees of rules for folders: a part of that.
     pub(crate) trees: usize,
-    /// What is needed beside: fetches, clicks and permits.
+    /// The filter, of which there are two while another is made: a part of that too.
+    pub(crate) filter: usize,
+    /// What is needed beside: fetches, clicks and permits, and what is being read.
     pub(crate) beside: usize,
 }
 
@@ -82,6 +84,10 @@ impl Bounds {
     /// What is noted of one kind may have so many.
     pub(super) fn notes(&self) -> usize {
         self.all / NOTES_PART
+    }
+
+    pub(super) fn keys(&self) -> KeyBounds {
+        KeyBounds { filter: self.filter, notes: self.notes() }
     }
 }
 
@@ -142,7 +148,7 @@ impl State {
             reads: 0,
             count: 0,
             hosts: Hosts::default(),
-            keys: Keys::of(Filter::with_capacity(0), bounds.notes()),
+            keys: Keys::of(Filter::with_capacity(0), bounds.keys()),
             cache,
             foreign,
             negatives: Negatives::within(bounds.notes()),
@@ -218,6 +224,23 @@ impl State {
         Looked::Nothing
     }
 
+    /// Why not all keys and all rules for folders are here although all were read.
+    pub(super) fn lacks_room(&self) -> Option<&'static str> {
+        self.applied.as_ref()?;
+        match () {
+            () if !self.has_all_folders => Some("rules for folders do not fit into their part of the memory"),
+            () if self.keys.lacks_room() => {
+                Some("the filter over all rules does not fit into half of the memory")
+            }
+            () => None,
+        }
+    }
+
+    /// Whether what did not fit is to be tried again.
+    pub(super) fn may_have_room_again(&self) -> bool {
+        !self.has_all_folders || self.keys.has_room_again(self.count)
+    }
+
     /// The hash of a rule's key, if its host has rules.
     pub(super) fn hash_of(&self, host: &str, path: &str) -> Option<(u32, u64)> {
         let host = self.hosts.find(host)?;
@@ -228,12 +251,6 @@ impl State {
     fn resident(&self, hash: u64, host: u32, path: &str) -> Option<Hit<'_>> {
         let own = self.cache.get(hash, host, path);
         own.or_else(|| self.foreign.as_ref().and_then(|(_, cache)| cache.get(hash, host, path)))
-    }
-
-    /// Which versions of rules for one path are in memory.
-    pub(super) fn resident_hashes(&self) -> impl Iterator<Item = u64> {
-        let foreign = self.foreign.iter().flat_map(|(_, cache)| cache.iter());
-        self.cache.iter().chain(foreign).map(|rule| rule.hash())
     }
 
     /// Whether this worker keeps a rule for one path.
@@ -279,8 +296,7 @@ impl State {
 
     /// Rules that had to leave so far.
     pub(super) fn evicted(&self) -> u64 {
-        let foreign = self.foreign.as_ref().map_or(0, |(_, cache)| cache.stats().evicted);
-        self.cache.stats().evicted + foreign
+        self.caches().map(|cache| cache.stats().evicted).sum()
     }
 
     /// Lets go of rules that have ended, at most so many; how many.
@@ -306,7 +322,15 @@ impl State {
 
     /// Bytes of all that is here.
     pub(crate) fn bytes(&self) -> usize {
-        let foreign = self.foreign.as_ref().map_or(0, |(_, cache)| cache.bytes());
-        self.bytes_beside_cache() - self.bounds.beside + self.cache.bytes() + foreign
+        self.bytes_beside_cache() + self.caches().map(Cache::bytes).sum::<usize>()
+    }
+
+    /// Of this worker's own rules, and of others'.
+    pub(super) fn caches(&self) -> impl Iterator<Item = &Cache> {
+        [&self.cache].into_iter().chain(self.foreign.as_ref().map(|(_, cache)| cache))
+    }
+
+    pub(super) fn caches_mut(&mut self) -> impl Iterator<Item = &mut Cache> {
+        [&mut self.cache].into_iter().chain(self.foreign.as_mut().map(|(_, cache)| cache))
     }
 }

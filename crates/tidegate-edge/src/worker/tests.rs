@@ -12,6 +12,7 @@ mod limited;
 mod list;
 mod origin;
 mod pair;
+mod room;
 
 use std::time::Duration;
 

@@ -21,13 +21,18 @@ impl Marks {
     const VISITED: u32 = 1;
     /// It has a time at which it ends.
     const ENDS: u32 = 2;
-    const CLICK: u32 = 4;
+    /// It was seen among all rules when they were last read.
+    const SEEN: u32 = 4;
+    const CLICK: u32 = 8;
     /// Half of what there is room for, so that as many can come too late as there are threads.
-    const MAX_CLICKS: u32 = 1 << 29;
+    pub(super) const MAX_CLICKS: u32 = 1 << 28;
 
     /// Not visited: of those who have just come most are never asked for again, so who was asked for goes before them.
-    pub(super) fn new(ends: bool) -> Self {
-        Self(AtomicU32::new(if ends { Self::ENDS } else { 0 }))
+    pub(super) fn new(ends: bool, is_seen: bool) -> Self {
+        let mut marks = Self::default();
+        marks.set(Self::ENDS, ends);
+        marks.set(Self::SEEN, is_seen);
+        marks
     }
 
     #[inline]
@@ -63,8 +68,28 @@ impl Marks {
     }
 
     pub(super) fn set_ends(&mut self, ends: bool) {
+        self.set(Self::ENDS, ends);
+    }
+
+    #[inline]
+    pub(super) fn is_seen(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & Self::SEEN != 0
+    }
+
+    pub(super) fn set_seen(&mut self, is_seen: bool) {
+        self.set(Self::SEEN, is_seen);
+    }
+
+    /// The same by who has a shared reference: one at a time.
+    pub(super) fn note_seen(&self, is_seen: bool) {
+        if self.is_seen() != is_seen {
+            self.0.fetch_xor(Self::SEEN, Ordering::Relaxed);
+        }
+    }
+
+    fn set(&mut self, mark: u32, is_set: bool) {
         let marks = self.0.get_mut();
-        *marks = *marks & !Self::ENDS | if ends { Self::ENDS } else { 0 };
+        *marks = *marks & !mark | if is_set { mark } else { 0 };
     }
 
     /// Whether it was visited, which it is not from now on.

@@ -1,10 +1,13 @@
-//! The truth is away for ten minutes.
+//! The truth is away for ten minutes, or comes back as another.
 
 use std::time::Duration;
 
-use super::list::Seen;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::list::{Epoch, Seen};
 use super::origin::now;
-use super::pair::{Pair, START_MS, to};
+use super::pair::{Pair, START_MS, ask, to};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -27,7 +30,7 @@ async fn ten_minutes_without_the_truth() {
     }
     pair.pass(50).await;
     // One of them has to leave.
-    pair.worker.core.write(|state| state.cache.retain(|rule| rule.id() != "unasked"));
+    pair.forget("/unasked");
     let mut few = 0;
     while few == 0 {
         few += u64::from(pair.get("/few").await == to("few", 1));
@@ -109,4 +112,50 @@ async fn ten_minutes_without_the_truth() {
     assert_eq!(few, 20, "to the last one");
     let world = pair.origin.world.lock();
     assert_eq!((world.clicks["resident"], world.clicks["few"]), (resident, few), "and all are told of");
+}
+
+/// The database was put back, and the worker is asked all the time for what it has to ask the database for: it hears of
+/// that from everywhere, and comes to read all rules anew all the same.
+#[tokio::test(start_paused = true)]
+async fn who_is_asked_all_the_time_follows_a_database_that_has_gone_back() {
+    let pair = Pair::start(|_| ());
+    for number in 0..20 {
+        pair.put(&format!("r{number}"), |_| ());
+    }
+    pair.caught_up().await;
+    let cut_before = pair.origin.world.lock().connects.len();
+    {
+        let mut world = pair.origin.world.lock();
+        let moment = world.epoch().now().clone();
+        let head = world.epoch().head();
+        world.epochs.push(Epoch::new("e1".to_owned(), head.0, moment));
+        world.faults.late_messages = Some(Duration::from_millis(30));
+        world.streams += 1;
+    }
+    let requests = parking_lot::Mutex::new(JoinSet::new());
+    let asked = async {
+        for turn in 0_u64.. {
+            let path = format!("/r{}", turn % 20);
+            pair.forget(&path);
+            let worker = pair.worker.clone();
+            requests.lock().spawn(async move { ask(&worker, &path).await });
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let followed = async {
+        while pair.worker.progress().applied.is_none_or(|it| it.epoch != "e1") {
+            pair.clock.advance_ms(20);
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = asked => {}
+        followed = timeout(Duration::from_secs(60), followed) => followed.expect("it never comes to read anything"),
+    }
+    let mut requests = requests.into_inner();
+    while let Some(seen) = requests.join_next().await {
+        assert!(matches!(seen, Ok(Seen::Redirect(_))), "it waits, and is answered: {seen:?}");
+    }
+    let connects = pair.origin.world.lock().connects.len() - cut_before;
+    assert!(connects <= 2, "{connects}: one for the cut, and none because of what was known by then");
 }

@@ -15,7 +15,7 @@ async fn all_that_a_request_needs_is_asked_for_within_one_deadline() {
     pair.put("few", |terms| terms.max_clicks = Some(100));
     pair.caught_up().await;
     let delay = DEADLINE.mul_f64(0.6);
-    pair.worker.core.write(|state| state.cache.retain(|_| false));
+    pair.forget("/few");
     pair.origin.world.lock().faults = Faults { delay: Some(delay), ..Faults::default() };
     let asked = now();
     assert_eq!(pair.get("/few").await, Seen::Unavailable, "each in time, and not both");

@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) late_grants: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
+    /// Messages of streams come so late, and so does the time that they tell.
+    pub(super) late_messages: Option<Duration>,
     /// One event in so many is sent twice, left out, or sent after the next.
     pub(super) garbled: Option<u64>,
     /// One snapshot in so many breaks off, or has a line missing.
@@ -248,7 +250,13 @@ impl OriginChanges for SimChanges {
             }
             self.send(new);
             match self.waiting.pop_front() {
-                Some(message) => return Ok(Next::Message(message)),
+                Some(message) => {
+                    let late = origin.world.lock().faults.late_messages;
+                    if let Some(late) = late {
+                        tokio::time::sleep(late).await;
+                    }
+                    return Ok(Next::Message(message));
+                }
                 None => {
                     origin.wait().await;
                     self.syncs = self.syncs.max(u32::from(origin.random.bits().is_multiple_of(8)));

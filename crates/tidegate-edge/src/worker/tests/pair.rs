@@ -50,6 +50,14 @@ impl Pair {
         self.origin.world.lock().epoch_mut().change(id, None);
     }
 
+    /// The worker has no rule for that path in memory, though there may be one.
+    pub(super) fn forget(&self, path: &str) {
+        self.worker.core.write(|state| {
+            let (host, hash) = state.hash_of("*", path).unwrap();
+            state.forget(hash, host, path);
+        });
+    }
+
     /// Time passes, for everybody.
     pub(super) async fn pass(&self, ms: u64) {
         self.clock.advance_ms(ms);

@@ -266,7 +266,18 @@ impl Rules {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.0.path().join("rules.db").display())
+        format!("sqlite:{}", self.file().display())
+    }
+
+    /// The same rules once more, while nobody has them open.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::new();
+        std::fs::copy(self.file(), copy.file()).unwrap();
+        copy
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.0.path().join("rules.db")
     }
 
     /// A rule as the file has it, while no server does.

@@ -29,8 +29,8 @@ fn destination(number: u64, more: usize) -> String {
     format!("https://www.example.com/landing/page-{number:08}{}", "x".repeat(more))
 }
 
-/// A server with so many rules, whose destinations are that much longer.
-fn origin(folder: &Rules, count: u64, more: usize) -> Process {
+/// So many rules, whose destinations are that much longer.
+fn import(folder: &Rules, count: u64, more: usize) {
     let mut file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
     let mut list = String::from("path,destination\n");
     for number in 0..count {
@@ -41,6 +41,15 @@ fn origin(folder: &Rules, count: u64, more: usize) -> Process {
     let list = file.path().display().to_string();
     let imported = tidegate(&["rules", "import", &list, "--rules", &folder.url()]).output().unwrap();
     assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+}
+
+/// A server with them.
+fn origin(folder: &Rules, count: u64, more: usize) -> Process {
+    import(folder, count, more);
+    serve(folder)
+}
+
+fn serve(folder: &Rules) -> Process {
     Process::start(1, &["serve", "--listen", "127.0.0.1:0", "--rules", &folder.url()])
 }
 
@@ -116,7 +125,7 @@ fn tenth_mb(count: u64) -> u64 {
 fn with_room_for_a_tenth_every_rule_is_answered() {
     let count = rules();
     let folder = Rules::new();
-    drop(origin(&folder, count, MORE));
+    import(&folder, count, MORE);
     let bound = format!("edge.max_memory_mb={}", tenth_mb(count));
     let server = Process::serve(&folder.url(), &["--set", &bound, "--set", "edge.deadline=10s"]);
     ask(&server, 0..count, MORE);
@@ -158,10 +167,59 @@ fn a_hundred_thousand_rules_in_memory_take_40_megabytes() {
     let origin = origin(&folder, count, 0);
     let (detour, worker, before) = Detour::worker(&["--set", "edge.hydrate=bodies"]);
     detour.lead_to(&origin, &worker, count);
-    let cache = worker.call("GET", "/v1/edge/cache", &Value::Null);
-    assert_eq!(cache["items"], count, "{cache}");
+    // Beside requests they are kept a few at a time.
+    until("kept", || items(&worker) == count);
     origin.kill();
     let grown = ask(&worker, 0..count, 0).saturating_sub(before);
     println!("{count} rules in memory, {grown} bytes");
     assert!(grown <= 40 * MB, "{grown}");
+}
+
+/// All rules are read anew, of a database that has the same ones and is another: those in memory stay and answer, and
+/// meanwhile the process does not have more than it may either.
+#[test]
+fn a_worker_that_reads_all_anew_has_no_more_than_it_may() {
+    let (count, bound_mb) = (2 * rules(), rules() / 5_000);
+    let folder = Rules::new();
+    import(&folder, count, 0);
+    let other = folder.copy();
+    assert!(tidegate(&["rules", "new-epoch", "--rules", &other.url()]).output().unwrap().status.success());
+    let (origin, another) = (serve(&folder), serve(&other));
+    let bound = (bound_mb << 20) as usize;
+    let room = format!("edge.max_memory_mb={bound_mb}");
+    let more = ["--set", &room, "--set", "edge.hydrate=bodies", "--set", "edge.deadline=10s"];
+    let (detour, few, before) = Detour::worker(&more);
+    drop(few);
+    detour.proxy.move_to(port(&origin));
+    let worker = Process::edge(&detour.proxy.address().to_string(), &more).loaded();
+    let full = items(&worker);
+    assert!(full > count / 2 && full < count, "{full}");
+    let applied = || worker.call("GET", "/v1/edge/cache", &Value::Null)["progress"]["applied"].clone();
+    let (before_all, mut connection) = (applied(), Connection::open(worker.redirects()));
+    let (mut number, mut asked, mut answered, mut most) = (0, 0, 0, 0);
+    detour.proxy.move_to(port(&another));
+    detour.proxy.close_connections();
+    until("read anew", || {
+        for _ in 0..50 {
+            number = (number + 7919) % count;
+            let answer = &pipelined(&mut connection, "h", &[path(number)])[0];
+            // Not in memory, and the way to the database was cut when it was asked for.
+            let is_away = answer.status == 503;
+            asked += 1;
+            answered += u64::from(!is_away);
+            let expected = (302, Some(&*destination(number, 0)));
+            assert!(is_away || (answer.status, answer.header("location")) == expected, "{answer:?}");
+            most = most.max(worker.resident_bytes());
+        }
+        applied() != before_all && items(&worker) * 4 > full * 3
+    });
+    assert!(answered * 10 > asked * 9, "{answered} of {asked}");
+    let grown = most.saturating_sub(before);
+    println!("{count} rules, {full} in memory, {} after: {grown} bytes, {bound} are allowed", items(&worker));
+    assert!(grown * 100 <= bound * 115, "{grown} of {bound}");
+}
+
+/// Rules in a worker's memory.
+fn items(worker: &Process) -> u64 {
+    worker.call("GET", "/v1/edge/cache", &Value::Null)["items"].as_u64().unwrap()
 }
