@@ -209,9 +209,7 @@ async fn read_all<O: Origin>(
             rest.clear();
         }
         rest.extend_from_slice(begun);
-        while let Some(seen) = loading.take_seen() {
-            core.read(|state| state.note_seen(seen));
-        }
+        while core.read(|state| loading.compare(state)) {}
         core.make_room(&loading, reserved, 0).await;
         yield_now().await;
     }

@@ -18,7 +18,7 @@ use crate::stream::Mark;
 use crate::truth::{Digest, Fields, Position};
 
 /// Rules that are compared with those that are here in one step: who changes something waits for no more.
-const SEEN_TOGETHER: usize = 64;
+const COMPARED_TOGETHER: usize = 64;
 
 /// A snapshot that is being read, line by line.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub(crate) struct Loading {
     digest: Digest,
     count: u64,
     has_all_folders: bool,
-    /// Rules for one path since they were last taken.
-    seen: Vec<Seen>,
-    /// Bodies that came along, while there is room for them: where they stay, if nothing was kept before.
+    /// Rules for one path that were not compared yet, with their bodies if those came along and there is room for them.
+    read: Vec<(Seen, Option<Entry>)>,
+    /// Bodies: where they stay, if nothing was kept before; otherwise those of rules that are not in memory.
     cache: Option<Cache>,
     bodies: Vec<Body>,
     body_bytes: usize,
@@ -92,7 +92,7 @@ impl Loading {
             digest: Digest::default(),
             count: 0,
             has_all_folders: true,
-            seen: Vec::new(),
+            read: Vec::new(),
             cache: None,
             bodies: Vec::new(),
             body_bytes: 0,
@@ -126,7 +126,8 @@ impl Loading {
 
     /// Bytes of what was made so far.
     pub(crate) fn bytes(&self) -> usize {
-        let lists = self.seen.capacity() * size_of::<Seen>() + self.bodies.capacity() * size_of::<Body>();
+        let lists = self.read.capacity() * size_of::<(Seen, Option<Entry>)>()
+            + self.bodies.capacity() * size_of::<Body>();
         let filter = self.filter.as_ref().map_or(0, Filter::bytes);
         let cache = self.cache.as_ref().map_or(0, Cache::bytes);
         lists + self.body_bytes + filter + cache + self.hosts.bytes() + self.hosts.tree_bytes()
@@ -137,10 +138,19 @@ impl Loading {
         self.fields
     }
 
-    /// Some of the rules for one path that were read since this was last asked; none if there are no more.
-    pub(crate) fn take_seen(&mut self) -> Option<impl Iterator<Item = Seen>> {
-        let first = self.seen.len().checked_sub(1)? / SEEN_TOGETHER * SEEN_TOGETHER;
-        Some(self.seen.drain(first..))
+    /// Compares some of the rules for one path that were read with those in memory: who is there needs no body. Whether
+    /// there are more.
+    pub(crate) fn compare(&mut self, state: &State) -> bool {
+        let first = self.read.len().saturating_sub(COMPARED_TOGETHER);
+        for (seen, body) in self.read.drain(first..) {
+            let is_there = state.caches().any(|cache| cache.note_seen(&seen));
+            match body {
+                Some(body) if is_there => self.body_bytes -= body.bytes(),
+                Some(body) => self.bodies.push((seen.key, body)),
+                None => {}
+            }
+        }
+        first > 0
     }
 
     /// Takes the next line.
@@ -155,28 +165,28 @@ impl Loading {
             && let Ok(Key { host, path, hash }) = serde_json::from_str::<Key<'_>>(line)
         {
             self.digest = self.digest.with(hash);
-            return self.exact(&host, &path, hash).map(drop);
+            return self.exact(&host, &path, hash, |_, _| None);
         }
         let rule: Rule = serde_json::from_str(line).map_err(|error| wrong(&error, line))?;
         let hash = Digest::of(&rule.id, rule.version, line);
         self.digest = self.digest.with(hash);
         let terms = &rule.terms;
         let Some(folder) = terms.folder() else {
-            let (id, key) = self.exact(&terms.host, &terms.path, hash)?;
-            let entry = entry(&rule, id, line);
-            if self.bytes() + entry.bytes() + size_of::<Body>() > self.room {
-                return Ok(());
-            }
-            if let Some(cache) = &mut self.cache {
-                if cache.has_room_for(key, &entry) {
-                    // Nobody leaves, and nobody has clicked.
-                    let _ = cache.insert(key, &entry, time_ms);
+            return self.exact(&terms.host, &terms.path, hash, |loading, seen| {
+                let entry = entry(&rule, seen.host, line);
+                if loading.bytes() + entry.bytes() + size_of::<Body>() > loading.room {
+                    return None;
                 }
-            } else {
-                self.body_bytes += entry.bytes();
-                self.bodies.push((key, entry));
-            }
-            return Ok(());
+                let Some(cache) = &mut loading.cache else {
+                    loading.body_bytes += entry.bytes();
+                    return Some(entry);
+                };
+                if cache.has_room_for(seen.key, &entry) {
+                    // Nobody leaves, and nobody has clicked.
+                    let _ = cache.insert(seen.key, &entry, time_ms);
+                }
+                None
+            });
         };
         if self.is_for_growth {
             return Ok(());
@@ -193,19 +203,26 @@ impl Loading {
         Ok(())
     }
 
-    fn exact(&mut self, host: &str, path: &str, hash: Digest) -> Result<(u32, u64), Difference> {
+    fn exact(
+        &mut self,
+        host: &str,
+        path: &str,
+        hash: Digest,
+        body: impl FnOnce(&mut Self, &Seen) -> Option<Entry>,
+    ) -> Result<(), Difference> {
         let host_hash = self.hasher.host(host);
         let key = self.hasher.path(path).of_host(host_hash);
         if let Some(filter) = &mut self.filter {
             // There is room for all of them; eight with the same bits are no chance.
             filter.insert(key).map_err(|_| format!("the filter has no room for {host} {path}"))?;
         }
-        if self.is_for_growth {
-            return Ok((0, key));
+        if !self.is_for_growth {
+            let host = self.hosts.add_exact(host, host_hash);
+            let seen = Seen { key, host, version: hash.first_half() };
+            let body = body(self, &seen);
+            self.read.push((seen, body));
         }
-        let id = self.hosts.add_exact(host, host_hash);
-        self.seen.push(Seen { key, host: id, version: hash.first_half() });
-        Ok((id, key))
+        Ok(())
     }
 
     /// It is all: whether it is what it says it is.
@@ -287,13 +304,6 @@ impl State {
         let keys = Keys::without_filter(self.bounds.keys());
         let keys = std::mem::replace(&mut self.keys, keys);
         Some(Replaced { hosts: std::mem::take(&mut self.hosts), keys, cache: None })
-    }
-
-    /// Notes which of the rules that are here are still so.
-    pub(crate) fn note_seen(&self, seen: impl Iterator<Item = Seen>) {
-        for seen in seen {
-            let _ = self.caches().any(|cache| cache.note_seen(&seen));
-        }
     }
 
     /// None was seen any more, of so many from a place on; the place behind them, until that was all.

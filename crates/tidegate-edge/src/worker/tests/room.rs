@@ -1,7 +1,8 @@
-//! There is no room for the filter over all keys, or not for two at a time.
+//! There is no room for the filter over all keys, or little for what is read anew.
 
-use super::list::Seen;
+use super::list::{Epoch, Seen};
 use super::pair::{Pair, to};
+use crate::worker::Hydrate;
 use crate::worker::filter::SMALLEST;
 
 const MANY: u64 = 400;
@@ -61,4 +62,32 @@ async fn a_filter_that_may_not_grow_misses_nothing() {
     }
     let bytes = pair.worker.core.read(|state| state.keys.bytes());
     assert!(bytes < 300_000, "{bytes}");
+}
+
+/// All are read anew, and there is room for some bodies beside what is here: it is for those that have changed.
+#[tokio::test(start_paused = true)]
+async fn room_is_for_rules_that_are_not_in_memory() {
+    const CHANGED: u64 = MANY - 40;
+    // Of that size a cache grows by little.
+    let pair = Pair::start(|options| (options.hydrate, options.max_bytes) = (Hydrate::Bodies, 400_000));
+    (0..MANY).for_each(|number| pair.put(&id(number), |_| ()));
+    pair.caught_up().await;
+    for number in 0..MANY {
+        assert_eq!(pair.get(&format!("/{}", id(number))).await, to(&id(number), 1));
+    }
+    pair.worker.core.write(|state| state.bounds.all = state.bytes() + 36_000);
+    {
+        let mut world = pair.origin.world.lock();
+        let (moment, head) = (world.epoch().now().clone(), world.epoch().head());
+        world.epochs.push(Epoch::new("e1".to_owned(), head.0, moment));
+    }
+    (CHANGED..MANY).for_each(|number| pair.put(&id(number), |_| ()));
+    pair.caught_up().await;
+    pair.pass(100).await;
+    let before = pair.origin.world.lock().fetches;
+    for number in 0..MANY {
+        let version = 1 + u64::from(number >= CHANGED);
+        assert_eq!(pair.get(&format!("/{}", id(number))).await, to(&id(number), version));
+    }
+    assert_eq!(pair.origin.world.lock().fetches, before);
 }
