@@ -9,6 +9,7 @@ use tidegate::hot::{Edit, HotOptions, Recorded, WhenFull};
 
 use crate::hot::{MINUTE, START_MS, Space, key, options};
 use crate::kit::REDIS;
+use crate::session_world::orders;
 
 /// Page, id, editor, and how long ago.
 type Sent = (u8, u16, u8, Option<i64>);
@@ -66,8 +67,8 @@ async fn outcome(space: &Space, sent: &[Sent]) -> (BTreeMap<Sent, Vec<String>>, 
     (by_edit, seen)
 }
 
-fn check(on: &'static str, url: &str, cases: u32) {
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+fn check(on: &'static str, url: &str, cases: u64) {
+    let config = Config { cases: cases as u32, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
         .run(&(bounds(), sent()), |(options, (one, other))| -> TestCaseResult {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -83,8 +84,8 @@ fn check(on: &'static str, url: &str, cases: u32) {
 
 #[test]
 fn the_order_inside_a_batch_does_not_matter() {
-    check("memory", "memory:", 400);
-    check("redis", &REDIS.url(), 60);
+    check("memory", "memory:", orders(1500));
+    check("redis", &REDIS.url(), orders(300));
 }
 
 /// More than fit into a call, of one page and of many: each is counted once.
