@@ -108,6 +108,7 @@ impl State {
             |id| entry(rule, id, body),
         );
         self.left_clicks.extend(replaced.iter().filter_map(Folder::take_clicks));
+        self.has_fewer_folders |= !is_new;
         if !fits {
             self.has_all_folders = false;
         } else if is_new == replaced.is_some() && self.has_all_folders {
@@ -121,6 +122,7 @@ impl State {
         self.count = self.count.saturating_sub(1);
         if let Some(folder) = path.strip_suffix("/*") {
             let removed = self.hosts.remove_folder(host, folder);
+            self.has_fewer_folders = true;
             if removed.is_none() && self.has_all_folders {
                 return Err(unknown(host, path));
             }

@@ -114,9 +114,10 @@ impl<O> Core<O> {
 
     /// Changes what is in memory. Clicks of rules that leave by it are gathered, and evictions counted.
     pub(super) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes() + self.reserved.get();
+        let beside = self.blocks.bytes() + self.clicks.bytes() + self.fetches.bytes();
         let mut state = self.state.write();
-        state.bounds.beside = beside;
+        // What is set aside becomes part of what is here by who has the lock.
+        state.bounds.beside = beside + self.reserved.get();
         let evicted_before = state.evicted();
         let result = change(&mut state);
         let left = std::mem::take(&mut state.left_clicks);

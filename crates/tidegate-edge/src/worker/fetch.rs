@@ -90,10 +90,12 @@ impl<O: Origin> Core<O> {
                 return Ok(resolution);
             }
             is_since = true;
-            match self.applied() {
+            let here = self.applied();
+            match here {
                 // All rules were read anew since this request came: by what is here now it is answered.
                 Some(here) if !is_behind(&here) => applied = Some(here),
-                Some(here) if !is_new && here.epoch == position.epoch => {}
+                // Somebody else has asked, before this request came.
+                _ if !is_new && here.is_none_or(|here| here.epoch == position.epoch) => {}
                 // It is of another time, whether that has another name or not: what is here is to be read anew, which
                 // takes a moment.
                 _ => {

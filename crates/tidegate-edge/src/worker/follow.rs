@@ -28,7 +28,7 @@ const MISSED: u32 = 4;
 
 /// Rules that are looked at, and bodies that are kept, in one step: lookups wait for no more.
 const LOOKED_AT: usize = 1000;
-const KEPT_TOGETHER: usize = 256;
+const KEPT_TOGETHER: usize = 64;
 
 /// What did not fit is tried again after this.
 const TRIED_AGAIN_MS: u64 = 60_000;
@@ -138,7 +138,14 @@ async fn load<O: Origin>(
     tracing::info!(worker = core.options.name, reason, "all rules are read");
     core.drop_unseen().await;
     core.forget_seen().await;
+    // A filter of its own is part of it.
+    core.write(|state| state.keys.give_up_growth());
     let mut reserved = Reserved::none(core);
+    // The names of all hosts, first of all.
+    if reserved.grow_to(core.read(|state| state.hosts.bytes())).await > 0 {
+        core.let_go();
+        reserved.set(0);
+    }
     let loading = core.read(|state| Loading::begin(state, fields));
     let (mut loaded, position) = read_all(core, loading, &mut reserved, from).await?;
     let (bodies, body_bytes) = loaded.take_bodies();
@@ -155,8 +162,10 @@ async fn load<O: Origin>(
     core.moved.send_modify(|it| *it += 1);
     core.clicks.add(&replaced.take_clicks());
     drop(replaced);
-    core.keep_loaded(bodies, &mut reserved).await;
+    reserved.set(body_bytes);
     core.drop_unseen().await;
+    core.keep_loaded(bodies, &mut reserved).await;
+    core.following.lock().tried_ms = core.pace.elapsed_ms();
     if let Some(reason) = core.read(State::lacks_room) {
         tracing::warn!(worker = core.options.name, "{reason}: much has to be asked for");
     }
@@ -196,7 +205,7 @@ async fn read_all<O: Origin>(
                 {
                     let filter_bytes = loading.first_line(line).map_err(wrong)?;
                     if let Some(bytes) = filter_bytes {
-                        core.make_room(&loading, reserved, bytes).await;
+                        core.make_room(&mut loading, reserved, bytes).await;
                         loading.make_filter();
                     } else if loading.is_for_growth()
                         && let Some(position) = loading.position().cloned()
@@ -210,7 +219,10 @@ async fn read_all<O: Origin>(
         }
         rest.extend_from_slice(begun);
         while core.read(|state| loading.compare(state)) {}
-        core.make_room(&loading, reserved, 0).await;
+        if !core.read(|state| loading.is_wanted(state)) {
+            return Err(Error::unavailable("all rules are read meanwhile"));
+        }
+        core.make_room(&mut loading, reserved, 0).await;
         yield_now().await;
     }
     if !rest.is_empty() {
@@ -257,14 +269,26 @@ impl<O: Origin> Core<O> {
     }
 
     /// Makes room for what was read, and so many bytes more. If what is here leaves too little, it goes.
-    async fn make_room(&self, loading: &Loading, reserved: &mut Reserved<'_, O>, more: usize) {
-        if reserved.grow_to(loading.bytes() + more).await {
+    async fn make_room(&self, loading: &mut Loading, reserved: &mut Reserved<'_, O>, more: usize) {
+        let mut excess = reserved.grow_to(loading.bytes() + more).await;
+        if excess > 0 && loading.give_up_bodies(excess) {
+            reserved.set(loading.bytes() + more);
+            excess = reserved.excess();
+        }
+        if excess == 0 {
             return;
         }
         if loading.is_for_growth() {
             // Nothing else is as large.
             drop(self.write(|state| state.keys.let_go()));
-        } else if let Some(gone) = self.write(State::let_go) {
+        } else {
+            self.let_go();
+        }
+    }
+
+    /// There is no room for what is here beside what is read.
+    fn let_go(&self) {
+        if let Some(gone) = self.write(State::let_go) {
             tracing::warn!(
                 worker = self.options.name,
                 "there is no room for all keys twice: while they are read everything is asked for"
@@ -291,11 +315,17 @@ impl<O: Origin> Core<O> {
 
     /// Keeps bodies that came along, while there is room.
     async fn keep_loaded(&self, bodies: Vec<Body>, reserved: &mut Reserved<'_, O>) {
+        let list_bytes = bodies.capacity() * size_of::<Body>();
+        let bytes = |bodies: &[Body]| bodies.iter().map(|(_, entry)| entry.bytes()).sum::<usize>();
+        let mut left_bytes = bytes(&bodies);
         let mut bodies = bodies.into_iter();
         let mut has_room = true;
         while has_room && bodies.len() > 0 {
             let some: Vec<_> = bodies.by_ref().take(KEPT_TOGETHER).collect();
+            left_bytes -= bytes(&some);
             has_room = self.write(|state| state.keep_loaded(some.into_iter()));
+            // What is kept is not here a second time any more.
+            reserved.set(list_bytes + left_bytes);
             yield_now().await;
         }
         reserved.set(0);

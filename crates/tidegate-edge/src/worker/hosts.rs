@@ -272,6 +272,10 @@ impl Hosts {
         self.tree_bytes
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.wildcards.is_empty() && self.any.is_none()
+    }
+
     /// Without the trees.
     pub(crate) fn bytes(&self) -> usize {
         self.name_bytes + self.all.capacity() * size_of::<Option<Host>>() + self.free.capacity() * 4

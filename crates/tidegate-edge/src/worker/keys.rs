@@ -154,6 +154,7 @@ impl Keys {
             && let Ok(halved) = self.filter.halved()
         {
             self.filter = halved;
+            self.has_no_room = false;
         }
     }
 
@@ -201,11 +202,17 @@ impl Keys {
         self.has_no_room = true;
     }
 
-    /// There is no room for two filters: until the larger one is made each key may be there.
-    pub(crate) fn let_go(&mut self) -> Filter {
+    /// Whether a larger one is being made.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.growth.is_some()
+    }
+
+    /// There is no room for two filters: until the larger one is made, if it still is, each key may be there.
+    pub(crate) fn let_go(&mut self) -> Option<Filter> {
+        self.growth.as_ref()?;
         self.is_blind = true;
         self.overflow = HashSet::new();
-        std::mem::replace(&mut self.filter, Filter::with_capacity(0))
+        Some(std::mem::replace(&mut self.filter, Filter::with_capacity(0)))
     }
 
     /// It is made, of the keys at `at`. It takes the place of the one that is here once all changes up to there were

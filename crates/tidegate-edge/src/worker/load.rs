@@ -26,8 +26,9 @@ pub(crate) struct Loading {
     hasher: KeyHasher,
     bounds: Bounds,
     fields: Fields,
-    /// Whether all that is wanted is a larger filter.
+    /// Whether all that is wanted is a larger filter, for what was read that often.
     is_for_growth: bool,
+    reads: u64,
     position: Option<Position>,
     hosts: Hosts,
     /// None if there is no room for it.
@@ -86,6 +87,7 @@ impl Loading {
             bounds: state.bounds,
             fields,
             is_for_growth: true,
+            reads: state.reads,
             position: None,
             hosts: Hosts::default(),
             filter: None,
@@ -122,6 +124,24 @@ impl Loading {
 
     pub(crate) fn is_for_growth(&self) -> bool {
         self.is_for_growth
+    }
+
+    /// Whether anybody still waits for it.
+    pub(crate) fn is_wanted(&self, state: &State) -> bool {
+        !self.is_for_growth || self.reads == state.reads && state.keys.is_growing()
+    }
+
+    /// There is no room for what came along unasked for, by so many bytes: it goes. Whether there was something.
+    pub(crate) fn give_up_bodies(&mut self, excess: usize) -> bool {
+        let before = self.bytes();
+        (self.room, self.body_bytes) = (0, 0);
+        self.bodies = Vec::new();
+        self.read.iter_mut().for_each(|(_, body)| *body = None);
+        if let Some(cache) = &mut self.cache {
+            // Nobody has clicked.
+            let _ = cache.set_bound_bytes(cache.bytes().saturating_sub(excess), 0);
+        }
+        self.bytes() < before
     }
 
     /// Bytes of what was made so far.
@@ -292,15 +312,19 @@ impl State {
         self.recent = Recent::since(position.seq, self.bounds.notes());
         self.count = loaded.count;
         self.has_all_folders = loaded.has_all_folders;
+        self.has_fewer_folders = false;
         self.applied = Some(Mark::from(position));
         self.reads += 1;
         Replaced { hosts, keys, cache }
     }
 
     /// There is no room for what is here beside what is being read: it answers nothing any more, and is to be dropped elsewhere.
-    /// None if that was so before.
+    /// None if there is nothing.
     pub(crate) fn let_go(&mut self) -> Option<Replaced> {
-        self.applied.take()?;
+        self.applied = None;
+        if self.hosts.is_empty() {
+            return None;
+        }
         let keys = Keys::without_filter(self.bounds.keys());
         let keys = std::mem::replace(&mut self.keys, keys);
         Some(Replaced { hosts: std::mem::take(&mut self.hosts), keys, cache: None })

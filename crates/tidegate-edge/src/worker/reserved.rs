@@ -31,18 +31,23 @@ impl<'a, O> Reserved<'a, O> {
         Self { core, bytes: 0 }
     }
 
-    /// Makes room until there is so much, a little at a time. Whether all is within the bound then.
-    pub(super) async fn grow_to(&mut self, bytes: usize) -> bool {
-        let mut fits = true;
+    /// Makes room until there is so much, a little at a time. By how many bytes it is too much even so.
+    pub(super) async fn grow_to(&mut self, bytes: usize) -> usize {
+        let mut excess = 0;
         while self.bytes < bytes {
             self.set(bytes.min(self.bytes + STEP_BYTES));
-            fits = self.core.write(|state| {
-                state.fit();
-                state.bytes() <= state.bounds.all
-            });
+            excess = self.excess();
             yield_now().await;
         }
-        fits
+        excess
+    }
+
+    /// By how many bytes all is more than the bound, with those gone who can.
+    pub(super) fn excess(&self) -> usize {
+        self.core.write(|state| {
+            state.fit();
+            state.bytes().saturating_sub(state.bounds.all)
+        })
     }
 
     /// So much is needed from now on, for which there is room.

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(super) time: TruthTime,
     /// Whether all rules for folders are in their trees.
     pub(super) has_all_folders: bool,
+    /// Whether a rule for a folder has left or changed since all were read.
+    pub(super) has_fewer_folders: bool,
     pub(super) bounds: Bounds,
     /// Clicks of rules that have left since they were last told of.
     pub(super) left_clicks: Vec<Clicked>,
@@ -155,6 +157,7 @@ impl State {
             recent: Recent::since(Seq(0), bounds.notes()),
             time: TruthTime::default(),
             has_all_folders: true,
+            has_fewer_folders: false,
             bounds,
             left_clicks: Vec::new(),
         }
@@ -238,7 +241,7 @@ impl State {
 
     /// Whether what did not fit is to be tried again.
     pub(super) fn may_have_room_again(&self) -> bool {
-        !self.has_all_folders || self.keys.has_room_again(self.count)
+        !self.has_all_folders && self.has_fewer_folders || self.keys.has_room_again(self.count)
     }
 
     /// The hash of a rule's key, if its host has rules.

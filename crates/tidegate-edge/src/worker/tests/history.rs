@@ -356,6 +356,14 @@ impl History {
         assert_eq!(progress.applied, head, "seed {}: {progress:?}", self.seed);
         let report = self.worker.report();
         assert!(report.bytes <= report.max_bytes, "seed {}: {report:?}", self.seed);
+        let core = &self.worker.core;
+        for _ in 0..100 {
+            if core.reserved.get() == 0 {
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(core.reserved.get(), 0, "seed {}: room is set aside for nobody", self.seed);
         for host in ASKED {
             for number in 0..self.paths.min(60) {
                 for path in
