@@ -28,6 +28,8 @@ pub(super) struct Faults {
     pub(super) delay: Option<Duration>,
     /// Answers to who asks for permits are decided at once, and come so late.
     pub(super) late_grants: Option<Duration>,
+    /// Blocks that are given back take so long.
+    pub(super) slow_returns: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
     /// One event in so many is sent twice, left out, or sent after the next.
@@ -61,6 +63,10 @@ pub(super) struct World {
     pub(super) refused: HashSet<(String, u64)>,
     pub(super) clicks: HashMap<String, u64>,
     pub(super) fetches: u64,
+    /// How often a block was given back, how many are just now, and were at most.
+    pub(super) returns: u64,
+    pub(super) returning: usize,
+    pub(super) most_returning: usize,
     /// When somebody wanted to follow, by tokio's time.
     pub(super) connects: Vec<Instant>,
     /// When somebody wanted all keys, by tokio's time.
@@ -116,6 +122,9 @@ impl SimOrigin {
             refused: HashSet::new(),
             clicks: HashMap::new(),
             fetches: 0,
+            returns: 0,
+            returning: 0,
+            most_returning: 0,
             connects: Vec::new(),
             readings: Vec::new(),
         };
@@ -274,6 +283,15 @@ impl OriginSnapshot for SimSnapshot {
     }
 }
 
+/// A block that is being given back, until that is over or was given up.
+struct Returning(Arc<Mutex<World>>);
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.lock().returning -= 1;
+    }
+}
+
 impl Origin for SimOrigin {
     type Changes = SimChanges;
     type Snapshot = SimSnapshot;
@@ -367,6 +385,18 @@ impl Origin for SimOrigin {
     }
 
     async fn give_back(&self, it: Return) -> Result<Returned> {
+        let slow = {
+            let mut world = self.world.lock();
+            world.returns += 1;
+            world.returning += 1;
+            world.most_returning = world.most_returning.max(world.returning);
+            world.faults.slow_returns
+        };
+        let under_way = Returning(Arc::clone(&self.world));
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+        drop(under_way);
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
