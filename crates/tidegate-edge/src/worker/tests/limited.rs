@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::head::head;
 use super::list::Seen;
 use super::origin::Faults;
 use super::pair::{Pair, another, ask, to};
@@ -67,6 +68,8 @@ async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
     let pair = Pair::start(|_| ());
     pair.put("x", |terms| terms.max_clicks = Some(1));
     pair.caught_up().await;
+    // It is in memory: to resolve it would be to hear that it is spent.
+    assert_eq!(head(&pair.worker, "/x").await, to("x", 1));
     let other = another(&pair.origin, "v", |_| ());
     while other.progress().applied != pair.worker.progress().applied {
         pair.pass(50).await;

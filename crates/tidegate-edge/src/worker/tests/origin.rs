@@ -361,7 +361,11 @@ impl Origin for SimOrigin {
             let mut world = self.world.lock();
             world.fetches += 1;
             let epoch = world.epoch();
-            epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
+            let mut found = epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()));
+            for rule in found.passed.iter_mut().chain(&mut found.rule) {
+                rule.clicks = world.consumed.get(&made(rule)).copied().unwrap_or_default();
+            }
+            found
         };
         // It is read, and then it takes its time.
         self.delay().await;
