@@ -25,6 +25,7 @@ mod import;
 mod list;
 mod metrics;
 mod postgres;
+mod returns;
 mod snapshot;
 mod sqlite;
 mod types;

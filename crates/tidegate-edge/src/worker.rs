@@ -18,6 +18,7 @@ mod hosts;
 pub mod key;
 mod keys;
 mod load;
+mod looks;
 mod memory;
 mod metrics;
 mod negatives;

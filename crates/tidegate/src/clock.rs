@@ -10,9 +10,10 @@ mod elapsed;
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::thread::LocalKey;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "redis")]
 pub(crate) use self::elapsed::deadline;
@@ -107,8 +108,16 @@ impl From<ManualClock> for Clock {
 /// processor's counter (10 ns) says whether that millisecond has passed, so a
 /// reading is never older than the millisecond it names and cannot drift.
 #[derive(Debug, Clone)]
-pub struct SystemClock {
-    counter: quanta::Clock,
+pub struct SystemClock(Counter);
+
+/// Milliseconds since some moment of this process, at the same price. They never step.
+#[derive(Debug, Clone)]
+pub struct MonotonicClock(Counter);
+
+/// The processor's counter.
+#[derive(Debug, Clone)]
+struct Counter {
+    clock: quanta::Clock,
     ticks_per_ms: u64,
 }
 
@@ -120,43 +129,86 @@ struct Seen {
     ms: u64,
 }
 
+impl Seen {
+    const NOTHING: Self = Self { from: 0, ticks: 0, ms: 0 };
+}
+
 thread_local! {
-    static SEEN: Cell<Seen> = const { Cell::new(Seen { from: 0, ticks: 0, ms: 0 }) };
+    static SEEN: Cell<Seen> = const { Cell::new(Seen::NOTHING) };
+    static SEEN_MONOTONIC: Cell<Seen> = const { Cell::new(Seen::NOTHING) };
+}
+
+/// What monotonic milliseconds are counted from.
+static START: OnceLock<Instant> = OnceLock::new();
+
+impl Counter {
+    fn new() -> Self {
+        let clock = quanta::Clock::new();
+        const SAMPLE: u64 = 1 << 32;
+        let nanos = clock.delta_as_nanos(0, SAMPLE).max(1);
+        let ticks_per_ms = (u128::from(SAMPLE) * 1_000_000 / u128::from(nanos)) as u64;
+        Self { clock, ticks_per_ms }
+    }
+
+    /// The millisecond of a clock: the one that was seen last, or else `read` from the system.
+    #[inline]
+    fn millis(&self, seen: &'static LocalKey<Cell<Seen>>, read: fn() -> Duration) -> u64 {
+        let counter = self.clock.raw();
+        let last = seen.get();
+        if counter.wrapping_sub(last.from) < last.ticks {
+            return last.ms;
+        }
+        self.read_system(counter, seen, read())
+    }
+
+    /// `counter` was read before the system was asked, so the millisecond is taken
+    /// to end a little early rather than a little late.
+    #[cold]
+    fn read_system(&self, counter: u64, seen: &'static LocalKey<Cell<Seen>>, read: Duration) -> u64 {
+        let ms = read.as_millis() as u64;
+        let left_ns = 1_000_000 - u64::from(read.subsec_nanos()) % 1_000_000;
+        let ticks = self.ticks_per_ms * left_ns / 1_000_000;
+        seen.set(Seen { from: counter, ticks, ms });
+        ms
+    }
 }
 
 impl SystemClock {
     /// A clock; the first one in a process takes some milliseconds to measure
     /// the counter.
     pub fn new() -> Self {
-        let counter = quanta::Clock::new();
-        const SAMPLE: u64 = 1 << 32;
-        let nanos = counter.delta_as_nanos(0, SAMPLE).max(1);
-        let ticks_per_ms = (u128::from(SAMPLE) * 1_000_000 / u128::from(nanos)) as u64;
-        Self { counter, ticks_per_ms }
+        Self(Counter::new())
     }
 
     /// The current time.
     #[inline]
     pub fn now(&self) -> Timestamp {
-        let counter = self.counter.raw();
-        let seen = SEEN.get();
-        if counter.wrapping_sub(seen.from) < seen.ticks {
-            return Timestamp(seen.ms);
-        }
-        self.read_system(counter)
+        Timestamp(self.0.millis(&SEEN, read_wall))
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn read_wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl MonotonicClock {
+    /// A clock; as for [`SystemClock`], the first one takes some milliseconds. All of a process count from the same moment.
+    pub fn new() -> Self {
+        START.get_or_init(monotonic);
+        Self(Counter::new())
     }
 
-    /// `counter` was read before the system is asked, so the millisecond is taken
-    /// to end a little early rather than a little late.
-    #[cold]
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-    fn read_system(&self, counter: u64) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = since_epoch.as_millis() as u64;
-        let left_ns = 1_000_000 - u64::from(since_epoch.subsec_nanos()) % 1_000_000;
-        let ticks = self.ticks_per_ms * left_ns / 1_000_000;
-        SEEN.set(Seen { from: counter, ticks, ms });
-        Timestamp(ms)
+    /// Milliseconds since that moment.
+    #[inline]
+    pub fn elapsed_ms(&self) -> u64 {
+        self.0.millis(&SEEN_MONOTONIC, || START.get_or_init(monotonic).elapsed())
+    }
+}
+
+impl Default for MonotonicClock {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -256,6 +308,16 @@ mod tests {
             let shown = clock.now().as_millis();
             let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
             assert!(before <= shown && shown <= after, "{before} <= {shown} <= {after}");
+        }
+    }
+    #[test]
+    fn monotonic_clock_names_the_current_millisecond() {
+        let clock = MonotonicClock::new();
+        let read = || START.get().unwrap().elapsed().as_millis() as u64;
+        for _ in 0..200_000 {
+            let before = read();
+            let shown = clock.elapsed_ms();
+            assert!(before <= shown && shown <= read(), "{before} <= {shown}");
         }
     }
 }

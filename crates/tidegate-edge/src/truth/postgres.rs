@@ -43,6 +43,7 @@ use super::clicks::{Clicked, Report};
 use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
+use super::returns::{Returns, TakeBack};
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Resolution, Seq};
 use super::writer::{Commit, Writer};
@@ -78,6 +79,7 @@ macro_rules! ask {
 #[derive(Debug, Clone)]
 pub(super) struct Postgres {
     writer: Writer,
+    returns: Returns,
     last: watch::Receiver<Seq>,
     shared: Arc<Shared>,
 }
@@ -101,6 +103,11 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.listener.abort();
     }
+}
+
+/// What takes blocks back.
+struct TakingBack {
+    shared: Arc<Shared>,
 }
 
 /// What groups are written by.
@@ -138,7 +145,9 @@ impl Postgres {
             idle: Mutex::default(),
             permits: Semaphore::new(READERS),
         };
-        Ok(Self { writer: Writer::start(writing, sender), last, shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        let returns = Returns::start(TakingBack { shared: Arc::clone(&shared) });
+        Ok(Self { writer: Writer::start(writing, sender), returns, last, shared })
     }
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
@@ -221,7 +230,7 @@ impl Postgres {
     }
 
     pub(super) async fn give_back(&self, it: Return) -> Result<Returned> {
-        ask!(self, session => budget::give_back(session, &it, self.now()))
+        self.returns.give_back(it).await
     }
 
     pub(super) async fn report(&self, report: Report) -> Result<bool> {
@@ -298,6 +307,12 @@ fn now(clock: &Clock) -> Now {
     match clock {
         Clock::Manual(clock) => Some(clock.now().as_millis() as i64),
         _ => None,
+    }
+}
+
+impl TakeBack for TakingBack {
+    async fn take_back(&mut self, blocks: Vec<Return>) -> Result<Vec<Returned>> {
+        ask!(self, session => budget::take_back(session, &blocks, now(&self.shared.clock)))
     }
 }
 

@@ -31,6 +31,7 @@ use super::clicks::{Clicked, Report};
 use super::import::{ImportOptions, ImportReport, OnProgress};
 use super::list::{Cursor, Filter, RulePage};
 use super::metrics::TruthMetrics;
+use super::returns::{Returns, TakeBack};
 use super::snapshot::Fields;
 use super::types::{Change, LogRow, Outcome, Position, Resolution, Seq};
 use super::writer::{Commit, Writer};
@@ -49,6 +50,7 @@ const SETTLED: usize = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Sqlite {
     writer: Writer,
+    returns: Returns,
     last: watch::Sender<Seq>,
     connection: Arc<Mutex<Writable>>,
     block_life: Duration,
@@ -86,6 +88,12 @@ struct Writing {
     max_log: u64,
 }
 
+/// What takes blocks back.
+struct TakingBack {
+    connection: Arc<Mutex<Writable>>,
+    clock: Clock,
+}
+
 impl Sqlite {
     pub(super) async fn open(path: &Path, options: &TruthOptions) -> Result<Self> {
         let (path, options) = (path.to_owned(), options.clone());
@@ -104,6 +112,8 @@ impl Sqlite {
             random: options.random.clone(),
             max_log: options.max_log,
         };
+        let returns =
+            Returns::start(TakingBack { connection: Arc::clone(&connection), clock: options.clock.clone() });
         let readers = Readers {
             path,
             clock: options.clock.clone(),
@@ -123,7 +133,7 @@ impl Sqlite {
         };
         let writer = Writer::start(writing, last.clone());
         let (importer, turn) = (Arc::new(importer), Arc::new(Semaphore::new(1)));
-        Ok(Self { writer, last, connection, block_life, random, readers, importer, turn })
+        Ok(Self { writer, returns, last, connection, block_life, random, readers, importer, turn })
     }
 
     pub(super) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Outcome>> {
@@ -203,7 +213,7 @@ impl Sqlite {
     }
 
     pub(super) async fn give_back(&self, it: Return) -> Result<Returned> {
-        self.in_turn(move |connection, now_ms| budget::give_back(connection, &it, now_ms)).await
+        self.returns.give_back(it).await
     }
 
     pub(super) async fn report(&self, report: Report) -> Result<bool> {
@@ -293,6 +303,18 @@ impl Commit for Writing {
         let (connection, random, max_log) = (Arc::clone(&self.connection), self.random.clone(), self.max_log);
         let now_ms = self.clock.now().as_millis();
         blocking(move || write::commit(connection.lock().open()?, changes, now_ms, max_log, &random)).await
+    }
+}
+
+impl TakeBack for TakingBack {
+    async fn take_back(&mut self, blocks: Vec<Return>) -> Result<Vec<Returned>> {
+        let (connection, clock) = (Arc::clone(&self.connection), self.clock.clone());
+        blocking(move || {
+            let mut connection = connection.lock();
+            // The time when it is written, however long it waited for others.
+            budget::take_back(connection.open()?, &blocks, clock.now().as_millis())
+        })
+        .await
     }
 }
 

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::origin::Origin;
 use super::state::Looked;
 use crate::path::{normalised, normalised_host};
-use crate::rule::{Parts, RedirectRef, State as RuleState};
+use crate::rule::{Parts, RedirectRef, Rule, State as RuleState};
 use crate::stream::Mark;
 use crate::truth::{Ask, Grant, Granted, Resolution};
 
@@ -125,6 +125,8 @@ impl<O: Origin> Core<O> {
                     Permit::Wait(retry_after) => {
                         return Ok(write(Outcome::Unavailable { retry_after }, source));
                     }
+                    // Nothing of it is known here. The truth says whether it is spent, for nothing.
+                    Permit::None if request.is_head => return Err(Needed::Fetch(state.applied.clone())),
                     Permit::None => return Err(Needed::Permit(rule.id().into(), rule.created_at())),
                 }
             }
@@ -133,11 +135,10 @@ impl<O: Origin> Core<O> {
         })
     }
 
-    /// Takes a permit that is here, and sees to it that there is another soon.
+    /// Takes a permit that is here, and sees to it that there is another soon. HEAD only looks for one.
     fn permit(self: &Arc<Self>, rule: &str, created_at: u64, is_head: bool, elapsed_ms: u64) -> Permit {
         if is_head {
-            let is_spent = self.blocks.is_spent(rule, created_at, elapsed_ms);
-            return if is_spent { Permit::Spent } else { Permit::Granted { is_low: false } };
+            return self.blocks.peek(rule, created_at, elapsed_ms);
         }
         let permit = self.blocks.spend(rule, created_at, elapsed_ms);
         if permit == (Permit::Granted { is_low: true }) {
@@ -223,6 +224,9 @@ impl<O: Origin> Core<O> {
         let Some((rule, state)) = resolution.at(now_ms) else {
             return Some(write(Outcome::NotFound, Source::Fetch));
         };
+        if request.is_head {
+            self.note_look(resolution, rule);
+        }
         if state != RuleState::Live {
             return Some(rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch)));
         }
@@ -249,6 +253,18 @@ impl<O: Origin> Core<O> {
         let redirected =
             |parts: &Parts<'_>| write(Outcome::Redirect(parts.redirect(path, request.query)), Source::Fetch);
         Some(rule.terms.prepared(redirected))
+    }
+
+    /// Remembers whether a rule is spent, unless what the truth has said may not be so any more: whoever changes what is here
+    /// forgets it at the same time.
+    fn note_look(&self, resolution: &Resolution, rule: &Rule) {
+        let Some(most) = rule.terms.max_clicks else { return };
+        let (elapsed_ms, said_at) = (self.pace.elapsed_ms(), Mark::from(&resolution.position));
+        self.read(|state| {
+            if state.applied.as_ref() == Some(&said_at) {
+                self.blocks.looked(&rule.id, rule.created_at, rule.clicks >= most, elapsed_ms);
+            }
+        });
     }
 
     /// A permit of a rule, asked for if there is none here; `Permit::None` if that came to nothing. None if the truth has

@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::looks::Looks;
 use crate::truth::{Grant, Granted, Return};
 
 /// A block that nobody spends goes back after this.
@@ -115,6 +116,17 @@ impl OfRule {
     fn is_asking(&self, number: u64) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.number == number)
     }
+
+    /// What there is to say while no permit is here.
+    fn without_permits(&self, created_at: u64, elapsed_ms: u64) -> Permit {
+        match self.nothing_until_ms(created_at).saturating_sub(elapsed_ms) {
+            0 => Permit::None,
+            _ if self.is_spent => Permit::Spent,
+            // Told of first, they may be all that was left.
+            _ if !self.blocks.is_empty() => Permit::None,
+            left => Permit::Wait(Duration::from_millis(left)),
+        }
+    }
 }
 
 /// A block that is to be given back.
@@ -135,6 +147,7 @@ struct All {
     returns: VecDeque<Due>,
     /// Rules of which was said that nothing is left, the oldest first: they make room for others.
     over: VecDeque<Box<str>>,
+    looks: Looks,
     number: u64,
     is_closed: bool,
 }
@@ -227,13 +240,7 @@ impl Blocks {
         let total: u64 = own.blocks.iter().filter(has_some).map(left).sum();
         let (asked, nothing_until_ms) = (own.wanted, own.nothing_until_ms(created_at));
         let Some(block) = own.blocks.iter_mut().find(|it| has_some(&&**it)) else {
-            return match nothing_until_ms.saturating_sub(elapsed_ms) {
-                0 => Permit::None,
-                _ if own.is_spent => Permit::Spent,
-                // Told of first, they may be all that was left.
-                _ if !own.blocks.is_empty() => Permit::None,
-                left => Permit::Wait(Duration::from_millis(left)),
-            };
+            return own.without_permits(created_at, elapsed_ms);
         };
         block.spent += 1;
         block.used_ms = elapsed_ms;
@@ -241,14 +248,27 @@ impl Blocks {
         Permit::Granted { is_low }
     }
 
-    /// Whether a rule is known to have none left, without taking one.
-    pub(crate) fn is_spent(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> bool {
+    /// What [`spend`](Self::spend) would come to, as far as that is known, without taking one.
+    pub(crate) fn peek(&self, rule: &str, created_at: u64, elapsed_ms: u64) -> Permit {
         let all = self.all.lock();
-        all.rules.get(rule).is_some_and(|own| {
-            own.is_spent
-                && elapsed_ms < own.nothing_until_ms(created_at)
-                && own.blocks.iter().all(|block| block.created_at != created_at || block.is_over(elapsed_ms))
-        })
+        let own = all.rules.get(rule);
+        let is_left = |block: &Block| block.created_at == created_at && !block.is_over(elapsed_ms);
+        if own.is_some_and(|own| own.blocks.iter().any(is_left)) {
+            return Permit::Granted { is_low: false };
+        }
+        match own.map_or(Permit::None, |own| own.without_permits(created_at, elapsed_ms)) {
+            Permit::None => match all.looks.is_spent(rule, created_at, elapsed_ms) {
+                None => Permit::None,
+                Some(true) => Permit::Spent,
+                Some(false) => Permit::Granted { is_low: false },
+            },
+            known => known,
+        }
+    }
+
+    /// The truth has said to who only looked whether a rule that was made then is spent.
+    pub(crate) fn looked(&self, rule: &str, created_at: u64, is_spent: bool, elapsed_ms: u64) {
+        self.all.lock().looks.note(rule, created_at, is_spent, elapsed_ms);
     }
 
     /// Who asks the truth for a block.
@@ -336,7 +356,9 @@ impl Blocks {
 
     /// A rule was changed: what was said of its permits may not be so any more. Blocks stay.
     pub(crate) fn changed(&self, rule: &str) {
-        if let Some(own) = self.all.lock().rules.get_mut(rule) {
+        let mut all = self.all.lock();
+        all.looks.forget(rule);
+        if let Some(own) = all.rules.get_mut(rule) {
             (own.is_spent, own.nothing_until_ms) = (false, 0);
             if let Some(asking) = &mut own.asking {
                 asking.is_changed = true;
@@ -355,6 +377,7 @@ impl Blocks {
         let mut all = self.all.lock();
         let rules = std::mem::take(&mut all.rules);
         all.over.clear();
+        all.looks.clear();
         if all.epoch.as_deref().is_some_and(|own| own != epoch) {
             all.returns.clear();
         } else {
@@ -404,6 +427,7 @@ impl Blocks {
         let mut all = self.all.lock();
         let Some(at) = all.returns.iter().position(|due| due.number == number) else { return };
         let Some(due) = all.returns.remove(at) else { return };
+        all.looks.forget(&due.rule);
         if let Some(own) = all.rules.get_mut(&due.rule)
             && (due.is_rest || !own.is_spent)
         {
@@ -421,6 +445,7 @@ impl Blocks {
         let all = self.all.lock();
         let of_rule = size_of::<(Box<str>, OfRule)>() + 64 + 2 * size_of::<Block>();
         all.rules.len() * of_rule
+            + all.looks.bytes()
             + all.over.len() * 32
             + all.over.capacity() * size_of::<Box<str>>()
             + all.returns.capacity() * (size_of::<Due>() + 32)
@@ -500,7 +525,7 @@ mod tests {
         let number = ask(&blocks, "a");
         asked(&blocks, "a", number, 0, 0, Some(Grant::Spent));
         assert_eq!(blocks.spend("a", 0, 10), Permit::Spent);
-        assert!(blocks.is_spent("a", 0, 10));
+        assert_eq!(blocks.peek("a", 0, 10), Permit::Spent);
         blocks.changed("a");
         assert_eq!(blocks.spend("a", 0, 10), Permit::None);
         let number = ask(&blocks, "a");
@@ -572,7 +597,8 @@ mod tests {
             let number = ask(&blocks, &rule);
             asked(&blocks, &rule, number, 0, 0, Some(Grant::Spent));
         }
-        assert!(!blocks.is_spent("2", 0, 1) && blocks.is_spent("3", 0, 1), "the oldest have left");
+        let seen = ["2", "3"].map(|rule| blocks.peek(rule, 0, 1));
+        assert_eq!(seen, [Permit::None, Permit::Spent], "the oldest have left");
         assert_eq!(blocks.all.lock().rules.len(), MAX_RULES);
         // Those that hold something stay.
         let number = ask(&blocks, "live");

@@ -193,10 +193,10 @@ impl State {
                 match resident {
                     None => trace.found(Found::Absent, None),
                     Some(Some(hit)) if is_passed_over(hit.view()) => {
-                        trace.found(Found::PassedOver, Some(hit.view().id()));
+                        trace.found(Found::PassedOver, Some(hit.view()));
                     }
                     Some(Some(hit)) => {
-                        trace.found(Found::Resident, Some(hit.view().id()));
+                        trace.found(Found::Resident, Some(hit.view()));
                         return Looked::Rule(Answering::Exact(hit));
                     }
                     Some(None) if self.negatives.contains(hash, elapsed_ms) => {
@@ -218,10 +218,10 @@ impl State {
             for folder in host.tree.matches(path) {
                 let rule = folder.entry.view();
                 if !is_passed_over(&rule) {
-                    trace.found(Found::Folder, Some(rule.id()));
+                    trace.found(Found::Folder, Some(&rule));
                     return Looked::Rule(Answering::Folder(folder));
                 }
-                trace.found(Found::PassedOver, Some(rule.id()));
+                trace.found(Found::PassedOver, Some(&rule));
             }
         }
         Looked::Nothing

@@ -7,6 +7,7 @@ mod alike;
 mod away;
 mod crowd;
 mod deadline;
+mod head;
 mod history;
 mod limited;
 mod list;

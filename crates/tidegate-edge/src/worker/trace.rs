@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::entry::View;
+
 /// One thing that a lookup found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -40,21 +42,21 @@ impl fmt::Display for Found {
 
 /// Who wants to know.
 pub(crate) trait Trace {
-    /// `rule` is the id, if there is one.
-    fn found(&mut self, found: Found, rule: Option<&str>);
+    /// `rule` is the one that was found, if there is one. Its id is in a line of memory that the processor need not have yet.
+    fn found(&mut self, found: Found, rule: Option<&View<'_>>);
 }
 
 /// Nobody: it costs nothing.
 impl Trace for () {
     #[inline(always)]
-    fn found(&mut self, _: Found, _: Option<&str>) {}
+    fn found(&mut self, _: Found, _: Option<&View<'_>>) {}
 }
 
 /// A line each.
 impl Trace for Vec<String> {
-    fn found(&mut self, found: Found, rule: Option<&str>) {
+    fn found(&mut self, found: Found, rule: Option<&View<'_>>) {
         self.push(match rule {
-            Some(rule) => format!("{found}: {rule:?}"),
+            Some(rule) => format!("{found}: {:?}", rule.id()),
             None => found.to_string(),
         });
     }

@@ -1,8 +1,6 @@
 //! The truth's time, as a worker knows it: what it was last told, and how long ago that was.
 
-use std::time::Instant;
-
-use tidegate::clock::monotonic;
+use tidegate::clock::MonotonicClock;
 
 /// A step back up to this is held: the clock stands until it is reached again.
 const HELD_MS: u64 = 60_000;
@@ -10,8 +8,8 @@ const HELD_MS: u64 = 60_000;
 /// What a worker counts time by between two readings of the truth's. It never steps.
 #[derive(Debug, Clone)]
 pub(crate) enum Pace {
-    /// From when it was made.
-    Monotonic(Instant),
+    /// The system's.
+    Monotonic(MonotonicClock),
     /// A test's.
     #[cfg(test)]
     Manual(tidegate::clock::ManualClock),
@@ -19,14 +17,14 @@ pub(crate) enum Pace {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Self::Monotonic(monotonic())
+        Self::Monotonic(MonotonicClock::new())
     }
 
     /// Milliseconds since some moment.
     #[inline]
     pub(crate) fn elapsed_ms(&self) -> u64 {
         match self {
-            Self::Monotonic(start) => start.elapsed().as_millis() as u64,
+            Self::Monotonic(clock) => clock.elapsed_ms(),
             #[cfg(test)]
             Self::Manual(clock) => clock.now().as_millis(),
         }

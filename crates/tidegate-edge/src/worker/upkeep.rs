@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::core::Core;
 use super::hosts::Folder;
 use super::origin::Origin;
-use crate::truth::Seq;
+use crate::truth::{Return, Seq};
 
 /// How often it looks.
 const TICK: Duration = Duration::from_millis(250);
@@ -18,7 +19,9 @@ const TICK: Duration = Duration::from_millis(250);
 const TELL: u64 = 4;
 const SWEEP: u64 = 240;
 
-/// Blocks that are given back at once.
+/// Blocks that are given back in one look, and how many of them are on their way at a time: the truth writes together what
+/// has come meanwhile.
+const RETURNED: usize = 4096;
 const TOGETHER: usize = 64;
 
 /// Rules whose clicks are told of at once. Those of others stay where they were counted until it is their turn, so that
@@ -55,17 +58,27 @@ impl<O: Origin> Core<O> {
     /// Gives back blocks, of a rule or of all, that have ended or that nobody spends. How many; none if the truth did
     /// not hear of all of them.
     pub(super) async fn give_back(&self, of: Option<&str>) -> Option<usize> {
-        let due = self.blocks.due_returns(of, self.pace.elapsed_ms(), TOGETHER);
+        let due = self.blocks.due_returns(of, self.pace.elapsed_ms(), RETURNED);
         let count = due.len();
-        for it in due {
-            let number = it.number;
-            let returned = tokio::time::timeout(self.options.deadline, self.origin.give_back(it)).await;
-            if !matches!(returned, Ok(Ok(_))) {
+        let mut returns = stream::iter(due).map(|it| self.give_back_one(it)).buffer_unordered(TOGETHER);
+        while let Some(is_heard_of) = returns.next().await {
+            // The others are not tried: each would wait for as long.
+            if !is_heard_of {
                 return None;
             }
-            self.blocks.returned(number);
         }
         Some(count)
+    }
+
+    /// Whether the truth has heard of it.
+    async fn give_back_one(&self, it: Return) -> bool {
+        let number = it.number;
+        let returned = tokio::time::timeout(self.options.deadline, self.origin.give_back(it)).await;
+        let is_heard_of = matches!(returned, Ok(Ok(_)));
+        if is_heard_of {
+            self.blocks.returned(number);
+        }
+        is_heard_of
     }
 
     /// Tells the truth of all clicks that there are. Whether it has heard of all.

@@ -23,6 +23,7 @@ conformance!(
     who_has_no_bound_needs_no_block,
     clicks_of_a_rule_that_is_no_more_count_for_no_other,
     clicks_are_counted_per_day_and_bounded,
+    blocks_that_are_given_back_together_are_counted_as_one_by_one,
     random_workers_never_spend_more,
 );
 
@@ -283,6 +284,71 @@ async fn clicks_are_counted_per_day_and_bounded(world: World) {
     assert_eq!((&*clicked.days[0].day, clicked.days[0].clicks), ("2024-02-21", 100));
     assert_eq!((&*clicked.days[89].day, clicked.days[89].clicks), ("2023-11-24", 11));
     assert_eq!(world.truth.clicks("b").await.unwrap(), None);
+    world.check().await;
+}
+
+/// Some twice, some that were never there, and some with more than they had: each is told what becomes of it, and no more.
+async fn blocks_that_are_given_back_together_are_counted_as_one_by_one(world: World) {
+    for id in ["a", "b", "c", "gone"] {
+        bounded(&world, id, 1000).await;
+    }
+    let mut given = Vec::new();
+    for (number, rule) in ["a", "b", "c", "gone"].into_iter().cycle().take(120).enumerate() {
+        let number = number as u64 + 1;
+        let ask = Ask { rule: rule.to_owned(), worker: "w".to_owned(), number, wanted: 5 };
+        let granted = world.truth.grant(ask).await.unwrap().grant;
+        assert!(matches!(granted, Grant::Block { permits: 5, .. }), "{granted:?}");
+        // Nothing of "c" was spent.
+        given.push((number, if rule == "c" { 0 } else { number % 4 }));
+    }
+    let delete = Change::Delete { id: "gone".to_owned(), condition: Condition::None };
+    world.truth.change(delete).await.unwrap().unwrap();
+    let twice = given.iter().chain(&given).copied();
+    let others = [(1, 6), (1000, 0), (1000, 0), (1001, 1)];
+    let all: Vec<_> = twice.chain(others).collect();
+    let back = |(number, spent): &(u64, u64)| {
+        world.truth.give_back(Return { worker: "w".to_owned(), number: *number, spent: *spent })
+    };
+    let returned = futures_util::future::join_all(all.iter().map(back)).await;
+    let returned: Vec<_> = returned.into_iter().map(|it| it.unwrap()).collect();
+    for (at, (number, _)) in given.iter().enumerate() {
+        let both = [returned[at], returned[at + given.len()]];
+        let expected = match number % 4 {
+            0 => [Returned::Unknown; 2],
+            _ => [Returned::Counted, Returned::Known],
+        };
+        assert_eq!(both, expected, "{number}");
+    }
+    assert_eq!(
+        returned[2 * given.len()..],
+        [Returned::TooMany, Returned::Unknown, Returned::Unknown, Returned::Unknown]
+    );
+    for (id, clicks) in [("a", 30), ("b", 60), ("c", 0)] {
+        let clicked = world.truth.clicks(id).await.unwrap().unwrap();
+        assert_eq!(clicked.clicks, clicks, "{id}");
+        assert_eq!(clicked.days.iter().map(|it| it.clicks).sum::<u64>(), clicks, "{id}");
+        assert_eq!(clicked.last_click_at.is_some(), clicks > 0, "{id}");
+        // All but those that were spent can be had again.
+        let mut left = 0;
+        for number in 0.. {
+            let ask = Ask {
+                rule: id.to_owned(),
+                worker: "v".to_owned(),
+                number: 10_000 * (clicks + 1) + number,
+                wanted: 1000,
+            };
+            let Grant::Block { permits, .. } = world.truth.grant(ask).await.unwrap().grant else { break };
+            left += permits;
+        }
+        assert_eq!(left, 1000 - clicks, "{id}");
+    }
+    let late = Ask { rule: "a".to_owned(), worker: "w".to_owned(), number: 1000, wanted: 1 };
+    let granted = world.truth.grant(late).await.unwrap().grant;
+    assert_eq!(
+        granted,
+        Grant::Wait { retry_after: Duration::ZERO },
+        "it was given back before it was asked for"
+    );
     world.check().await;
 }
 

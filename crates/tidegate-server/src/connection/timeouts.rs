@@ -29,10 +29,10 @@ pub(crate) struct Timeouts {
 
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
-    /// For a first or a next request.
-    ForRequest { until: Instant },
-    /// For the rest of a head.
-    ForHead { until: Instant },
+    /// For a first or a next request; from now on, if nobody has asked yet until when.
+    ForRequest { until: Option<Instant> },
+    /// For the rest of a head; the same.
+    ForHead { until: Option<Instant> },
     /// The client waits for us.
     Not,
     /// For it to take some of a response without an end, if there is any that it has not.
@@ -44,18 +44,19 @@ enum Waiting {
 impl Timeouts {
     /// With a new connection: its first head is due at once.
     pub(crate) fn new(head: Duration, idle: Duration, stall: Duration) -> Self {
-        let waiting = Waiting::ForRequest { until: monotonic() + head };
+        let waiting = Waiting::ForRequest { until: Some(monotonic() + head) };
         Self { waiting: Arc::new(Mutex::new(waiting)), head, idle, stall }
     }
 
-    /// When it ends, if it does.
+    /// When it ends, if it does. It is asked whenever there is nothing to do but to wait: most of what is noted is over by
+    /// then, and costs no reading of a clock.
     pub(crate) fn until(&self) -> Option<Instant> {
-        match *self.waiting.lock() {
-            Waiting::ForRequest { until } | Waiting::ForHead { until } | Waiting::ForStream { until } => {
-                Some(until)
-            }
+        match &mut *self.waiting.lock() {
+            Waiting::ForRequest { until } => Some(*until.get_or_insert_with(|| monotonic() + self.idle)),
+            Waiting::ForHead { until } => Some(*until.get_or_insert_with(|| monotonic() + self.head)),
+            Waiting::ForStream { until } => Some(*until),
             Waiting::Not => None,
-            Waiting::ToTake { until } => until,
+            Waiting::ToTake { until } => *until,
         }
     }
 
@@ -66,10 +67,9 @@ impl Timeouts {
 
     /// It was answered; with `is_begun` a part of the next head has come already.
     pub(crate) fn answered(&self, is_begun: bool) {
-        let now = monotonic();
         *self.waiting.lock() = match is_begun {
-            true => Waiting::ForHead { until: now + self.head },
-            false => Waiting::ForRequest { until: now + self.idle },
+            true => Waiting::ForHead { until: None },
+            false => Waiting::ForRequest { until: None },
         };
     }
 
@@ -99,7 +99,7 @@ impl Timeouts {
     fn received(&self) {
         let mut waiting = self.waiting.lock();
         if let Waiting::ForRequest { .. } = *waiting {
-            *waiting = Waiting::ForHead { until: monotonic() + self.head };
+            *waiting = Waiting::ForHead { until: None };
         }
     }
 
@@ -218,6 +218,32 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedStream<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_waited_for_from_when_somebody_waits() {
+        let (second, minute, hour) =
+            (Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(3600));
+        let timeouts = Timeouts::new(second, minute, hour);
+        let is_in = |most: Duration| {
+            let (before, until, again) = (monotonic(), timeouts.until().unwrap(), timeouts.until().unwrap());
+            assert_eq!(until, again, "it is not put off by who asks");
+            until <= monotonic() + most && until + second / 2 > before + most
+        };
+        assert!(is_in(second), "the first head is due soon");
+        timeouts.received();
+        assert!(is_in(second), "and so is the rest of one");
+        timeouts.answered(true);
+        assert!(is_in(second));
+        timeouts.answered(false);
+        assert!(is_in(minute), "the next request may come later");
+        timeouts.received();
+        assert!(is_in(second));
+        let until = timeouts.until();
+        timeouts.received();
+        assert_eq!(timeouts.until(), until, "what comes bit by bit has no longer");
+        timeouts.head_complete();
+        assert_eq!(timeouts.until(), None);
+    }
 
     /// Only who takes nothing while there is something is waited for, from then on.
     #[test]

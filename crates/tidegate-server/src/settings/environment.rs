@@ -16,16 +16,23 @@ pub(super) const CONFIG: &str = "TIDEGATE_CONFIG";
 /// Short for the settings that are set most.
 const SHORT: [(&str, &str); 2] = [("TIDEGATE_STORE", "store__url"), ("TIDEGATE_RULES", "rules__url")];
 
-pub(super) fn apply(
-    raw: &mut RawSettings,
-    environment: &BTreeMap<String, String>,
-) -> Result<(), SettingsError> {
-    for (variable, value) in environment {
+/// The variables of an environment that say something, by name. An empty one is as good as none: so a file of Compose, or a
+/// shell, says that nothing was given.
+pub(super) fn said(environment: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
+    environment
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (&**name, &**value))
+        .collect()
+}
+
+pub(super) fn apply(raw: &mut RawSettings, environment: &BTreeMap<&str, &str>) -> Result<(), SettingsError> {
+    for (&variable, &value) in environment {
         let Some(name) = variable.strip_prefix(PREFIX) else { continue };
         if variable == CONFIG || is_of_kubernetes(name, value) {
             continue;
         }
-        let short = SHORT.iter().find(|(short, _)| variable == short);
+        let short = SHORT.iter().find(|(short, _)| variable == *short);
         let lower = short.map_or_else(|| name.to_lowercase(), |(_, path)| (*path).to_owned());
         let mut path: Vec<_> = lower.split("__").collect();
         let name = spelt_as_configured(raw, &path);
@@ -45,7 +52,7 @@ pub(super) fn apply(
 /// anywhere, or of the one that there is if none are. Whether there was any.
 pub(super) fn apply_names_of_others(
     raw: &mut RawSettings,
-    environment: &BTreeMap<String, String>,
+    environment: &BTreeMap<&str, &str>,
 ) -> Result<bool, SettingsError> {
     let mut is_any = false;
     for About { group, implied, environment: known, .. } in About::all() {

@@ -141,7 +141,7 @@ parse::named! {
 pub struct Sources {
     /// The file, if one was named; else `TIDEGATE_CONFIG` may name it.
     pub file: Option<PathBuf>,
-    /// The environment.
+    /// The environment. A variable that is empty says nothing.
     pub environment: BTreeMap<String, String>,
     /// Flags: how each was written, the setting and the value.
     pub flags: Vec<Flag>,
@@ -173,18 +173,19 @@ impl std::error::Error for SettingsError {}
 impl Settings {
     /// Reads all sources.
     pub fn load(sources: &Sources) -> Result<Self, SettingsError> {
-        let named = sources.environment.get(environment::CONFIG).map(PathBuf::from);
+        let environment = environment::said(&sources.environment);
+        let named = environment.get(environment::CONFIG).map(PathBuf::from);
         let mut raw = match sources.file.as_ref().or(named.as_ref()) {
             Some(path) => file::read(path)?,
             None => RawSettings::default(),
         };
         let apply = |raw: &mut RawSettings| {
-            environment::apply(raw, &sources.environment)?;
+            environment::apply(raw, &environment)?;
             sources.flags.iter().try_for_each(|flag| flag.apply(raw))
         };
         apply(&mut raw)?;
         // Our own names go before those of others, which are of all parts that those name.
-        if environment::apply_names_of_others(&mut raw, &sources.environment)? {
+        if environment::apply_names_of_others(&mut raw, &environment)? {
             apply(&mut raw)?;
         }
         validate::settings(raw)

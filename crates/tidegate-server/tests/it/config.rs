@@ -402,6 +402,36 @@ fn names_of_pipelines_are_read_from_the_environment() {
     assert!(load(&environment(&[])).parts.runs[0].is_implied, "what nobody has set is as it was");
 }
 
+/// Of whichever name: `TIDEGATE_STORE=${STORE:-}` is how Compose says that nobody has given one.
+#[test]
+fn an_empty_variable_is_as_good_as_none() {
+    let names: Vec<_> =
+        Settings::list().into_iter().map(|(path, _)| variable(&path.replace("NAME", "main"))).collect();
+    let of_others = [
+        "TIDEGATE_STORE",
+        "TIDEGATE_RULES",
+        "TIDEGATE_CONFIG",
+        "CACHE_MAX_HEAP_MB",
+        "CACHE_EVICTION_BATCH",
+        "CACHE_CHECK_INTERVAL_MS",
+        "CACHE_METRICS",
+        "REDIS_STATE_TTL_HOURS",
+        "CALL_LIMIT_PER_HOUR",
+        "COURTLISTENER_SAFETY_BUFFER",
+        "REDIS_COUNTER_TTL_HOURS",
+    ];
+    let all = names.iter().map(String::as_str).chain(of_others).map(|name| (name, ""));
+    let mut sources = flags(&[("edge.listen", "127.0.0.1:0"), ("edge.name", "a")]);
+    let without = format!("{:?}", load(&sources));
+    sources.environment = variables(&all.collect::<Vec<_>>());
+    assert!(sources.environment.len() > 100, "{}", sources.environment.len());
+    assert_eq!(format!("{:?}", load(&sources)), without);
+    // What others say is not taken back by it.
+    let (_file, mut sources) = file("listen: 127.0.0.1:1");
+    sources.environment = variables(&[("TIDEGATE_LISTEN", "")]);
+    assert_eq!(load(&sources).listen.as_str(), "127.0.0.1:1");
+}
+
 #[test]
 fn leases_need_to_know_how_many_share() {
     let lease = |all: &[(&str, &str)]| load(&flags(all)).parts.limits[0].options.options.lease;

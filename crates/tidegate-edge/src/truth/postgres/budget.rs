@@ -3,7 +3,7 @@
 //! Whoever changes the clicks of a rule, or one of its blocks, holds the lock of that rule: budgets of different rules do
 //! not wait for each other, nor for changes of other rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::clicks;
@@ -99,59 +99,112 @@ async fn grant_in(session: &Session, ask: &Ask, life: Duration, now: Now) -> Res
     Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
-pub(super) async fn give_back(session: &Session, it: &Return, now: Now) -> Result<Returned> {
+/// Takes blocks back, all in one transaction.
+pub(super) async fn take_back(session: &Session, blocks: &[Return], now: Now) -> Result<Vec<Returned>> {
     session.begin().await?;
-    let returned = give_back_in(session, it, now).await;
+    let returned = take_back_in(session, blocks, now).await;
     session.end(returned).await
 }
 
-async fn give_back_in(session: &Session, it: &Return, now: Now) -> Result<Returned> {
-    let Some(seen) = block(session, &it.worker, it.number).await? else {
-        // Who has spent some of it has had it.
-        if it.spent == 0 {
-            refuse(session, it, read_now(session, now).await?).await?;
-        }
-        return Ok(Returned::Unknown);
-    };
-    if seen.rule == NO_RULE {
-        return Ok(Returned::Unknown);
-    }
-    let mut budgets = lock(session, std::slice::from_ref(&seen.rule)).await?;
-    // What it was before the lock it may be no more.
-    let Some(block) = block(session, &it.worker, it.number).await? else { return Ok(Returned::Unknown) };
+async fn take_back_in(session: &Session, all: &[Return], now: Now) -> Result<Vec<Returned>> {
+    let keys = all.iter().map(key).collect::<Result<Vec<_>>>()?;
+    let seen = blocks(session, &keys).await?;
+    let ids: BTreeSet<_> =
+        seen.values().map(|it| &it.rule).filter(|rule| *rule != NO_RULE).cloned().collect();
+    let mut budgets = lock(session, &Vec::from_iter(ids)).await?;
+    // What they were before the lock they may be no more.
+    let mut found = blocks(session, &keys).await?;
     let now_ms = read_now(session, now).await?;
-    if it.spent > block.permits {
-        return Ok(Returned::TooMany);
-    }
-    // What counts as spent already.
-    let counted = match block.standing {
-        Standing::Returned => return Ok(Returned::Known),
-        Standing::Open => 0,
-        Standing::Lost => block.permits,
-    };
-    let close = "UPDATE tidegate.blocks SET standing = $3 WHERE worker = $1 AND number = $2";
-    let returned = i16::from(Standing::Returned.as_number());
-    session.execute(close, &[&worker_name(&it.worker), &number(it.number)?, &returned]).await?;
-    if let Some(mut budget) = budgets.remove(&block.rule) {
-        budget.rule.clicks = (budget.rule.clicks + it.spent).saturating_sub(counted);
-        budget.granted = budget.granted.saturating_sub(block.permits - it.spent);
-        let last_click_at = (it.spent > 0).then_some(now_ms);
-        count(session, &[budget], last_click_at, now_ms).await?;
-        if it.spent > 0 {
-            clicks::on_day(session, &[&block.rule], &[it.spent as i64], now_ms).await?;
+    let (mut returned, mut refused) = (Vec::new(), BTreeSet::new());
+    let (mut closed, mut spent) = (BTreeSet::new(), BTreeMap::new());
+    for (it, key) in all.iter().zip(keys) {
+        let Some(block) = found.get_mut(&key).filter(|it| it.rule != NO_RULE) else {
+            // Who has spent some of it has had it.
+            if it.spent == 0 && !seen.contains_key(&key) {
+                refused.insert(key);
+            }
+            returned.push(Returned::Unknown);
+            continue;
+        };
+        // What counts as spent already.
+        let counted = match block.standing {
+            _ if it.spent > block.permits => {
+                returned.push(Returned::TooMany);
+                continue;
+            }
+            Standing::Returned => {
+                returned.push(Returned::Known);
+                continue;
+            }
+            Standing::Open => 0,
+            Standing::Lost => block.permits,
+        };
+        block.standing = Standing::Returned;
+        closed.insert(key);
+        if let Some(budget) = budgets.get_mut(&block.rule) {
+            budget.rule.clicks = (budget.rule.clicks + it.spent).saturating_sub(counted);
+            budget.granted = budget.granted.saturating_sub(block.permits - it.spent);
+            *spent.entry(block.rule.clone()).or_default() += it.spent;
         }
+        returned.push(Returned::Counted);
     }
-    Ok(Returned::Counted)
+    close(session, closed).await?;
+    credit(session, budgets, &spent, now_ms).await?;
+    refuse(session, refused, now_ms).await?;
+    Ok(returned)
 }
 
-/// Notes that what is asked for by that number is not to be granted.
-async fn refuse(session: &Session, it: &Return, now_ms: u64) -> Result<()> {
+/// By what a worker's block is known here.
+type Key = (String, i64);
+
+fn key(it: &Return) -> Result<Key> {
+    Ok((worker_name(&it.worker), number(it.number)?))
+}
+
+/// Notes that blocks were given back.
+async fn close(session: &Session, keys: BTreeSet<Key>) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let close = "UPDATE tidegate.blocks SET standing = $3 FROM unnest($1::text[], $2::bigint[]) AS it (worker, number)
+        WHERE blocks.worker = it.worker AND blocks.number = it.number";
+    let (workers, numbers): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
+    session.execute(close, &[&workers, &numbers, &i16::from(Standing::Returned.as_number())]).await
+}
+
+/// Counts what of locked rules has come back, and how many of the permits were spent.
+async fn credit(
+    session: &Session,
+    mut budgets: BTreeMap<String, Budget>,
+    spent: &BTreeMap<String, u64>,
+    now_ms: u64,
+) -> Result<()> {
+    budgets.retain(|id, _| spent.contains_key(id));
+    let (clicked, idle): (Vec<_>, Vec<_>) = budgets.into_values().partition(|it| spent[&it.rule.id] > 0);
+    if !idle.is_empty() {
+        count(session, &idle, None, now_ms).await?;
+    }
+    if !clicked.is_empty() {
+        count(session, &clicked, Some(now_ms), now_ms).await?;
+        let of_day = clicked.iter().map(|it| (&*it.rule.id, spent[&it.rule.id] as i64));
+        let (rules, clicks): (Vec<_>, Vec<_>) = of_day.unzip();
+        clicks::on_day(session, &rules, &clicks, now_ms).await?;
+    }
+    Ok(())
+}
+
+/// Notes that what is asked for by these numbers is not to be granted.
+async fn refuse(session: &Session, keys: BTreeSet<Key>, now_ms: u64) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
     let refuse = "INSERT INTO tidegate.blocks (worker, number, rule, permits, deadline_ms, standing)
-        VALUES ($1, $2, $3, 0, $4, $5) ON CONFLICT DO NOTHING RETURNING number";
-    let (worker, number) = (worker_name(&it.worker), number(it.number)?);
+        SELECT it.worker, it.number, $3, 0, $4, $5 FROM unnest($1::text[], $2::bigint[]) AS it (worker, number)
+        ON CONFLICT DO NOTHING RETURNING number";
+    let (workers, numbers): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
     let returned = i16::from(Standing::Returned.as_number());
-    let refused = session.row(refuse, &[&worker, &number, &NO_RULE, &(now_ms as i64), &returned]).await?;
-    if refused.is_none() {
+    let refused = session.rows(refuse, &[&workers, &numbers, &NO_RULE, &(now_ms as i64), &returned]).await?;
+    if refused.len() < numbers.len() {
         // It was granted at the same time, and is given back when this is tried again.
         return Err(Failure::Passing(Error::unavailable("a block of that number is being written")));
     }
@@ -223,21 +276,27 @@ pub(super) async fn count(
 }
 
 async fn block(session: &Session, worker: &str, at: u64) -> Result<Option<Block>> {
-    let select =
-        "SELECT rule, permits, deadline_ms, standing FROM tidegate.blocks WHERE worker = $1 AND number = $2";
-    let Some(row) = session.row(select, &[&worker_name(worker), &number(at)?]).await? else {
-        return Ok(None);
-    };
-    let standing: i16 = row.try_get(3)?;
-    let standing = u8::try_from(standing).ok().and_then(Standing::from_number);
-    let standing = standing.ok_or_else(|| Error::corrupt("a block stands like none"))?;
-    let (permits, deadline_ms): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
-    Ok(Some(Block {
-        rule: row.try_get(0)?,
-        permits: permits as u64,
-        deadline_ms: deadline_ms as u64,
-        standing,
-    }))
+    let key = (worker_name(worker), number(at)?);
+    Ok(blocks(session, std::slice::from_ref(&key)).await?.remove(&key))
+}
+
+/// Those that there are.
+async fn blocks(session: &Session, keys: &[Key]) -> Result<BTreeMap<Key, Block>> {
+    let select = "SELECT worker, number, rule, permits, deadline_ms, standing FROM tidegate.blocks
+        JOIN unnest($1::text[], $2::bigint[]) AS it (worker, number) USING (worker, number)";
+    let (workers, numbers): (Vec<_>, Vec<_>) =
+        keys.iter().map(|(worker, number)| (&**worker, *number)).unzip();
+    let mut blocks = BTreeMap::new();
+    for row in session.rows(select, &[&workers, &numbers]).await? {
+        let standing: i16 = row.try_get(5)?;
+        let standing = u8::try_from(standing).ok().and_then(Standing::from_number);
+        let standing = standing.ok_or_else(|| Error::corrupt("a block stands like none"))?;
+        let (permits, deadline_ms): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+        let (permits, deadline_ms) = (permits as u64, deadline_ms as u64);
+        let block = Block { rule: row.try_get(2)?, permits, deadline_ms, standing };
+        blocks.insert((row.try_get(0)?, row.try_get(1)?), block);
+    }
+    Ok(blocks)
 }
 
 /// What a worker is called here: there is no zero in a text of PostgreSQL.

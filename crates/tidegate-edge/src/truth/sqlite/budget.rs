@@ -67,19 +67,29 @@ pub(super) fn grant(connection: &mut Connection, ask: &Ask, life: Duration, now_
     Ok(granted_of(Grant::Block { permits, life, epoch }))
 }
 
-pub(super) fn give_back(connection: &mut Connection, it: &Return, now_ms: u64) -> Result<Returned> {
+/// Takes blocks back, all in one transaction.
+pub(super) fn take_back(
+    connection: &mut Connection,
+    blocks: &[Return],
+    now_ms: u64,
+) -> Result<Vec<Returned>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    let Some(block) = block(&transaction, &it.worker, it.number)? else {
+    let returned = blocks.iter().map(|it| take_back_one(&transaction, it, now_ms)).collect::<Result<_>>()?;
+    transaction.commit().map_err(failed)?;
+    Ok(returned)
+}
+
+fn take_back_one(transaction: &Transaction<'_>, it: &Return, now_ms: u64) -> Result<Returned> {
+    let Some(block) = block(transaction, &it.worker, it.number)? else {
         // Who has spent some of it has had it.
         if it.spent == 0 {
             let refused = params![it.worker, it.number, NO_RULE, now_ms, Standing::Returned.as_number()];
             execute(
-                &transaction,
+                transaction,
                 "INSERT INTO blocks (worker, number, rule, permits, deadline_ms, standing) VALUES (?1, ?2, ?3, 0, ?4, ?5)",
                 refused,
             )?;
-            forget_old(&transaction, now_ms)?;
-            transaction.commit().map_err(failed)?;
+            forget_old(transaction, now_ms)?;
         }
         return Ok(Returned::Unknown);
     };
@@ -97,17 +107,16 @@ pub(super) fn give_back(connection: &mut Connection, it: &Return, now_ms: u64) -
     };
     let returned = Standing::Returned.as_number();
     let params = params![it.worker, it.number, returned];
-    execute(&transaction, "UPDATE blocks SET standing = ?3 WHERE worker = ?1 AND number = ?2", params)?;
-    if let Some((rule, granted)) = rule(&transaction, &block.rule)? {
+    execute(transaction, "UPDATE blocks SET standing = ?3 WHERE worker = ?1 AND number = ?2", params)?;
+    if let Some((rule, granted)) = rule(transaction, &block.rule)? {
         let clicks_now = (rule.clicks + it.spent).saturating_sub(counted);
         let granted = granted.saturating_sub(block.permits - it.spent);
         let last_click_at = (it.spent > 0).then_some(now_ms);
-        count(&transaction, Rule { clicks: clicks_now, ..rule }, granted, last_click_at, now_ms)?;
+        count(transaction, Rule { clicks: clicks_now, ..rule }, granted, last_click_at, now_ms)?;
         if it.spent > 0 {
-            clicks::on_day(&transaction, &block.rule, it.spent, now_ms)?;
+            clicks::on_day(transaction, &block.rule, it.spent, now_ms)?;
         }
     }
-    transaction.commit().map_err(failed)?;
     Ok(Returned::Counted)
 }
 

@@ -376,7 +376,14 @@ impl History {
                     let may_be_spent = |rule: &Rule| {
                         world.is_spent(rule) || self.spent.lock().get(&made(rule)) == Some(&None)
                     };
-                    let (may_see, _) = world.epoch().now().may_see(host, &path, now_ms, may_be_spent);
+                    let (mut may_see, rule) = world.epoch().now().may_see(host, &path, now_ms, may_be_spent);
+                    // Whoever only asks is told what who would spend is.
+                    if let Some(rule) = rule
+                        && world.is_spent(rule)
+                        && self.spent.lock().get(&made(rule)) != Some(&None)
+                    {
+                        may_see.retain(|it| *it != Seen::Redirect(rule.terms.destination.clone()));
+                    }
                     assert!(
                         may_see.contains(&seen),
                         "seed {}: {host}{path}: {seen:?} and not {may_see:?}",

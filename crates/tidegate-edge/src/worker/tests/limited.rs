@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use tidegate::random::Random;
 use tokio::time::sleep;
 
+use super::head::head;
 use super::list::Seen;
 use super::origin::Faults;
 use super::pair::{Pair, another, ask, to};
+use crate::truth::{Grant, Granted};
+use crate::worker::blocks::Asking;
 
 /// Asks until the truth has answered: its way loses an answer now and then.
 async fn get(pair: &Pair, path: &str) -> Seen {
@@ -65,6 +69,8 @@ async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
     let pair = Pair::start(|_| ());
     pair.put("x", |terms| terms.max_clicks = Some(1));
     pair.caught_up().await;
+    // It is in memory: to resolve it would be to hear that it is spent.
+    assert_eq!(head(&pair.worker, "/x").await, to("x", 1));
     let other = another(&pair.origin, "v", |_| ());
     while other.progress().applied != pair.worker.progress().applied {
         pair.pass(50).await;
@@ -121,4 +127,42 @@ async fn permits_that_come_too_late_are_still_to_be_had() {
     pair.pass(4000).await;
     pair.origin.world.lock().faults = Faults::default();
     assert_eq!(get(&pair, "/x").await, to("x", 1));
+}
+
+/// Others may have them soon, however many there are, and the truth is not asked for many more than that at a time.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_idle_blocks_go_back_a_second_after_they_were_idle_for_one() {
+    // Where in a second it looks is drawn: with none under way when the truth is there again.
+    let pair = Pair::start(|options| options.random = Random::seeded(1));
+    pair.caught_up().await;
+    let (core, at_ms) = (&pair.worker.core, pair.clock.now().as_millis());
+    for rule in 0..4000 {
+        let rule = format!("r{rule}");
+        let Asking::Ask { number, .. } = core.blocks.ask(&rule) else { panic!("nobody asks") };
+        let grant = Grant::Block { permits: 10, life: Duration::from_secs(60), epoch: "e0".to_owned() };
+        let granted = Granted { grant, created_at: Some(1) };
+        core.blocks.asked((&rule, 1), number, at_ms, at_ms, Some(&granted));
+        pair.origin.world.lock().blocks.insert(("w".to_owned(), number), ((rule.clone(), 1), 10));
+        pair.origin.world.lock().granted.insert((rule, 1), 10);
+    }
+    let held = || pair.origin.world.lock().blocks.len();
+    pair.pass(990).await;
+    assert_eq!(held(), 4000);
+    // The first does not come through: the others are not tried one after the other.
+    let slow_returns = Some(Duration::from_millis(5));
+    pair.origin.world.lock().faults = Faults { is_away: true, slow_returns, ..Faults::default() };
+    pair.pass(300).await;
+    let tried = std::mem::take(&mut pair.origin.world.lock().returns);
+    assert!((1..=200).contains(&tried), "{tried}");
+    pair.origin.world.lock().faults = Faults { slow_returns, ..Faults::default() };
+    let mut took_ms = 0;
+    while held() > 0 {
+        assert!(took_ms < 1000, "{} are held yet", held());
+        pair.pass(50).await;
+        took_ms += 50;
+    }
+    let world = pair.origin.world.lock();
+    assert_eq!(world.returns, 4000, "each once");
+    assert!(world.granted.values().all(|it| *it == 0));
+    assert!(world.most_returning <= 64, "{}", world.most_returning);
 }

@@ -28,6 +28,8 @@ pub(super) struct Faults {
     pub(super) delay: Option<Duration>,
     /// Answers to who asks for permits are decided at once, and come so late.
     pub(super) late_grants: Option<Duration>,
+    /// Blocks that are given back take so long.
+    pub(super) slow_returns: Option<Duration>,
     /// Answers to fetches are held back.
     pub(super) is_slow: bool,
     /// Messages of streams come so late, and so does the time that they tell.
@@ -63,6 +65,10 @@ pub(super) struct World {
     pub(super) refused: HashSet<(String, u64)>,
     pub(super) clicks: HashMap<String, u64>,
     pub(super) fetches: u64,
+    /// How often a block was given back, how many are just now, and were at most.
+    pub(super) returns: u64,
+    pub(super) returning: usize,
+    pub(super) most_returning: usize,
     /// When somebody wanted to follow, by tokio's time.
     pub(super) connects: Vec<Instant>,
     /// When somebody wanted all keys, by tokio's time.
@@ -118,6 +124,9 @@ impl SimOrigin {
             refused: HashSet::new(),
             clicks: HashMap::new(),
             fetches: 0,
+            returns: 0,
+            returning: 0,
+            most_returning: 0,
             connects: Vec::new(),
             readings: Vec::new(),
         };
@@ -282,6 +291,15 @@ impl OriginSnapshot for SimSnapshot {
     }
 }
 
+/// A block that is being given back, until that is over or was given up.
+struct Returning(Arc<Mutex<World>>);
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.lock().returning -= 1;
+    }
+}
+
 impl Origin for SimOrigin {
     type Changes = SimChanges;
     type Snapshot = SimSnapshot;
@@ -351,7 +369,11 @@ impl Origin for SimOrigin {
             let mut world = self.world.lock();
             world.fetches += 1;
             let epoch = world.epoch();
-            epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()))
+            let mut found = epoch.now().resolve(host, path, epoch.position(epoch.head(), self.now_ms()));
+            for rule in found.passed.iter_mut().chain(&mut found.rule) {
+                rule.clicks = world.consumed.get(&made(rule)).copied().unwrap_or_default();
+            }
+            found
         };
         // It is read, and then it takes its time.
         self.delay().await;
@@ -375,6 +397,18 @@ impl Origin for SimOrigin {
     }
 
     async fn give_back(&self, it: Return) -> Result<Returned> {
+        let slow = {
+            let mut world = self.world.lock();
+            world.returns += 1;
+            world.returning += 1;
+            world.most_returning = world.most_returning.max(world.returning);
+            world.faults.slow_returns
+        };
+        let under_way = Returning(Arc::clone(&self.world));
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+        drop(under_way);
         self.there()?;
         let mut world = self.world.lock();
         let world = &mut *world;
