@@ -1,6 +1,7 @@
 //! HEAD: what GET would be answered, for nothing.
 
 use super::history::seen;
+use super::limited::get;
 use super::list::Seen;
 use super::pair::{Pair, another, ask, to};
 use crate::worker::{Request, Worker};
@@ -10,16 +11,20 @@ pub(super) async fn head(worker: &Worker<super::SimOrigin>, path: &str) -> Seen 
     worker.answer(&request, |outcome, _| seen(&outcome)).await
 }
 
-/// A rule of one click, spent by a worker that has told of it. Another that knows nothing of that.
+/// A rule of one click, spent by a worker that has told of it. Another has it in memory and knows nothing of that.
 async fn spent_elsewhere() -> Pair {
     let pair = Pair::start(|_| ());
     pair.put("few", |terms| terms.max_clicks = Some(1));
     pair.caught_up().await;
+    assert_eq!(head(&pair.worker, "/few").await, to("few", 1));
+    assert_eq!(pair.worker.explain("h.example", "/few").unwrap().source, "cache");
     let other = another(&pair.origin, "other", |_| ());
     while ask(&other, "/few").await != to("few", 1) {
         pair.pass(50).await;
     }
     assert!(other.stop().await);
+    // What it was told before is over.
+    pair.pass(1000).await;
     pair
 }
 
@@ -28,7 +33,7 @@ async fn a_rule_that_others_have_spent_is_over_for_who_asks_without_spending() {
     let pair = spent_elsewhere().await;
     assert_eq!(head(&pair.worker, "/few").await, Seen::Gone);
     assert!(pair.origin.world.lock().blocks.is_empty(), "nothing is debited for it");
-    assert_eq!(pair.get("/few").await, Seen::Gone, "and so does GET");
+    assert_eq!(get(&pair, "/few").await, Seen::Gone, "and so does GET");
     let anew = another(&pair.origin, "anew", |_| ());
     while anew.progress().applied.is_none() {
         pair.pass(50).await;

@@ -13,7 +13,7 @@ use crate::truth::{Grant, Granted};
 use crate::worker::blocks::Asking;
 
 /// Asks until the truth has answered: its way loses an answer now and then.
-async fn get(pair: &Pair, path: &str) -> Seen {
+pub(super) async fn get(pair: &Pair, path: &str) -> Seen {
     for _ in 0..20 {
         match pair.get(path).await {
             Seen::Unavailable => pair.pass(1000).await,
