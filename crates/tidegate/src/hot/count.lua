@@ -2,8 +2,8 @@
 --
 -- Own   how many
 -- Answers  as `record` of one edit does
-pin_due()
-return finish(each(function(k, at)
+local is_done = go_on(function(k, more)
   if work >= ENOUGH_WORK then return LATER end
-  return count(k, at)
-end, KEYS_OF_ITEM, 1, SHARED_KEYS))
+  return (count_most(k, more))
+end)
+if is_done then return finish(replies) end

@@ -1,10 +1,4 @@
--- The form of a page in a space that only counts: one string, hot or not.
---
--- It has flags (1 trending, 2 spiking, 4 hot), the exponent of its ring's grain, how many bytes a slot has for its count, how
--- many slots of half a minute there are; what all slots come to, and all since it began; when it began and when it
--- was last counted (ms); what the slots of half a minute come to; then the slots, as ring.lua has them. Nothing of it is ever cut, so its ring always counts. It is over
--- with the last count: the oldest that is known for certain.
-local PAGE, PAGE_BYTES, HOT_FLAG, MAX_WIDTH, MAX_COUNTED = '<BBBBI6I6I6I6I6', 34, 4, 6, 1099511627775
+-- A page of a space that only counts: counted_form.lua says what is in it.
 
 local function keys_of(page)
   return { meta = META_FAMILY .. page }
@@ -69,7 +63,7 @@ end
 
 -- Forgets what was remembered of a page that is not hot; one that is hot stays, whatever lists it.
 local function forget(page, key)
-  flush(ACTIVITIES, activities)
+  flush_activities()
   local is_read, p = pcall(load, key)
   if not (is_read and p) then call('UNLINK', key) end
   on_index('ZREM', ACTIVITIES, page)

@@ -78,7 +78,7 @@ end
 
 -- Forgets what was remembered of a page that is not hot.
 local function forget(page, key)
-  flush(ACTIVITIES, activities)
+  flush_activities()
   call('UNLINK', key)
   on_index('ZREM', ACTIVITIES, page)
 end

@@ -22,10 +22,13 @@ end
 if new_from > #KEYS then return each(function() return REPEATED end, KEYS_OF_ITEM, 1, SHARED_KEYS) end
 call('SET', FLUSH, ARGV[2], 'PX', for_ms)
 local left_from
-pin_due()
+local count_any = make_count_any()
 return finish(each(function(k, at)
   if k < new_from then return REPEATED end
-  if work < ENOUGH_WORK then return count(k, at) end
+  if work < ENOUGH_WORK then
+    local answer, page, text, more = count_most(k, ARGV[at + 1])
+    return answer or count_any(KEYS[k], page, text, more)
+  end
   if not left_from then
     left_from = k
     call('SET', FLUSH, ARGV[2] .. ' ' .. int(k - first), 'PX', for_ms)

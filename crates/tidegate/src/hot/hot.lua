@@ -130,7 +130,9 @@ end
 
 -- What is left to write to the indices, by page: one call does for many. Whoever reads
 -- an index flushes it before.
-local ranks, dues, activities = {}, {}, {}
+local ranks, dues = {}, {}
+-- Scores and pages, as ZADD takes them: each page is there once, and whoever forgets one flushes it before.
+local activities = {}
 local has_emitted = false
 
 -- A call on an index; one of another type makes room for one of ours, which lists what is put
@@ -153,6 +155,12 @@ local function flush(index, scores)
     scores[page] = nil
   end
   return members[1] and on_index('ZADD', index, unpack(members)) or 0
+end
+
+local function flush_activities()
+  if not activities[1] then return end
+  on_index('ZADD', ACTIVITIES, unpack(activities))
+  activities = {}
 end
 
 -- One that lists nothing else is new: all that it listed may have gone in this very call.
@@ -213,7 +221,7 @@ end
 local function finish(replies)
   if READS and is_foreign then return replies end
   flush_pages()
-  flush(ACTIVITIES, activities)
+  flush_activities()
   local renewed = number_of(state[3], 0, clock_ms)
   local ttl = index_ttl()
   -- A server whose memory is full refuses this only if nothing was written before it: then

@@ -38,7 +38,7 @@ use self::page::Page;
 use self::pages::{PLACES, Pages};
 use self::place::{At, PLACE, Place, spread};
 use super::edit::{EventCounts, EventKind, Rank, Recorded, Removed};
-use super::options::{ACTIVITY_MS, Bounds};
+use super::options::{ACTIVITY_MS, Bounds, ring_exponent};
 use crate::clock::{absurd_ms, deciding};
 
 /// Pages whose window is looked after at most by an edit that finds no room.
@@ -58,6 +58,8 @@ const ALLOCATION: usize = 16;
 #[derive(Debug)]
 pub(super) struct Partition {
     bounds: Bounds,
+    /// Of the slots of a ring.
+    grain_ms: u64,
     hasher: foldhash::fast::RandomState,
     table: HashTable<Place>,
     activities: Activities<Activity>,
@@ -120,6 +122,7 @@ impl Partition {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
+            grain_ms: 1 << ring_exponent(&bounds, bounds.window_ms),
             hasher: foldhash::fast::RandomState::default(),
             table: HashTable::new(),
             activities: Activities::new(),
@@ -235,17 +238,19 @@ impl Partition {
         made: &Made<'_>,
         effects: &mut Effects,
     ) -> Recorded {
-        let activity = Activity::new(hash, name, now_ms, made);
-        self.bytes += PLACE + activity.bytes();
         let at = match self.activities.oldest() {
             // In its place: most of the time there is no other room.
             Some(oldest) if self.activities.len() as u64 >= self.bounds.max_activity => {
                 self.leave(Place::new(self.activities.get(oldest).hash, At::Activity(oldest)));
-                self.bytes -= PLACE + self.activities.replace(oldest, activity).bytes();
+                self.bytes -= PLACE + self.activities.get(oldest).bytes();
+                self.activities.renew(oldest);
                 oldest
             }
-            _ => self.activities.push(activity),
+            _ => self.activities.push(Activity::default()),
         };
+        let activity = self.activities.get_mut(at);
+        activity.begin(hash, name, now_ms, made);
+        self.bytes += PLACE + activity.bytes();
         self.enter(Place::new(hash, At::Activity(at)));
         effects.activity += 1;
         if self.bounds.hot_threshold > 1 { Recorded::Remembered } else { self.promote(now_ms, at, effects) }

@@ -3,15 +3,13 @@
 -- Notes that a page has begun to be remembered, and makes room for it.
 local function begin(page)
   if count_remembered() >= max_activity then
-    flush(ACTIVITIES, activities)
+    flush_activities()
     local oldest = call('ZRANGE', ACTIVITIES, 0, 0)[1]
     -- What is left of its own last time gives way by itself.
     if oldest ~= page then forget(oldest, ACTIVITY_FAMILY .. oldest) end
     remembered = remembered - 1
   end
-  is_made = is_made or remembered == 0
-  remembered, sequence = remembered + 1, sequence + 1
-  activities[page] = sequence
+  list_activity(page)
 end
 
 -- Makes room for a page that is to be hot, with so many edits and the last of them: whether there is, how many pages are not

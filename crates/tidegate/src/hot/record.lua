@@ -10,15 +10,19 @@
 --          was replaced, and how many events of each kind; or one number if all were added and that is all. LATER instead of
 --          either, or of what became of an edit, is that nothing was done: it is to be sent again
 
-local record_any
-return finish(each(function(k, at)
+local record_any = make_record_any()
+-- The next one was looked at before, and not recorded.
+ask_again_after(next_item - 1)
+go_on(function(k, edit)
   if work >= ENOUGH_WORK then return LATER end
-  local edit = ARGV[at + 1]
   local answer = record_in_place(k, edit)
-  work = work + (answer and 3 or 20)
-  if answer then return answer end
-  -- Pages may become hot by it.
-  cold_to = math.min(cold_to, k)
-  record_any = record_any or make_record_any()
+  if answer then
+    work = work + 3
+    return answer
+  end
+  work = work + 20
+  -- Pages may become hot by it, or be so no more.
+  ask_again_after(k)
   return record_any(k, edit)
-end, KEYS_OF_ITEM, 1, SHARED_KEYS))
+end)
+return finish(replies)

@@ -1,4 +1,4 @@
--- record: an edit or several, whatever they change: a function of an item, which is made if there is one that needs it.
+-- record: an edit or several, whatever they change.
 
 -- Makes room for one in a window that is full, or over, if more were allowed before.
 local function make_room(keys, p)
@@ -65,6 +65,8 @@ local function add(page, keys, p, edit, at_ms)
   end
   work = work + 12
   if call('ZADD', keys.window, 'NX', at_text, id) == 0 then return DUPLICATE end
+  -- A window that is new has no end yet.
+  if not is_full and call('ZCARD', keys.window) == 1 then p.renewed = -RENEWED_MS end
   local made, oldest = made_of(byte_change, editor), math.min(p.oldest, at_ms)
   local is_last = at_ms > p.last or at_ms == p.last and not is_before(id, p.last_id)
   local later = not is_last and call('ZREVRANK', keys.window, id)
@@ -83,10 +85,9 @@ local function add(page, keys, p, edit, at_ms)
     later = answer or {}
     work = work + #later / 6
     local back = { made }
-    -- A list that was empty for a moment has no end any more.
-    if #later >= p.count then p.renewed = -RENEWED_MS end
     for i = #later, 1, -1 do back[#back + 1] = later[i] end
-    call('RPUSH', keys.editors, unpack(back))
+    -- A list that is new, or was empty for a moment, has no end.
+    if call('RPUSH', keys.editors, unpack(back)) == #back then p.renewed = -RENEWED_MS end
   end
   if p.ring then
     count_in(p.ring, at_ms, 1)
@@ -136,8 +137,8 @@ local function append(keys, p, edits, from, to, codes, known)
     call('ZREM', keys.window, unpack(new_ids))
     error(answer, 0)
   end
-  -- A list that is new has no end yet.
-  if answer == #made then p.renewed = -RENEWED_MS end
+  -- A list that is new has no end yet, nor has a window.
+  if answer == #made or call('ZCARD', keys.window) == #made then p.renewed = -RENEWED_MS end
   p.count, p.total = p.count + #made, p.total + #made
   local over = p.count - max_members
   if over > 0 then

@@ -1,18 +1,16 @@
--- record: most edits, which are those of pages that are not hot and do not become so by it, and those that change nothing of
--- a hot page but numbers. They are recorded here. For any other nothing is done here, and record_any.lua is made for it.
+-- record: most edits, which are those of pages that are not hot, also by which they become so, and those that change nothing of
+-- a hot page but numbers. They are recorded here. For any other nothing is done here: it is for record_any.lua.
 
--- What several edits begin with: each with a time, or all of now.
-local DATED, UNDATED = 1, 2
 -- So many pages are asked together whether they are hot, after one that was not.
 local ASKED_TOGETHER = 16
--- So many edits are put into a window at once: of a large one that takes most of a millisecond.
-local MOST_AT_ONCE = 200
--- Up to which item no page is hot, and up to which each is asked; whether the last one was; what pages are called.
-local cold_to, asked_to, was_hot, names = 0, 0, true, {}
+-- Up to which item no page was hot when that was asked; up to which some were, how many of those are left; whether the last one
+-- was; what pages are called, and which have become hot here. How many are hot, if that is known.
+local cold_to, asked_to, hot_left, was_hot, names, made_hot = 0, 0, 0, true, {}, {}
+local tracked
 -- Of one edit, what several have; and what a first one begins with.
 local one_id, one_made = { NOW, '' }, {}
 local NEW = NOW .. '\0' .. NOW
-local pack, unpacked, format = struct.pack, struct.unpack, string.format
+local pack, unpacked = struct.pack, struct.unpack
 local PACKED_PAGE, RING_SLOT, RING_SLOT_BYTES, MOST_IN_SLOT = PACKED .. 'c0', SLOTS[RING_WIDTH], RING_WIDTH + 1, MOST[RING_WIDTH]
 
 -- The ring of a page with so many edits more in the slots of the last one: its text, edits in the window, those of the last
@@ -107,8 +105,9 @@ local function add_in_place(page, meta, w, ids, made, byte_change)
     for i = 2, #ids, 2 do call('ZREM', window, ids[i]) end
     error(length, 0)
   end
-  -- A list that is new has no end yet.
+  -- A list that is new has no end yet, nor has a window; one that has to let edits go was there before.
   if length == more then call('PEXPIRE', editors, kept_ms + buffer_ms + behind_ms) end
+  if over <= 0 and call('ZCARD', window) == more then call('PEXPIRE', window, kept_ms + buffer_ms + behind_ms) end
   if over == 1 then
     call('ZREMRANGEBYRANK', window, '0', '0')
     call('LTRIM', editors, '1', '-1')
@@ -116,7 +115,8 @@ local function add_in_place(page, meta, w, ids, made, byte_change)
     call('ZREMRANGEBYRANK', window, '0', over - 1)
     call('LTRIM', editors, over, '-1')
   end
-  total, work = total + more, work + more * (count > 1000 and 4 or 3)
+  -- An index that was begun anew lists it from now on.
+  total, work, tracked = total + more, work + more * (count > 1000 and 4 or 3), nil
   -- Whole numbers take a server the least as texts.
   local all = format('%d', total)
   w = pack(PACKED_PAGE, math.min(count + more, max_members), new_oldest, cut, flags, renewed, total, first, now_ms,
@@ -146,27 +146,6 @@ local function add_several_in_place(page, meta, w, text)
   return add_in_place(page, meta, w, ids, made, string.match(made[#made], '^%S+'))
 end
 
--- Remembers one edit more of a page that does not become hot by it.
-local function remember_in_place(key, edit)
-  local stored, edits = call('GET', key), 1
-  if not stored then return end
-  local first_ms, at = unpacked('s', stored)
-  first_ms = number_of(first_ms, 0, MAX_WHOLE)
-  if not first_ms or first_ms + ACTIVITY_MS <= now_ms or first_ms > ahead_ms then return end
-  local _, _, new_id = unpacked('sss', edit)
-  while at <= #stored do
-    local at_ms, byte_change, id
-    at_ms, byte_change, id, _, at = unpacked('ssss', stored, at)
-    if id == new_id then return DUPLICATE end
-    if not number_of(at_ms, 0, MAX_WHOLE) or not number_of(byte_change, -MAX_WHOLE, MAX_WHOLE) then return end
-    edits = edits + 1
-  end
-  if edits >= hot_threshold then return end
-  work = work + 4
-  call('SET', key, stored .. NOW .. edit, 'KEEPTTL')
-  return REMEMBERED + ACTIVITY
-end
-
 -- Whether a page is hot, by what is known of several: its meta and what that says if it is.
 local function hot_page(k, page)
   if k > cold_to and k > asked_to and not was_hot then
@@ -175,20 +154,98 @@ local function hot_page(k, page)
       local name = names[i] or string.sub(KEYS[i], PAGE_AT)
       names[i], metas[#metas + 1] = name, META_FAMILY .. name
     end
-    if call('EXISTS', unpack(metas)) == 0 then cold_to = last else asked_to = last end
+    hot_left = call('EXISTS', unpack(metas))
+    if hot_left == 0 then cold_to = last else asked_to = last end
   end
-  if k <= cold_to then return end
+  if k <= cold_to and not made_hot[page] then return end
   local meta = META_FAMILY .. page
   local w = call('HGET', meta, 'w')
   was_hot = w and true
+  if w and k <= asked_to and not made_hot[page] then
+    hot_left = hot_left - 1
+    if hot_left == 0 then cold_to, was_hot = asked_to, k == asked_to end
+  end
   return w and meta, w
+end
+
+-- From an item on pages may have become hot, or be so no more.
+local function ask_again_after(k)
+  cold_to, asked_to, tracked = math.min(cold_to, k), math.min(asked_to, k), nil
+end
+
+-- Makes a page hot by the last of its edits, of now, and those that are remembered, in the order in which they came: times,
+-- ids and what they made, and the same of the last one. Nothing if there is more to do than to write them.
+local function promote_in_place(page, key, scores, made, byte_change, last_id)
+  local edits, first_ms = #made, tonumber(scores[1])
+  if first_ms + window_ms <= now_ms or edits >= promotion_threshold or edits >= spike_minimum and now_ms - first_ms > SPIKE_MS then
+    return
+  end
+  for i = 3, #scores, 2 do
+    local past_ms, at_ms = tonumber(scores[i - 2]), tonumber(scores[i])
+    if at_ms < past_ms or at_ms == past_ms and not is_before(scores[i - 1], scores[i + 1]) then return end
+  end
+  if not tracked then
+    flush_pages()
+    -- An index that was begun anew does not list all that are hot; the other does.
+    tracked = math.max(on_index('ZCARD', RANK), on_index('ZCARD', DUE))
+  end
+  if tracked >= max_tracked then return end
+  flush_activities()
+  local window, meta, editors = WINDOW_FAMILY .. page, META_FAMILY .. page, EDITORS_FAMILY .. page
+  -- Also what may be left of its last time, or is not ours.
+  call('UNLINK', key, window, meta, editors)
+  local listed = on_index('ZREM', ACTIVITIES, page)
+  remembered, tracked, work = remembered and remembered - listed, tracked + 1, work + 28 + 3 * edits
+  call('ZADD', window, unpack(scores))
+  call('RPUSH', editors, unpack(made))
+  local count, ttl = format('%d', edits), int(kept_ms + buffer_ms + behind_ms)
+  local w = pack(PACKED_PAGE, edits, first_ms, 0, 0, clock_ms, edits, first_ms, now_ms, byte_change, last_id)
+  call('HSET', meta, 'w', w, 'edit_count', count, 'last_edit', NOW, 'last_byte_change', byte_change)
+  call('PEXPIRE', meta, ttl)
+  call('PEXPIRE', window, ttl)
+  call('PEXPIRE', editors, ttl)
+  ranks[page], dues[page] = rank_of(edits, now_ms), first_ms + base_ms
+  emit('promoted', page, count)
+  return with_counts({ PROMOTED + ACTIVITY, '' })
+end
+
+-- Remembers one edit more of a page; by the last that it takes it becomes hot.
+local function remember_in_place(page, key, edit)
+  local stored, scores, made, at_ms = call('GET', key), {}, {}, nil
+  if not stored then return end
+  local first_ms, at = unpacked('s', stored)
+  first_ms = number_of(first_ms, 0, MAX_WHOLE)
+  if not first_ms or first_ms + ACTIVITY_MS <= now_ms or first_ms > ahead_ms then return end
+  local _, byte_change, new_id, editor = unpacked('ssss', edit)
+  while at <= #stored do
+    local change, id, by
+    at_ms, change, id, by, at = unpacked('ssss', stored, at)
+    if id == new_id then return DUPLICATE end
+    at_ms = number_of(at_ms, 0, MAX_WHOLE)
+    if not at_ms or at_ms % 1 ~= 0 or not number_of(change, -MAX_WHOLE, MAX_WHOLE) then return end
+    scores[#scores + 1], scores[#scores + 2] = format('%d', at_ms), id
+    made[#made + 1] = change .. ' ' .. by
+  end
+  if #made + 1 < hot_threshold then
+    work = work + 4
+    call('SET', key, stored .. NOW .. edit, 'KEEPTTL')
+    return REMEMBERED + ACTIVITY
+  end
+  -- There are more of one for which there was no room.
+  if #made >= hot_threshold or not is_pinned then return end
+  scores[#scores + 1], scores[#scores + 2] = NOW, new_id
+  made[#made + 1] = byte_change .. ' ' .. editor
+  local answer = promote_in_place(page, key, scores, made, byte_change, new_id)
+  made_hot[page] = answer and true
+  return answer
 end
 
 local function record_in_place(k, edit)
   local key, form = KEYS[k], string.byte(edit)
   if form ~= 0 and form ~= UNDATED then return end
   local page = names[k] or string.sub(key, PAGE_AT)
-  local meta, w = hot_page(k, page)
+  local meta, w
+  if k > cold_to or made_hot[page] then meta, w = hot_page(k, page) end
   if meta then
     if not is_pinned then return end
     if form == UNDATED then return add_several_in_place(page, meta, w, edit) end
@@ -197,11 +254,13 @@ local function record_in_place(k, edit)
     return add_in_place(page, meta, w, one_id, one_made, byte_change)
   end
   if form == UNDATED or hot_threshold == 1 then return end
-  if count_remembered() >= max_activity then return end
-  if not call('SET', key, NEW .. edit, 'PX', ACTIVITY_TTL, 'NX') then return remember_in_place(key, edit) end
+  if (remembered or count_remembered()) >= max_activity then return end
+  if not call('SET', key, NEW .. edit, 'PX', ACTIVITY_TTL, 'NX') then
+    return remember_in_place(page, key, edit)
+  end
   -- Most pages get one edit and never another.
-  is_made = is_made or remembered == 0
-  remembered, sequence = remembered + 1, sequence + 1
-  activities[page] = format('%d', sequence)
+  list_activity(page)
   return REMEMBERED + ACTIVITY
 end
+
+return record_in_place, ask_again_after

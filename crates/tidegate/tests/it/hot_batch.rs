@@ -189,3 +189,39 @@ async fn only_those_that_a_page_has_are_duplicates_among_several() {
         assert_eq!(space.list(1).await, [("p".to_owned(), 5)], "{on}");
     }
 }
+
+/// Some of several pages, by their numbers.
+type Which = fn(usize) -> bool;
+
+/// On Redis pages are asked together how many of them are hot, and then only as many are looked for.
+#[tokio::test]
+async fn pages_that_are_hot_and_others_may_come_in_any_order_in_one_call() {
+    // Which of forty are hot, and which have had one edit.
+    let mixes: [[Which; 2]; 4] = [
+        [|it| it % 5 == 1 || it % 5 == 4, |it| it % 5 == 3],
+        [|it| it > 2, |_| false],
+        [|it| it % 2 == 1, |it| it % 2 == 0],
+        [|it| it % 16 == 15, |it| it % 7 == 1],
+    ];
+    let set = |it: &mut HotOptions| (it.hot_threshold, it.max_tracked) = (2, 1000);
+    for space in [Space::memory(set).await, Space::redis(set).await, Space::cluster(set).await] {
+        for (mix, [is_hot, is_remembered]) in mixes.into_iter().enumerate() {
+            let pages: Vec<_> = (0..40).map(|number| format!("{mix} page {number:02}")).collect();
+            let some = |which: Which| -> Vec<String> {
+                (0..40).filter(|it| which(*it)).map(|it| pages[it].clone()).collect()
+            };
+            space.fill(&some(is_hot), 2).await;
+            space.fill(&some(is_remembered), 1).await;
+            let edits: Vec<_> = pages.iter().map(|page| Edit::new(key(page), "last", "ann")).collect();
+            let recorded = space.hot.record_many(&edits).await.unwrap();
+            for (number, recorded) in recorded.into_iter().enumerate() {
+                let expected = match (is_hot(number), is_remembered(number)) {
+                    (true, _) => Recorded::Added,
+                    (_, true) => Recorded::Promoted { replaced: None },
+                    _ => Recorded::Remembered,
+                };
+                assert_eq!(recorded, expected, "{}: mix {mix}, page {number}", space.on);
+            }
+        }
+    }
+}

@@ -288,3 +288,31 @@ async fn reading_leaves_a_state_that_is_not_ours_as_it_is() {
         }
     }
 }
+
+/// Every edit writes to both, and few renew them: law of the house, nothing is there without an end.
+#[tokio::test]
+async fn a_window_that_somebody_deleted_has_an_end_with_the_first_edit_that_is_in_it_again() {
+    // How many edits come together, and how long ago they were made.
+    let kinds = [(1, None), (3, None), (1, Some(5)), (3, Some(500)), (150, Some(9_000))];
+    let set = |it: &mut HotOptions| (it.max_members_per_page, it.promotion_threshold) = (1000, 1000);
+    for mut it in Reached::both(1, set).await {
+        let mut made = 0;
+        for (count, ago_ms) in kinds {
+            // Those that come with a moment are in its order; those of now in that of their ids.
+            let [window, editors] = ["hot:window:hot0", "hot:editors:hot0"];
+            for (family, name) in [(window, "a"), (editors, "a"), (window, "y"), (editors, "y")] {
+                let what = format!("{}: {count} edits {name}, {ago_ms:?} ms ago: {family}", it.space.on);
+                assert_eq!(it.run::<u64>("DEL", family, &[]), 1, "{what}");
+                let ids: Vec<_> = (made..made + count).map(|id| format!("{name}{id:05}")).collect();
+                made += count;
+                let now_ms = it.space.clock.now().as_millis();
+                let at = ago_ms.map(|ago_ms| Timestamp::from_millis(now_ms - ago_ms));
+                let edits: Vec<_> =
+                    ids.iter().map(|id| Edit { at, ..Edit::new(key("hot0"), id, "ann") }).collect();
+                let recorded = it.space.hot.record_many(&edits).await.unwrap();
+                assert!(recorded.iter().all(|it| *it == Recorded::Added), "{what}: {recorded:?}");
+                assert!(it.run::<i64>("PTTL", family, &[]) > 0, "{what}");
+            }
+        }
+    }
+}

@@ -76,12 +76,18 @@ impl<T: Linked> Activities<T> {
     }
 
     /// Puts one, as the newest, in the place of the oldest.
-    #[inline]
     pub(super) fn replace(&mut self, at: u32, new: T) -> T {
         self.unlink(at);
         let old = std::mem::replace(self.get_mut(at), new);
         self.link(at);
         old
+    }
+
+    /// Makes one the newest.
+    #[inline]
+    pub(super) fn renew(&mut self, at: u32) {
+        self.unlink(at);
+        self.link(at);
     }
 
     /// Takes one out. If another is at its place then, that one came from the end.

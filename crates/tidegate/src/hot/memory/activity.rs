@@ -31,18 +31,29 @@ impl Linked for Activity {
     }
 }
 
-impl Activity {
-    #[inline]
-    pub(super) fn new(hash: u32, name: &str, now_ms: u64, edit: &Made<'_>) -> Self {
+/// Of no page yet.
+impl Default for Activity {
+    fn default() -> Self {
         Self {
-            first_ms: now_ms,
-            hash,
+            first_ms: 0,
+            hash: 0,
             links: Links::default(),
-            at_ms: edit.at_ms,
-            byte_change: edit.byte_change,
-            texts: Texts::new([name, edit.id, edit.editor]),
+            at_ms: 0,
+            byte_change: 0,
+            texts: Texts::EMPTY,
             more: None,
         }
+    }
+}
+
+impl Activity {
+    /// Begins to be that of a page, with its first edit.
+    #[inline]
+    pub(super) fn begin(&mut self, hash: u32, name: &str, now_ms: u64, edit: &Made<'_>) {
+        (self.first_ms, self.hash) = (now_ms, hash);
+        (self.at_ms, self.byte_change) = (edit.at_ms, edit.byte_change);
+        self.texts.set([name, edit.id, edit.editor]);
+        self.more = None;
     }
 
     #[inline]

@@ -20,9 +20,20 @@ pub(super) struct Member {
 }
 
 impl Member {
-    #[inline]
+    /// One that says nothing yet.
+    pub(super) const EMPTY: Self = Self { at_ms: 0, byte_change: 0, texts: Texts::EMPTY };
+
     pub(super) fn new(edit: &Made<'_>) -> Self {
-        Self { at_ms: edit.at_ms, byte_change: edit.byte_change, texts: Texts::new([edit.id, edit.editor]) }
+        let mut new = Self::EMPTY;
+        new.set(edit);
+        new
+    }
+
+    /// Becomes another, in its place.
+    #[inline]
+    pub(super) fn set(&mut self, edit: &Made<'_>) {
+        (self.at_ms, self.byte_change) = (edit.at_ms, edit.byte_change);
+        self.texts.set([edit.id, edit.editor]);
     }
 
     #[inline]

@@ -166,43 +166,58 @@ impl Page {
                 return Added::Counted;
             }
         }
+        if is_last {
+            self.last_ms = edit.at_ms;
+            self.push(edit, tag, is_full);
+            return Added::Last;
+        }
         if is_full {
-            // Then the new one is put where the oldest was, which is looked at anyway.
-            if self.members.capacity() > self.members.len() {
-                self.members.shrink_to_fit();
-                self.tags.shrink_to_fit();
-            }
             self.cut_ms = self.cut_ms.max(self.pop_oldest());
         }
         let member = Member::new(edit);
         self.text_bytes += member.heap();
-        if is_last {
-            self.last_ms = edit.at_ms;
-            self.members.push_back(member);
-            self.tags.push_back(tag);
-            return Added::Last;
-        }
         let at = self.members.partition_point(|other| other.key() < key);
         self.members.insert(at, member);
         self.tags.insert(at, tag);
         Added::Between
     }
 
+    /// Adds the latest edit; in a full window where the oldest was, which is looked at anyway.
+    #[inline]
+    fn push(&mut self, edit: &Made<'_>, tag: u16, is_full: bool) {
+        if is_full {
+            if self.members.capacity() > self.members.len() {
+                self.members.shrink_to_fit();
+                self.tags.shrink_to_fit();
+            }
+            self.cut_ms = self.cut_ms.max(self.pop_oldest());
+        }
+        self.tags.push_back(tag);
+        self.members.push_back(Member::EMPTY);
+        if let Some(last) = self.members.back_mut() {
+            last.set(edit);
+            self.text_bytes += last.heap();
+        }
+    }
+
     #[inline]
     pub(super) fn has(&self, id: &str, tag: u16) -> bool {
         let (front, back) = self.tags.as_slices();
-        if !front.contains(&tag) && !back.contains(&tag) {
+        if !has_tag(front, tag) && !has_tag(back, tag) {
             return false;
         }
         self.tags.iter().zip(&self.members).any(|(it, member)| *it == tag && member.is(id))
     }
 
     /// Drops the oldest edit; when it was made.
+    #[inline]
     fn pop_oldest(&mut self) -> u64 {
-        self.tags.pop_front();
-        let Some(oldest) = self.members.pop_front() else { return 0 };
+        let Some(oldest) = self.members.front() else { return 0 };
+        let at_ms = oldest.at_ms;
         self.text_bytes -= oldest.heap();
-        oldest.at_ms
+        self.members.pop_front();
+        self.tags.pop_front();
+        at_ms
     }
 
     /// Drops edits from before `from_ms`, and the ring with the last that it alone counts.
@@ -280,5 +295,33 @@ impl Page {
     }
 }
 
+/// Whether a tag is among these: sixteen are compared at once, and the last sixteen have what is left over.
+#[inline]
+fn has_tag(tags: &[u16], tag: u16) -> bool {
+    let has = |some: &[u16; 16]| some.iter().fold(false, |has, it| has | (*it == tag));
+    match tags.last_chunk() {
+        Some(last) => has(last) || tags.as_chunks().0.iter().any(has),
+        None => tags.contains(&tag),
+    }
+}
+
 /// What a shared name has beside its text.
 pub(super) const NAME: usize = 2 * size_of::<usize>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_found_wherever_it_is_and_nowhere_else() {
+        for length in 0..70 {
+            let mut tags = vec![7; length];
+            assert!(!has_tag(&tags, 9), "{length}");
+            for at in 0..length {
+                tags[at] = 9;
+                assert!(has_tag(&tags, 9), "{at} of {length}");
+                tags[at] = 7;
+            }
+        }
+    }
+}

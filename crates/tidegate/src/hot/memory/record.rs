@@ -8,7 +8,6 @@ use super::place::At;
 use super::{Effects, Partition};
 use crate::clock::Timestamp;
 use crate::hot::edit::{Edit, Recorded};
-use crate::hot::options::ring_exponent;
 
 impl Partition {
     #[inline]
@@ -104,16 +103,15 @@ impl Partition {
     /// Adds to the window of a hot page.
     #[inline]
     fn add(&mut self, at: u32, made: &Made<'_>) -> Recorded {
-        let (bounds, tag) = (self.bounds, self.hash(made.id) as u16);
+        let (window_ms, tag) = (self.bounds.window_ms, self.hash(made.id) as u16);
         let Some(page) = self.pages.get_mut(at) else { return Recorded::TooLate };
         let before = page.bytes();
-        let grain_ms = 1 << ring_exponent(&bounds, bounds.window_ms);
-        let added = page.add(made, tag, bounds.max_members, grain_ms);
+        let added = page.add(made, tag, self.bounds.max_members, self.grain_ms);
         self.bytes = self.bytes - before + page.bytes();
         match added {
-            Added::Last => self.pages.changed(at, bounds.window_ms),
+            Added::Last => self.pages.changed(at, window_ms),
             // It may be the oldest now.
-            Added::Between | Added::Counted => self.pages.index(at, bounds.window_ms),
+            Added::Between | Added::Counted => self.pages.index(at, window_ms),
             Added::Duplicate => return Recorded::Duplicate,
         }
         if let Added::Counted = added { Recorded::Counted } else { Recorded::Added }

@@ -4,7 +4,6 @@
 //! grain, and never early.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use super::ALLOCATION;
 use crate::hot::options::{LATELY_GRAIN_MS, SPIKE_MS};
@@ -13,7 +12,7 @@ use crate::hot::options::{LATELY_GRAIN_MS, SPIKE_MS};
 type Slot = (u64, u64);
 
 /// No moments.
-const NONE: RangeInclusive<u64> = RangeInclusive::new(u64::MAX, 0);
+const NONE: (u64, u64) = (u64::MAX, 0);
 
 #[derive(Debug)]
 struct Grid {
@@ -59,10 +58,9 @@ impl Grid {
     }
 
     /// The moments of the last slot.
-    fn last(&self) -> RangeInclusive<u64> {
-        self.slots
-            .back()
-            .map_or(NONE, |(number, _)| number * self.grain_ms..=(number + 1) * self.grain_ms - 1)
+    fn last(&self) -> (u64, u64) {
+        let moments = |(number, _): &Slot| (number * self.grain_ms, (number + 1) * self.grain_ms - 1);
+        self.slots.back().map_or(NONE, moments)
     }
 
     fn drop_before(&mut self, from_ms: u64) -> u64 {
@@ -101,8 +99,8 @@ pub(super) struct Ring {
     slots: Box<Slots>,
     /// Edits in all slots.
     sum: u64,
-    /// Of the moments of both last slots: so many edits are not in them yet.
-    last: RangeInclusive<u64>,
+    /// Of the moments of both last slots, from the first to the last: so many edits are not in them yet.
+    last: (u64, u64),
     not_added: u64,
     bytes: usize,
 }
@@ -120,7 +118,7 @@ impl Ring {
     #[inline]
     pub(super) fn add(&mut self, at_ms: u64, last_ms: u64) {
         self.sum += 1;
-        match self.last.contains(&at_ms) {
+        match self.last.0 <= at_ms && at_ms <= self.last.1 {
             true => self.not_added += 1,
             false => self.change(|slots| slots.add(at_ms, last_ms)),
         }
@@ -137,7 +135,7 @@ impl Ring {
         }
         let changed = change(&mut self.slots);
         let (window, lately) = (self.slots.window.last(), self.slots.lately.last());
-        self.last = *window.start().max(lately.start())..=*window.end().min(lately.end());
+        self.last = (window.0.max(lately.0), window.1.min(lately.1));
         self.bytes = self.slots.bytes();
         changed
     }

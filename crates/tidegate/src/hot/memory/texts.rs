@@ -11,19 +11,35 @@ pub(super) enum Texts<const N: usize, const ROOM: usize> {
 }
 
 impl<const N: usize, const ROOM: usize> Texts<N, ROOM> {
+    /// Empty ones.
+    pub(super) const EMPTY: Self = Self::Here { ends: [0; N], bytes: [0; ROOM] };
+
     #[inline]
     pub(super) fn new(texts: [&str; N]) -> Self {
+        let mut new = Self::EMPTY;
+        new.set(texts);
+        new
+    }
+
+    /// Puts others in their place. Texts that are written where they stay are not moved, which would have to wait for
+    /// all of them to be written.
+    #[inline]
+    pub(super) fn set(&mut self, texts: [&str; N]) {
         let total: usize = texts.iter().map(|text| text.len()).sum();
-        let (mut here, mut ends, mut end) = ([0; ROOM], [0; N], 0);
         if total > ROOM.min(usize::from(u8::MAX)) {
-            return Self::elsewhere(texts);
+            *self = Self::elsewhere(texts);
+            return;
         }
-        for (text, at) in texts.iter().zip(&mut ends) {
-            here[end..end + text.len()].copy_from_slice(text.as_bytes());
+        if matches!(self, Self::Elsewhere { .. }) {
+            *self = Self::EMPTY;
+        }
+        let Self::Here { ends, bytes } = self else { return };
+        let mut end = 0;
+        for (text, at) in texts.iter().zip(ends) {
+            bytes[end..end + text.len()].copy_from_slice(text.as_bytes());
             end += text.len();
             *at = end as u8;
         }
-        Self::Here { ends, bytes: here }
     }
 
     #[cold]
@@ -77,6 +93,11 @@ mod tests {
             let texts = Texts::<2, 29>::new([a, b]);
             assert_eq!([texts.text(0), texts.text(1)], [a, b]);
             assert_eq!(texts.heap() > 0, a.len() + b.len() > 29, "{a} {b}");
+            for mut other in [Texts::<2, 29>::new(["before", "it"]), Texts::new([&long, "x"])] {
+                other.set([a, b]);
+                assert_eq!([other.text(0), other.text(1)], [a, b]);
+                assert_eq!(other.heap(), texts.heap(), "{a} {b}");
+            }
         }
     }
 }

@@ -21,10 +21,11 @@ const RING_FORM: &str = include_str!("../ring_form.lua");
 const RING: &str = include_str!("../ring.lua");
 const HOT: &str = include_str!("../hot.lua");
 const EDITED: &str = include_str!("../edited_page.lua");
-const COUNTED: &str = include_str!("../counted_page.lua");
+const COUNTED: &str = concat!(include_str!("../counted_form.lua"), include_str!("../counted_page.lua"));
 const PAGE: &str = include_str!("../page.lua");
 const REMEMBERED: &str = include_str!("../remembered.lua");
 const PROMOTE: &str = include_str!("../promote.lua");
+const ITEMS: &str = include_str!("../items.lua");
 
 pub(super) static PIN: LazyLock<Script> =
     LazyLock::new(|| Script::of(PartKind::Hot, &[include_str!("../pin.lua")]));
@@ -72,20 +73,15 @@ pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
     let repairing = |operation: &str| {
         with("local READS, REPAIRS = false, true", include_str!("../repair.lua"), operation)
     };
-    let counting = |operation: &str| {
-        with(
-            writes,
-            &[REMEMBERED, PROMOTE].join("\n"),
-            &[include_str!("../count_item.lua"), operation].join("\n"),
-        )
-    };
     let record = match only_counts {
-        true => counting(include_str!("../count.lua")),
+        true => Script::of(PartKind::Hot, &count(writes, &numbers)),
         false => Script::of(PartKind::Hot, &record(writes, &numbers)),
     };
+    // To begin takes either as long as several edits do.
+    let record = record.in_large_batches();
     let scripts: &'static Scripts = Box::leak(Box::new(Scripts {
         record,
-        flush: only_counts.then(|| counting(include_str!("../flush.lua"))),
+        flush: only_counts.then(|| Script::of(PartKind::Hot, &flush(writes, &numbers))),
         stats: reading(include_str!("../stats.lua")),
         window: reading(include_str!("../window.lua")),
         cleanup: repairing(include_str!("../cleanup.lua")),
@@ -99,9 +95,19 @@ pub(super) fn scripts(numbers: String, only_counts: bool) -> &'static Scripts {
     scripts
 }
 
-/// What records edits. What few of them need is in a function that is made for the first that does: a script makes all
-/// that it has in every call, and that would take a third as long as sixteen edits do.
-fn record<'a>(writes: &'a str, numbers: &'a str) -> [&'a str; 19] {
+/// What counts. As of edits, what few need comes last.
+fn count<'a>(writes: &'a str, numbers: &'a str) -> Vec<&'a str> {
+    let most = [ITEMS, include_str!("../count.lua")];
+    [&counting(writes, numbers)[..], &most, &any_count(numbers), &[include_str!("../count_rest.lua")]]
+        .concat()
+}
+
+/// What counts what was gathered.
+fn flush<'a>(writes: &'a str, numbers: &'a str) -> Vec<&'a str> {
+    [&counting(writes, numbers)[..], &any_count(numbers), &[include_str!("../flush.lua")]].concat()
+}
+
+fn counting<'a>(writes: &'a str, numbers: &'a str) -> [&'a str; 10] {
     [
         CHECKED,
         writes,
@@ -110,9 +116,50 @@ fn record<'a>(writes: &'a str, numbers: &'a str) -> [&'a str; 19] {
         HOT,
         CODES,
         REMEMBERED,
-        include_str!("../record_in_place.lua"),
-        "local function make_record_any()",
+        include_str!("../counted_form.lua"),
+        include_str!("../count_in_place.lua"),
+        include_str!("../count_most.lua"),
+    ]
+}
+
+/// Numbers again: Lua lets a function keep 60 variables of those around it.
+fn any_count(numbers: &str) -> [&str; 10] {
+    [
+        "local function make_count_any()",
+        numbers,
+        CODES,
+        RING_FORM,
+        RING,
+        COUNTED,
+        PAGE,
+        PROMOTE,
+        include_str!("../count_any.lua"),
+        "end",
+    ]
+}
+
+/// What records edits. What few of them need comes last, and is only come to by a call that has one of those.
+fn record<'a>(writes: &'a str, numbers: &'a str) -> [&'a str; 27] {
+    [
+        CHECKED,
+        writes,
+        numbers,
+        RING_FORM,
+        HOT,
+        CODES,
+        REMEMBERED,
+        include_str!("../edits.lua"),
+        // Functions in a function get what that keeps of those around it: to look for it takes most of what they take to make.
+        "local function make_record_in_place()",
         // Again: Lua lets a function keep 60 variables of those around it.
+        numbers,
+        CODES,
+        RING_FORM,
+        include_str!("../record_in_place.lua"),
+        "end",
+        ITEMS,
+        include_str!("../record_most.lua"),
+        "local function make_record_any()",
         numbers,
         CODES,
         RING_FORM,

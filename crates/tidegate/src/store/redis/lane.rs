@@ -1,6 +1,6 @@
 //! One partition's way to its server.
 //!
-//! Calls that wait at the same time travel together: up to [`MAX_BATCH`] of one
+//! Calls that wait at the same time travel together: up to [16 or 32](LARGEST_BATCH) of one
 //! script in one round trip. While four batches are under way the next one
 //! gathers, so batches grow with the load and a lone call never waits for
 //! company. Those that may be [joined](super::Joining) with others on the same keys become one item. A lane whose server is away refuses at once, and its keeper probes.
@@ -20,16 +20,11 @@ use super::call::Call;
 use super::failure::Failure;
 use super::items::Items;
 use super::link::{Link, MAX_MOVES};
+use super::script::{BATCH, LARGEST_BATCH};
 use super::{Shared, Task};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::outage::OutageReason;
-
-/// Calls per round trip. More would save little of a server's time and keep it
-/// and us from working at the same time: with 64 callers, 16 is 10 % faster than
-/// 64. It also bounds how long one batch keeps a server busy: 70 µs, or 2.4 ms if
-/// each is the worst there is, a refusal by a key with 128 live buckets.
-const MAX_BATCH: usize = 16;
 
 /// Round trips under way at once: enough to keep a server busy while answers
 /// are handed out.
@@ -129,20 +124,21 @@ pub(super) struct Worker {
 
 impl Worker {
     async fn run(self: Arc<Self>, mut jobs: mpsc::Receiver<Job>) {
-        let mut gathered = Vec::with_capacity(MAX_BATCH);
+        let mut gathered = Vec::with_capacity(LARGEST_BATCH);
         let mut under_way = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
                 Some(()) = under_way.next() => {}
-                count = jobs.recv_many(&mut gathered, MAX_BATCH), if under_way.len() < IN_FLIGHT => {
+                count = jobs.recv_many(&mut gathered, BATCH), if under_way.len() < IN_FLIGHT => {
                     if count == 0 {
                         break;
                     }
                     // Those who are about to call, mostly those who have just
                     // been answered, get to travel along.
                     tokio::task::yield_now().await;
-                    while gathered.len() < MAX_BATCH && let Ok(job) = jobs.try_recv() {
+                    let most = gathered.first().map_or(BATCH, |job| job.call.script.batch);
+                    while gathered.len() < most && let Ok(job) = jobs.try_recv() {
                         gathered.push(job);
                     }
                     for batch in batches(&mut gathered) {
@@ -313,7 +309,8 @@ fn batches(gathered: &mut Vec<Job>) -> Vec<Vec<Job>> {
         if job.reply.is_closed() {
             continue;
         }
-        match batches.iter_mut().find(|batch| batch[0].call.travels_with(&job.call)) {
+        let has_room = |batch: &Vec<Job>| batch.len() < job.call.script.batch;
+        match batches.iter_mut().find(|batch| has_room(batch) && batch[0].call.travels_with(&job.call)) {
             Some(batch) => batch.push(job),
             None => batches.push(vec![job]),
         }

@@ -13,7 +13,18 @@ pub(crate) struct Script {
     sha: String,
     /// The part that runs it; none if it is the store's own.
     pub(super) part: Option<PartKind>,
+    /// How many calls travel together at most.
+    pub(super) batch: usize,
 }
+
+/// Calls per round trip. More would save little of a server's time and keep it
+/// and us from working at the same time: with 64 callers, 16 is 10 % faster than
+/// 64. It also bounds how long one batch keeps a server busy: 70 µs, or 2.4 ms if
+/// each is the worst there is, a refusal by a key with 128 live buckets.
+pub(super) const BATCH: usize = 16;
+
+/// The same of scripts that take long to begin and say themselves when it is enough.
+pub(super) const LARGEST_BATCH: usize = 32;
 
 impl Script {
     /// A script of a part.
@@ -25,7 +36,12 @@ impl Script {
     pub(crate) fn new(pieces: &[&str]) -> Self {
         let source = [&[include_str!("../prelude.lua")], pieces].concat().join("\n");
         let sha = redis::Script::new(&source).get_hash().to_owned();
-        Self { source, sha, part: None }
+        Self { source, sha, part: None, batch: BATCH }
+    }
+
+    /// The same, for a script whose beginning takes as long as several calls, and which does no more in one than it should.
+    pub(crate) fn in_large_batches(self) -> Self {
+        Self { batch: LARGEST_BATCH, ..self }
     }
 
     /// Runs the script, whether or not the server knows it yet: this is the one
