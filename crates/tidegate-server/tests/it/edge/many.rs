@@ -29,12 +29,16 @@ fn destination(number: u64, more: usize) -> String {
     format!("https://www.example.com/landing/page-{number:08}{}", "x".repeat(more))
 }
 
-/// So many rules, whose destinations are that much longer.
-fn import(folder: &Rules, count: u64, more: usize) {
+/// So many rules. The destinations of those of these numbers are that much longer.
+fn import(folder: &Rules, count: u64, long: Range<u64>, more: usize) {
     let mut file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
     let mut list = String::from("path,destination\n");
     for number in 0..count {
-        list += &format!("{},{}\n", path(number), destination(number, more));
+        list += &format!(
+            "{},{}\n",
+            path(number),
+            destination(number, if long.contains(&number) { more } else { 0 })
+        );
     }
     file.write_all(list.as_bytes()).unwrap();
     drop(list);
@@ -44,8 +48,8 @@ fn import(folder: &Rules, count: u64, more: usize) {
 }
 
 /// A server with them.
-fn origin(folder: &Rules, count: u64, more: usize) -> Process {
-    import(folder, count, more);
+fn origin(folder: &Rules, count: u64, long: Range<u64>, more: usize) -> Process {
+    import(folder, count, long, more);
     serve(folder)
 }
 
@@ -98,7 +102,7 @@ impl Detour {
     fn worker(more: &[&str]) -> (Self, Process, usize) {
         const FEW: u64 = 2 * CONNECTIONS as u64 * TOGETHER;
         let folder = Rules::new();
-        let origin = origin(&folder, FEW, MORE);
+        let origin = origin(&folder, FEW, 0..FEW, MORE);
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let proxy = runtime.block_on(FaultProxy::start(port(&origin)));
         let worker = Process::edge(&proxy.address().to_string(), more).loaded();
@@ -125,7 +129,7 @@ fn tenth_mb(count: u64) -> u64 {
 fn with_room_for_a_tenth_every_rule_is_answered() {
     let count = rules();
     let folder = Rules::new();
-    import(&folder, count, MORE);
+    import(&folder, count, 0..count, MORE);
     let bound = format!("edge.max_memory_mb={}", tenth_mb(count));
     let server = Process::serve(&folder.url(), &["--set", &bound, "--set", "edge.deadline=10s"]);
     ask(&server, 0..count, MORE);
@@ -147,14 +151,14 @@ fn with_room_for_a_tenth_every_rule_is_answered() {
 #[test]
 fn a_worker_grows_by_what_it_may_have() {
     let (count, more) = (rules(), 4 * MORE);
+    // Twice as many as there is room for, or all if there is time for it.
+    let asked = if count > 100_000 { count } else { count / 5 };
     let folder = Rules::new();
-    let origin = origin(&folder, count, more);
+    let origin = origin(&folder, count, 0..asked, more);
     let tenth_mb = 3 * tenth_mb(count);
     let bound = format!("edge.max_memory_mb={tenth_mb}");
     let (detour, worker, before) = Detour::worker(&["--set", &bound, "--set", "edge.deadline=10s"]);
     detour.lead_to(&origin, &worker, count);
-    // Twice as many as there is room for, or all if there is time for it.
-    let asked = if count > 100_000 { count } else { count / 5 };
     let grown = ask(&worker, 0..asked, more).saturating_sub(before);
     let bound = (tenth_mb << 20) as usize;
     println!("{count} rules, {asked} asked for: {grown} bytes, {bound} are allowed");
@@ -169,7 +173,7 @@ fn a_worker_grows_by_what_it_may_have() {
 fn a_hundred_thousand_rules_in_memory_take_40_megabytes() {
     let count = 100_000;
     let folder = Rules::new();
-    let origin = origin(&folder, count, 0);
+    let origin = origin(&folder, count, 0..0, 0);
     let (detour, worker, before) = Detour::worker(&["--set", "edge.hydrate=bodies"]);
     detour.lead_to(&origin, &worker, count);
     // Beside requests they are kept a few at a time.
@@ -186,7 +190,7 @@ fn a_hundred_thousand_rules_in_memory_take_40_megabytes() {
 fn a_worker_that_reads_all_anew_has_no_more_than_it_may() {
     let (count, bound_mb) = (2 * rules(), rules() / 5_000);
     let folder = Rules::new();
-    import(&folder, count, 0);
+    import(&folder, count, 0..0, 0);
     let other = folder.copy();
     assert!(tidegate(&["rules", "new-epoch", "--rules", &other.url()]).output().unwrap().status.success());
     let (origin, another) = (serve(&folder), serve(&other));
