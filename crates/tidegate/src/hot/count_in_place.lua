@@ -10,7 +10,7 @@ local function is_judged(flags, first_ms, edits, lately_edits)
   return (edits >= promotion_threshold and 1 or 0) + (is_spiking and 2 or 0) == flags
 end
 
--- Most counts are of a page that is hot, in the slots of its last count, and change nothing but numbers: they are written
+-- Most counts are of a page that is hot, in the slots of its last count and not before it, and change nothing but numbers: they are written
 -- over those that are there, without a look at the rest: none leaves the last five minutes before the last millisecond of a half
 -- minute. Whether this was one of them; if not, nothing was done.
 local function count_in_place(page, key, text, more)
@@ -18,7 +18,7 @@ local function count_in_place(page, key, text, more)
   local flags, ring_exponent, width, lately, sum, total, first, last, lately_sum = struct.unpack(PAGE, text)
   local slot, bytes, grain = SLOTS[width], width + 1, 2 ^ ring_exponent
   local number, half_minute = floor(now_ms / grain), floor(now_ms / LATELY_GRAIN)
-  if not slot or flags < HOT_FLAG or ring_exponent ~= exponent or floor(last / grain) ~= number
+  if not slot or flags < HOT_FLAG or ring_exponent ~= exponent or last > now_ms or floor(last / grain) ~= number
     or floor(last / LATELY_GRAIN) ~= half_minute or (now_ms + 1) % LATELY_GRAIN == 0 or sum + more > MAX_COUNTED or total + more > MOST[6] then
     return false
   end

@@ -298,3 +298,28 @@ async fn what_leaves_the_last_five_minutes_has_left_in_the_last_millisecond_of_a
         }
     }
 }
+
+/// A clock that was so far ahead that nobody goes by it any more has left counts from later than now.
+#[tokio::test]
+async fn counts_from_before_a_clock_stepped_far_back_are_counted_on() {
+    let late = |it: &mut HotOptions| {
+        counting(it);
+        it.hot_threshold = 10;
+    };
+    // A second before it is in the same slots, of a window and of half a minute.
+    let is_within = |at: &u64| [2 * 8192, MINUTE / 2].iter().all(|slot| at % slot >= 1000);
+    let ahead = (START_MS + 2 * WINDOW..).find(is_within).unwrap();
+    for space in Space::everywhere(late).await {
+        let on = space.on;
+        space.set(ahead);
+        space.hot.count(key("p"), 1).await.unwrap();
+        space.set(ahead - 2 * WINDOW);
+        space.hot.count(key("q"), 1).await.unwrap();
+        space.set(ahead - 1000);
+        for (count, expected) in [(9, PROMOTED), (1, Recorded::Counted), (1, Recorded::Counted)] {
+            assert_eq!(space.hot.count(key("p"), count).await.unwrap(), expected, "{on}");
+        }
+        let stats = space.stats("p").await;
+        assert_eq!((stats.edits_last_hour, stats.total_edits), (12, 12), "{on}");
+    }
+}
