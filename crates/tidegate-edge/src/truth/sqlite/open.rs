@@ -27,6 +27,9 @@ const CHECKPOINT_PAGES: i64 = 8000;
 /// Memory for pages of the database of the one who writes: so that a group fits, and the inner pages of the indices.
 const WRITER_CACHE_KIB: i64 = 16 << 10;
 
+/// Memory for pages of the database of each who reads: the system has them too, and whoever writes next makes these worthless.
+const READER_CACHE_KIB: i64 = 256;
+
 /// Memory for pages of the database while something is imported, for those of what is staged, and for sorting: each.
 const IMPORT_CACHE_KIB: i64 = 48 << 10;
 
@@ -105,6 +108,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
     connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB).map_err(failed)?;
     Ok(connection)
 }
 
