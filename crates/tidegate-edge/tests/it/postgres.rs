@@ -499,3 +499,47 @@ async fn tls_is_as_the_url_says() {
     let error = truth.change(put("b", "/x")).await.expect_err("it is another");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
+
+/// However many rules come before them in the order that they are listed in.
+#[tokio::test]
+async fn a_page_reads_no_more_of_an_index_than_where_its_rules_are() {
+    const LISTS: usize = 10;
+    let server = PostgresServer::shared();
+    let (name, url) = server.database().await;
+    let truth = Truth::open(&url, &TruthOptions::default()).await.unwrap();
+    for first in (0..5000).step_by(1000) {
+        let changes = (first..first + 1000).map(|number| put(&format!("{number:04}"), "https://example.com/"));
+        assert!(truth.change_all(changes.collect()).await.unwrap().iter().all(Result::is_ok));
+    }
+    truth.change(put("rare", "https://rare.example/")).await.unwrap().unwrap();
+    let client = server.client(&name).await;
+    for (index, change) in [
+        ("rules_by_path", (|it| it.path_prefix = Some("/r".to_owned())) as fn(&mut Filter)),
+        ("rules_by_destination", |it| it.destination_prefix = Some("https://rare".to_owned())),
+    ] {
+        let read = async || -> i64 {
+            let statement = "SELECT (idx_blks_read + idx_blks_hit)::bigint FROM pg_statio_user_indexes
+                WHERE indexrelname = $1";
+            client.query_one(statement, &[&index]).await.unwrap().get(0)
+        };
+        let list = async || {
+            let mut filter = Filter::default();
+            change(&mut filter);
+            let page = truth.list(filter, None, 100).await.unwrap();
+            assert_eq!(page.rules.iter().map(|it| &it.id).collect::<Vec<_>>(), ["rare"], "by {index}");
+        };
+        // What was read is counted once a second, when somebody reads.
+        let counted = async || {
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            list().await;
+            read().await
+        };
+        let before = counted().await;
+        for _ in 0..LISTS {
+            list().await;
+        }
+        let blocks = counted().await - before;
+        let lists = LISTS as i64 + 1;
+        assert!((lists..=4 * lists).contains(&blocks), "{lists} lists read {blocks} blocks of {index}");
+    }
+}

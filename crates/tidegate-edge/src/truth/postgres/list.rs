@@ -47,7 +47,8 @@ pub(super) async fn list(
     Ok(page.page())
 }
 
-/// Rules behind a place, in order, without what else is asked of them.
+/// Rules behind a place, in order, without what else is asked of them. Where a page begins is said by one bound: PostgreSQL
+/// seeks by one, and would pass over all that is between it and another.
 async fn behind(
     session: &Session,
     filter: &Filter,
@@ -74,19 +75,20 @@ async fn behind(
             let statement = concat!(
                 counted!(),
                 "tidegate.rules r
-                WHERE path >= $2 AND path < $3 AND (path, id) > ($4, $5) ORDER BY path, id LIMIT $6"
+                WHERE path < $2 AND (path, id) > ($3, $4) ORDER BY path, id LIMIT $5"
             );
-            query(session, statement, &[&now, &from, &end, &key, &id, &limit]).await
+            let (key, id) = (key, id).max((from, String::new()));
+            query(session, statement, &[&now, &end, &key, &id, &limit]).await
         }
         Order::Destination => {
             let (from, end) = range(indexed(filter.destination_prefix.as_deref().unwrap_or_default()));
             let statement = concat!(
                 counted!(),
                 "tidegate.rules r
-                WHERE destination >= $2 AND destination < $3 AND (destination, id) > ($4, $5)
-                ORDER BY destination, id LIMIT $6"
+                WHERE destination < $2 AND (destination, id) > ($3, $4) ORDER BY destination, id LIMIT $5"
             );
-            query(session, statement, &[&now, &from, &end, &key, &id, &limit]).await
+            let (key, id) = (key, id).max((from, String::new()));
+            query(session, statement, &[&now, &end, &key, &id, &limit]).await
         }
         Order::Tag => {
             let statement = concat!(
