@@ -508,7 +508,8 @@ async fn a_page_reads_no_more_of_an_index_than_where_its_rules_are() {
     let (name, url) = server.database().await;
     let truth = Truth::open(&url, &TruthOptions::default()).await.unwrap();
     for first in (0..5000).step_by(1000) {
-        let changes = (first..first + 1000).map(|number| put(&format!("{number:04}"), "https://example.com/"));
+        let changes =
+            (first..first + 1000).map(|number| put(&format!("{number:04}"), "https://example.com/"));
         assert!(truth.change_all(changes.collect()).await.unwrap().iter().all(Result::is_ok));
     }
     truth.change(put("rare", "https://rare.example/")).await.unwrap().unwrap();

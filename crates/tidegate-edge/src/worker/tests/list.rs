@@ -104,7 +104,9 @@ impl Moment {
     fn matching(&self, host: &str, path: &str) -> Vec<&Rule> {
         let host_rank = |rule: &str| match rule.strip_prefix("*.") {
             _ if rule == host => Some(0),
-            Some(parent) if host == parent || host.ends_with(&format!(".{parent}")) => {
+            Some(parent)
+                if host.strip_suffix(parent).is_some_and(|it| it.is_empty() || it.ends_with('.')) =>
+            {
                 Some(1000 - parent.len())
             }
             _ if rule == "*" => Some(1000),
@@ -112,12 +114,17 @@ impl Moment {
         };
         let path_rank = |rule: &str| match rule.strip_suffix("/*") {
             None => (rule == path).then_some(0),
-            Some(folder) if path == folder || path.starts_with(&format!("{folder}/")) => {
+            Some(folder)
+                if path.strip_prefix(folder).is_some_and(|it| it.is_empty() || it.starts_with('/')) =>
+            {
                 Some(1000 - folder.len())
             }
             Some(_) => None,
         };
-        let rank = |rule: &Rule| host_rank(&rule.terms.host).zip(path_rank(&rule.terms.path));
+        let rank = |rule: &Rule| {
+            let path = path_rank(&rule.terms.path)?;
+            host_rank(&rule.terms.host).map(|host| (host, path))
+        };
         let mut all: Vec<_> =
             self.rules.iter().filter_map(|rule| rank(rule).map(|rank| (rank, &**rule))).collect();
         all.sort_by_key(|(rank, _)| *rank);
