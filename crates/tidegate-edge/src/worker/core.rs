@@ -120,9 +120,12 @@ impl<O> Core<O> {
         state.bounds.beside = beside + self.reserved.get();
         let evicted_before = state.evicted();
         let result = change(&mut state);
+        // Who replaces what is here sets aside less by it.
+        state.bounds.beside = beside + self.reserved.get();
         let left = std::mem::take(&mut state.left_clicks);
         let (evicted, items, bytes, max_bytes) =
             (state.evicted() - evicted_before, state.cache.len(), state.bytes(), state.bounds.all);
+        state.peak_bytes = state.peak_bytes.max(bytes);
         drop(state);
         if evicted > 0 && self.options.log_evictions {
             let worker = &self.options.name;

@@ -30,7 +30,7 @@ pub struct CacheReport {
     pub evictions: u64,
     /// Rules that were evicted.
     pub items_evicted: u64,
-    /// The most bytes that rules for one path have had.
+    /// The most bytes that all of it has had, or had set aside for what it was about to read.
     pub peak_bytes: u64,
     /// When rules were last evicted, of the truth's time.
     pub last_eviction_ms: Option<u64>,
@@ -117,7 +117,7 @@ impl<O> Core<O> {
                 max_bytes: state.bounds.all as u64,
                 evictions: sum(|it| it.evictions),
                 items_evicted: sum(|it| it.evicted),
-                peak_bytes: sum(|it| it.peak_bytes as u64),
+                peak_bytes: state.peak_bytes.max(state.bytes()) as u64,
                 last_eviction_ms: own.last_eviction_ms.max(foreign.and_then(|it| it.last_eviction_ms)),
             }
         })

@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(super) bounds: Bounds,
     /// Clicks of rules that have left since they were last told of.
     pub(super) left_clicks: Vec<Clicked>,
+    /// The most that it had after any change.
+    pub(super) peak_bytes: usize,
 }
 
 /// Of what there is room for, what rules may have that another worker keeps.
@@ -160,6 +162,7 @@ impl State {
             has_fewer_folders: false,
             bounds,
             left_clicks: Vec::new(),
+            peak_bytes: 0,
         }
     }
 

@@ -356,6 +356,7 @@ impl History {
         assert_eq!(progress.applied, head, "seed {}: {progress:?}", self.seed);
         let report = self.worker.report();
         assert!(report.bytes <= report.max_bytes, "seed {}: {report:?}", self.seed);
+        assert!(report.bytes <= report.peak_bytes, "seed {}: {report:?}", self.seed);
         let core = &self.worker.core;
         for _ in 0..100 {
             if core.reserved.get() == 0 {
