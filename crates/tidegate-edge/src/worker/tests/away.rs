@@ -118,7 +118,8 @@ async fn ten_minutes_without_the_truth() {
 /// that from everywhere, and comes to read all rules anew all the same.
 #[tokio::test(start_paused = true)]
 async fn who_is_asked_all_the_time_follows_a_database_that_has_gone_back() {
-    let pair = Pair::start(|_| ());
+    // Longer than anybody waits to connect again.
+    let pair = Pair::start(|options| options.deadline = Duration::from_secs(5));
     for number in 0..20 {
         pair.put(&format!("r{number}"), |_| ());
     }
