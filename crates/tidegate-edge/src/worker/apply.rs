@@ -58,6 +58,7 @@ impl State {
             }
         }
         self.keys.reached(Point { seq, digest: mark.digest });
+        self.recent.reached(seq, mark.digest);
         Ok(())
     }
 
@@ -140,12 +141,13 @@ impl State {
         Ok(())
     }
 
-    /// Keeps what the truth has said of a request, if it is of a place that was reached and still so.
+    /// Keeps what the truth has said of a request, if it is of a place that was reached and still so. Who `has_waited` for
+    /// that place may have asked a truth that has gone back since, and come there by another way.
     pub(crate) fn keep_fetched(
         &mut self,
-        host: &str,
-        path: &str,
+        (host, path): (&str, &str),
         fetched: &Resolution,
+        has_waited: bool,
         negative_until_ms: u64,
         elapsed_ms: u64,
     ) -> Kept {
@@ -156,6 +158,9 @@ impl State {
         }
         if applied.seq < position.seq {
             return Kept::NotYet;
+        }
+        if !self.recent.was_so(position.seq, position.digest).unwrap_or(!has_waited) {
+            return Kept::No;
         }
         let exact = passed.iter().chain(rule).filter(|it| it.terms.folder().is_none());
         let mut kept = Kept::Yes;

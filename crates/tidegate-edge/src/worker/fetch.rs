@@ -162,7 +162,9 @@ impl<O: Origin> Core<O> {
         sender.send_replace(Some(Ok(Arc::clone(&resolution))));
         let mut moved = self.moved.subscribe();
         let linger = async {
-            while self.keep_fetched(host, path, reads, &resolution) == Kept::NotYet {
+            let mut has_waited = false;
+            while self.keep_fetched((host, path), reads, &resolution, has_waited) == Kept::NotYet {
+                has_waited = true;
                 if moved.changed().await.is_err() {
                     return;
                 }
@@ -171,11 +173,17 @@ impl<O: Origin> Core<O> {
         let _ = timeout(LINGER, linger).await;
     }
 
-    fn keep_fetched(&self, host: &str, path: &str, reads: u64, resolution: &Resolution) -> Kept {
+    fn keep_fetched(
+        &self,
+        request: (&str, &str),
+        reads: u64,
+        resolution: &Resolution,
+        has_waited: bool,
+    ) -> Kept {
         let elapsed_ms = self.pace.elapsed_ms();
         let until_ms = elapsed_ms + self.options.negative_life.as_millis() as u64;
         self.write(|state| match state.reads == reads {
-            true => state.keep_fetched(host, path, resolution, until_ms, elapsed_ms),
+            true => state.keep_fetched(request, resolution, has_waited, until_ms, elapsed_ms),
             false => Kept::No,
         })
     }

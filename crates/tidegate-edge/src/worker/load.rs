@@ -310,6 +310,7 @@ impl State {
         }
         self.negatives.clear();
         self.recent = Recent::since(position.seq, self.bounds.notes());
+        self.recent.reached(position.seq, position.digest);
         self.count = loaded.count;
         self.has_all_folders = loaded.has_all_folders;
         self.has_fewer_folders = false;

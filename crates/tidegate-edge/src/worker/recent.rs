@@ -1,11 +1,14 @@
-//! Which keys were changed of late: what a fetch goes by that was under way meanwhile.
+//! What was changed of late, and how all was after it: what a fetch goes by that was under way meanwhile.
 
 use std::collections::VecDeque;
 
-use crate::truth::Seq;
+use crate::truth::{Digest, Seq};
 
 /// Changes that are remembered, at most. A fetch that takes longer than so many is made again.
 const REMEMBERED: usize = 16_384;
+
+/// Places of which is remembered how all was there.
+const PLACES: usize = 32;
 
 /// What one may take, half of the room being free.
 const CHANGE_BYTES: usize = 2 * size_of::<(Seq, u64)>();
@@ -17,12 +20,27 @@ pub(crate) struct Recent {
     from: Seq,
     changes: VecDeque<(Seq, u64)>,
     most: usize,
+    places: [Option<(Seq, Digest)>; PLACES],
+    next_place: usize,
 }
 
 impl Recent {
     /// Those from now on, in so many bytes.
     pub(crate) fn since(from: Seq, bytes: usize) -> Self {
-        Self { from, changes: VecDeque::new(), most: (bytes / CHANGE_BYTES).clamp(1, REMEMBERED) }
+        let most = (bytes / CHANGE_BYTES).clamp(1, REMEMBERED);
+        Self { from, changes: VecDeque::new(), most, places: [None; PLACES], next_place: 0 }
+    }
+
+    /// This is how all is at a place that was reached.
+    pub(crate) fn reached(&mut self, seq: Seq, digest: Digest) {
+        self.places[self.next_place] = Some((seq, digest));
+        self.next_place = (self.next_place + 1) % PLACES;
+    }
+
+    /// Whether it was so at that place, if that is known.
+    pub(crate) fn was_so(&self, seq: Seq, digest: Digest) -> Option<bool> {
+        let place = self.places.iter().flatten().find(|place| place.0 == seq);
+        place.map(|place| place.1 == digest)
     }
 
     pub(crate) fn push(&mut self, seq: Seq, hash: u64) {
@@ -62,6 +80,17 @@ mod tests {
             assert!(recent.bytes() <= 4000, "{} at {seq}", recent.bytes());
         }
         assert!(recent.is_unchanged(1, Seq(990)) && !recent.is_unchanged(1, Seq(1)));
+    }
+
+    #[test]
+    fn how_all_was_is_known_of_the_last_places() {
+        let digest = |seq| Digest::of("a", seq, "");
+        let mut recent = Recent::since(Seq(0), 4000);
+        assert_eq!(recent.was_so(Seq(0), Digest::default()), None);
+        (1..=40).for_each(|seq| recent.reached(Seq(seq), digest(seq)));
+        assert_eq!(recent.was_so(Seq(40), digest(40)), Some(true));
+        assert_eq!(recent.was_so(Seq(9), digest(8)), Some(false));
+        assert_eq!(recent.was_so(Seq(8), digest(8)), None, "it is too long ago");
     }
 
     #[test]

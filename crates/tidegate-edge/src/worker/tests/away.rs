@@ -160,3 +160,30 @@ async fn who_is_asked_all_the_time_follows_a_database_that_has_gone_back() {
     let connects = pair.origin.world.lock().connects.len() - cut_before;
     assert!(connects <= 2, "{connects}: one for the cut, and none because of what was known by then");
 }
+
+/// What was fetched is of a past that the database has gone back from, and the worker, which had not come that far, does
+/// not notice: it comes to a place of that number, which is another one.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_before_the_database_went_back_is_not_kept() {
+    let pair = Pair::start(|_| ());
+    pair.put("r", |_| ());
+    pair.caught_up().await;
+    let (moment, head) = {
+        let world = pair.origin.world.lock();
+        (world.epoch().now().clone(), world.epoch().head())
+    };
+    pair.put("r", |terms| terms.destination = "https://elsewhere.example/".to_owned());
+    pair.forget("/r");
+    assert_eq!(pair.get("/r").await, Seen::Redirect("https://elsewhere.example/".to_owned()));
+    {
+        let mut world = pair.origin.world.lock();
+        let name = world.epoch().name.clone();
+        world.epochs.push(Epoch::new(name, head.0, moment));
+        world.sent = head;
+        world.streams += 1;
+    }
+    pair.put("other", |_| ());
+    pair.put("more", |_| ());
+    pair.caught_up().await;
+    assert_eq!([pair.get("/r").await], pair.truth("/r")[..]);
+}
