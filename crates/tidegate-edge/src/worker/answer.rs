@@ -234,7 +234,7 @@ impl<O: Origin> Core<O> {
             if rule.terms.max_clicks.is_none() {
                 self.clicks.add_one(&rule.id, rule.created_at);
             } else {
-                match self.obtain(&rule.id, rule.created_at).await? {
+                match self.obtain(&rule.id, rule.created_at, self.is_ahead(resolution)).await? {
                     Permit::Granted { .. } => {}
                     Permit::Spent => {
                         return Some(rule.terms.prepared(|parts| write(ended(parts.ended()), Source::Fetch)));
@@ -267,14 +267,25 @@ impl<O: Origin> Core<O> {
         });
     }
 
+    /// Whether that is of a later place than was reached here.
+    fn is_ahead(&self, resolution: &Resolution) -> bool {
+        let position = &resolution.position;
+        let is_reached = |applied: &Mark| applied.epoch == position.epoch && applied.seq >= position.seq;
+        !self.read(|state| state.applied.as_ref().is_some_and(is_reached))
+    }
+
     /// A permit of a rule, asked for if there is none here; `Permit::None` if that came to nothing. None if the truth has
-    /// no such rule, or another one by now.
-    async fn obtain(self: &Arc<Self>, rule: &str, created_at: u64) -> Option<Permit> {
+    /// no such rule, or another one by now. Of a rule that is ahead it is not believed what was said before that none are
+    /// left: it may have more clicks by now.
+    async fn obtain(self: &Arc<Self>, rule: &str, created_at: u64, is_ahead: bool) -> Option<Permit> {
+        let mut may_be_old = is_ahead;
         for _ in 0..MOST_TRIES {
-            let permit = self.permit(rule, created_at, false, self.pace.elapsed_ms());
-            if permit != Permit::None {
-                return Some(permit);
+            match self.permit(rule, created_at, false, self.pace.elapsed_ms()) {
+                Permit::None => {}
+                Permit::Wait(_) | Permit::Spent if may_be_old => {}
+                permit => return Some(permit),
             }
+            may_be_old = false;
             match self.ask(rule, created_at).await {
                 Asked::Something => {}
                 Asked::Otherwise => return None,

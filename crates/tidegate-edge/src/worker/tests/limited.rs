@@ -94,6 +94,21 @@ async fn a_late_word_that_a_rule_is_spent_is_not_believed_if_it_has_changed() {
     assert_eq!(get(&pair, "/x").await, to("x", 2));
 }
 
+/// What is known to be spent is the rule as it was, and not as a fetch finds it before the stream has told of a change.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_a_fetch_finds_with_more_clicks_is_not_spent() {
+    let pair = Pair::start(|_| ());
+    pair.put("x", |terms| terms.max_clicks = Some(1));
+    pair.caught_up().await;
+    assert_eq!(get(&pair, "/x").await, to("x", 1));
+    assert_eq!(get(&pair, "/x").await, Seen::Gone);
+    // The stream stands still, and fetches work.
+    pair.put("x", |terms| terms.max_clicks = Some(3));
+    pair.forget("/x");
+    let seen = [get(&pair, "/x").await, get(&pair, "/x").await, get(&pair, "/x").await];
+    assert_eq!(seen, [to("x", 2), to("x", 2), Seen::Gone]);
+}
+
 /// Clicks of a rule that is no more are none of the next of its id.
 #[tokio::test(start_paused = true)]
 async fn clicks_of_a_rule_are_not_told_of_as_those_of_the_next_of_its_id() {
