@@ -141,13 +141,14 @@ impl State {
         Ok(())
     }
 
-    /// Keeps what the truth has said of a request, if it is of a place that was reached and still so. Who `has_waited` for
-    /// that place may have asked a truth that has gone back since, and come there by another way.
+    /// Keeps what the truth has said of a request, if it is of a place that was reached and still so. It was asked for when
+    /// this worker had come to `from`: if that was before the place, the truth may have gone back since, and this worker have
+    /// come to another place of that number.
     pub(crate) fn keep_fetched(
         &mut self,
         (host, path): (&str, &str),
         fetched: &Resolution,
-        has_waited: bool,
+        from: Option<Seq>,
         negative_until_ms: u64,
         elapsed_ms: u64,
     ) -> Kept {
@@ -159,7 +160,8 @@ impl State {
         if applied.seq < position.seq {
             return Kept::NotYet;
         }
-        if !self.recent.was_so(position.seq, position.digest).unwrap_or(!has_waited) {
+        let had_been_there = || from.is_some_and(|from| from >= position.seq);
+        if !self.recent.was_so(position.seq, position.digest).unwrap_or_else(had_been_there) {
             return Kept::No;
         }
         let exact = passed.iter().chain(rule).filter(|it| it.terms.folder().is_none());

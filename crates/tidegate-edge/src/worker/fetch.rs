@@ -13,7 +13,7 @@ use super::core::Core;
 use super::origin::Origin;
 use crate::error::{Error, Result};
 use crate::stream::Mark;
-use crate::truth::Resolution;
+use crate::truth::{Resolution, Seq};
 
 /// Requests that are asked for at once, at most: who comes then is told to come back.
 const MAX_FLIGHTS: usize = 4096;
@@ -111,7 +111,7 @@ impl<O: Origin> Core<O> {
     /// What is asked for already, or anew: which of both.
     fn join(self: &Arc<Self>, host: &str, path: &str) -> Result<(watch::Receiver<Fetched>, bool)> {
         let asked = (Box::from(host), Box::from(path));
-        let reads = self.read(|state| state.reads);
+        let (reads, from) = self.read(|state| (state.reads, state.applied.as_ref().map(|it| it.seq)));
         let mut flights = self.fetches.flights.lock();
         let before = flights.get(&asked);
         if let Some(flight) = before.filter(|it| it.reads == reads) {
@@ -126,7 +126,7 @@ impl<O: Origin> Core<O> {
         let core = Arc::clone(self);
         // Whoever stops waiting does not stop it: others may wait too.
         self.spawn(async move {
-            core.fly(&asked, reads, &sender).await;
+            core.fly(&asked, (reads, from), &sender).await;
             core.leave(&asked, &sender.subscribe());
         });
         Ok((receiver, true))
@@ -140,7 +140,8 @@ impl<O: Origin> Core<O> {
         }
     }
 
-    async fn fly(&self, (host, path): &Asked, reads: u64, sender: &watch::Sender<Fetched>) {
+    /// Asks for it. `since` is how often all rules had been read when that began, and to which change this worker had come.
+    async fn fly(&self, (host, path): &Asked, since: (u64, Option<Seq>), sender: &watch::Sender<Fetched>) {
         self.metrics.fetches.inc();
         let asking = async {
             // It is never closed.
@@ -162,9 +163,7 @@ impl<O: Origin> Core<O> {
         sender.send_replace(Some(Ok(Arc::clone(&resolution))));
         let mut moved = self.moved.subscribe();
         let linger = async {
-            let mut has_waited = false;
-            while self.keep_fetched((host, path), reads, &resolution, has_waited) == Kept::NotYet {
-                has_waited = true;
+            while self.keep_fetched((host, path), since, &resolution) == Kept::NotYet {
                 if moved.changed().await.is_err() {
                     return;
                 }
@@ -176,14 +175,13 @@ impl<O: Origin> Core<O> {
     fn keep_fetched(
         &self,
         request: (&str, &str),
-        reads: u64,
+        (reads, from): (u64, Option<Seq>),
         resolution: &Resolution,
-        has_waited: bool,
     ) -> Kept {
         let elapsed_ms = self.pace.elapsed_ms();
         let until_ms = elapsed_ms + self.options.negative_life.as_millis() as u64;
         self.write(|state| match state.reads == reads {
-            true => state.keep_fetched(request, resolution, has_waited, until_ms, elapsed_ms),
+            true => state.keep_fetched(request, resolution, from, until_ms, elapsed_ms),
             false => Kept::No,
         })
     }

@@ -8,7 +8,7 @@ use crate::truth::{Digest, Seq};
 const REMEMBERED: usize = 16_384;
 
 /// Places of which is remembered how all was there.
-const PLACES: usize = 32;
+const PLACES: usize = 128;
 
 /// What one may take, half of the room being free.
 const CHANGE_BYTES: usize = 2 * size_of::<(Seq, u64)>();
@@ -20,27 +20,29 @@ pub(crate) struct Recent {
     from: Seq,
     changes: VecDeque<(Seq, u64)>,
     most: usize,
+    /// Each where its number says.
     places: [Option<(Seq, Digest)>; PLACES],
-    next_place: usize,
 }
 
 impl Recent {
     /// Those from now on, in so many bytes.
     pub(crate) fn since(from: Seq, bytes: usize) -> Self {
         let most = (bytes / CHANGE_BYTES).clamp(1, REMEMBERED);
-        Self { from, changes: VecDeque::new(), most, places: [None; PLACES], next_place: 0 }
+        Self { from, changes: VecDeque::new(), most, places: [None; PLACES] }
     }
 
     /// This is how all is at a place that was reached.
     pub(crate) fn reached(&mut self, seq: Seq, digest: Digest) {
-        self.places[self.next_place] = Some((seq, digest));
-        self.next_place = (self.next_place + 1) % PLACES;
+        self.places[Self::place(seq)] = Some((seq, digest));
     }
 
     /// Whether it was so at that place, if that is known.
     pub(crate) fn was_so(&self, seq: Seq, digest: Digest) -> Option<bool> {
-        let place = self.places.iter().flatten().find(|place| place.0 == seq);
-        place.map(|place| place.1 == digest)
+        self.places[Self::place(seq)].filter(|place| place.0 == seq).map(|place| place.1 == digest)
+    }
+
+    fn place(seq: Seq) -> usize {
+        (seq.0 % PLACES as u64) as usize
     }
 
     pub(crate) fn push(&mut self, seq: Seq, hash: u64) {
@@ -87,8 +89,9 @@ mod tests {
         let digest = |seq| Digest::of("a", seq, "");
         let mut recent = Recent::since(Seq(0), 4000);
         assert_eq!(recent.was_so(Seq(0), Digest::default()), None);
-        (1..=40).for_each(|seq| recent.reached(Seq(seq), digest(seq)));
-        assert_eq!(recent.was_so(Seq(40), digest(40)), Some(true));
+        let last = 8 + PLACES as u64;
+        (1..=last).for_each(|seq| recent.reached(Seq(seq), digest(seq)));
+        assert_eq!(recent.was_so(Seq(last), digest(last)), Some(true));
         assert_eq!(recent.was_so(Seq(9), digest(8)), Some(false));
         assert_eq!(recent.was_so(Seq(8), digest(8)), None, "it is too long ago");
     }
