@@ -10,8 +10,8 @@ local function is_judged(flags, first_ms, edits, lately_edits)
   return (edits >= promotion_threshold and 1 or 0) + (is_spiking and 2 or 0) == flags
 end
 
--- Most counts are of a page that is hot, in the slots of its last count and not before it, and change nothing but numbers: they are written
--- over those that are there, without a look at the rest: none leaves the last five minutes before the last millisecond of a half
+-- Most counts are of a page that is hot, in the slots of its last count and not before it, and change nothing but numbers: they are
+-- written over those that are there, without a look at the rest: none leaves the last five minutes before the last millisecond of a half
 -- minute. Whether this was one of them; if not, nothing was done.
 local function count_in_place(page, key, text, more)
   if #text < PAGE_BYTES or kept_ms ~= window_ms then return false end

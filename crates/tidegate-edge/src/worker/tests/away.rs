@@ -8,6 +8,8 @@ use tokio::time::{sleep, timeout};
 use super::list::{Epoch, Seen};
 use super::origin::now;
 use super::pair::{Pair, START_MS, ask, to};
+use crate::truth::Seq;
+use crate::worker::apply::Kept;
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -186,4 +188,30 @@ async fn what_was_said_before_the_database_went_back_is_not_kept() {
     pair.put("more", |_| ());
     pair.caught_up().await;
     assert_eq!([pair.get("/r").await], pair.truth("/r")[..]);
+}
+
+/// An answer that came so late that nobody here knows any more how all was at its place: it is kept if this worker had been
+/// there when it asked, and if not, it may be of another past.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_kept_only_by_who_had_been_at_its_place() {
+    let pair = Pair::start(|_| ());
+    pair.put("r", |_| ());
+    pair.caught_up().await;
+    let resolution = {
+        let world = pair.origin.world.lock();
+        let (epoch, at) = (world.epoch(), world.epoch().head());
+        epoch.now().resolve("h.example", "/r", epoch.position(at, START_MS))
+    };
+    for number in 0..200 {
+        pair.put(&format!("other{number}"), |_| ());
+    }
+    pair.caught_up().await;
+    pair.forget("/r");
+    let (place, items) = (resolution.position.seq, pair.worker.report().items);
+    for (from, is_kept) in [(None, false), (Some(Seq(place.0 - 1)), false), (Some(place), true)] {
+        let kept =
+            pair.worker.core.write(|state| state.keep_fetched(("h.example", "/r"), &resolution, from, 0, 0));
+        assert!((kept == Kept::Yes) == is_kept && kept != Kept::NotYet, "from {from:?}");
+        assert_eq!(pair.worker.report().items, items + u64::from(is_kept), "from {from:?}");
+    }
 }
