@@ -178,6 +178,16 @@ impl Truth {
         of!(self, database => database.log(after, limit).await)
     }
 
+    /// Where the database stands, and then changes behind `after` as [`log`](Self::log) has them. Cheap for who is near
+    /// the end of the log.
+    pub(crate) async fn since(&self, after: Seq, limit: usize) -> Result<(Position, Option<Vec<LogRow>>)> {
+        of!(self, database => {
+            let since = database.since(after, limit).await?;
+            database.metrics().stands_at(&since.0);
+            Ok(since)
+        })
+    }
+
     /// The rule that answers a request for a host and a path, both [normalised](crate::path), and where the database
     /// stood when that was so.
     pub async fn resolve(&self, host: &str, path: &str) -> Result<(Option<Rule>, Position)> {

@@ -196,15 +196,16 @@ impl Shared {
     /// Reads what was written since.
     async fn read_on(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let position = self.truth.position().await?;
-        // From when it is here: its time is then behind by what it took, and nothing ends too early.
-        let read_at = monotonic();
         loop {
             let at = self.buffer.lock().at.as_ref().map(|(at, _)| at.clone());
             let Some(at) = at else {
-                self.begin_anew(position, read_at, "");
+                let position = self.truth.position().await?;
+                self.begin_anew(position, monotonic(), "");
                 return Ok(());
             };
+            let (position, rows) = self.truth.since(at.seq, TOGETHER).await?;
+            // From when it is here: its time is then behind by what it took, and nothing ends too early.
+            let read_at = monotonic();
             if at.epoch != position.epoch || position.seq < at.seq {
                 self.begin_anew(position, read_at, "the database may have gone back");
                 return Ok(());
@@ -217,7 +218,7 @@ impl Shared {
                 }
                 return Ok(());
             }
-            let Some(rows) = self.truth.log(at.seq, TOGETHER).await?.filter(|rows| !rows.is_empty()) else {
+            let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
                 self.begin_anew(position, read_at, "the log does not go back so far");
                 return Ok(());
             };

@@ -21,12 +21,13 @@ mod spool;
 mod tls;
 mod write;
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate::clock::Clock;
+use tidegate::clock::{Clock, monotonic};
 use tidegate::random::Random;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinHandle;
@@ -177,6 +178,19 @@ impl Postgres {
 
     pub(super) async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
         ask!(self, session => read::log(session, after, limit))
+    }
+
+    pub(super) async fn since(&self, after: Seq, limit: usize) -> Result<(Position, Option<Vec<LogRow>>)> {
+        let mut position = self.position().await?;
+        let read_at = monotonic();
+        let rows = match position.seq.cmp(&after) {
+            Ordering::Less => None,
+            Ordering::Equal => Some(Vec::new()),
+            Ordering::Greater => self.log(after, limit).await?,
+        };
+        // The time goes on while the log is read.
+        position.time_ms += read_at.elapsed().as_millis() as u64;
+        Ok((position, rows))
     }
 
     pub(super) async fn resolve(&self, host: String, path: String) -> Result<Resolution> {

@@ -42,6 +42,10 @@ use crate::rule::Rule;
 /// Questions that are answered at once, at most: more would only wait for each other.
 const READERS: usize = 8;
 
+/// Rows at the end of the log that are read by whoever asks, and on no other thread: they were just written, and so are in
+/// memory.
+const FEW: usize = 8;
+
 /// Rules whose states are brought up to date by whoever asks for a page by them, at most: changes wait for it, and so does
 /// the page.
 const SETTLED: usize = 1000;
@@ -68,6 +72,19 @@ struct Readers {
     idle: Mutex<Vec<Connection>>,
     permits: Semaphore,
     _lock: Lock,
+}
+
+impl Readers {
+    fn ask<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<T> {
+        let idle = self.idle.lock().pop();
+        let connection = idle.map_or_else(|| open::reader(&self.path), Ok)?;
+        let answer = ask(&connection, self.clock.now().as_millis());
+        // Whoever closes takes those that are idle, and no more come.
+        if !self.permits.is_closed() {
+            self.idle.lock().push(connection);
+        }
+        answer
+    }
 }
 
 /// The connection that writes, until it is closed.
@@ -158,6 +175,14 @@ impl Sqlite {
 
     pub(super) async fn log(&self, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
         self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    pub(super) async fn since(&self, after: Seq, limit: usize) -> Result<(Position, Option<Vec<LogRow>>)> {
+        let few = self.read_here(|connection, now_ms| read::since(connection, after, FEW, now_ms)).await?;
+        if few.1.as_ref().is_none_or(|rows| rows.len() < FEW) {
+            return Ok(few);
+        }
+        self.read(move |connection, now_ms| read::since(connection, after, limit, now_ms)).await
     }
 
     pub(super) async fn resolve(&self, host: String, path: String) -> Result<Resolution> {
@@ -284,17 +309,13 @@ impl Sqlite {
     ) -> Result<T> {
         let readers = Arc::clone(&self.readers);
         let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
-        blocking(move || {
-            let idle = readers.idle.lock().pop();
-            let connection = idle.map_or_else(|| open::reader(&readers.path), Ok)?;
-            let answer = ask(&connection, readers.clock.now().as_millis());
-            // Whoever closes takes those that are idle, and no more come.
-            if !readers.permits.is_closed() {
-                readers.idle.lock().push(connection);
-            }
-            answer
-        })
-        .await
+        blocking(move || readers.ask(ask)).await
+    }
+
+    /// Asks here and now what is in memory and takes less than it would to wake another thread.
+    async fn read_here<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<T> {
+        let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
+        self.readers.ask(ask)
     }
 }
 
@@ -386,5 +407,24 @@ mod tests {
         drop((truth, reader));
         let again = Truth::open(&url, &TruthOptions::default()).await.unwrap();
         assert_eq!(again.position().await.unwrap().count, 2);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_log_is_the_same_however_much_of_it_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let truth = Sqlite::open(&folder.path().join("rules.db"), &TruthOptions::default()).await.unwrap();
+        for number in 0..3 * FEW {
+            let change = Change::Create(Draft::new(Terms::new(format!("/{number}"), "/")));
+            truth.write(vec![change]).await.unwrap();
+        }
+        let last = 3 * FEW as u64;
+        for after in 0..=last {
+            let (position, rows) = truth.since(Seq(after), 500).await.unwrap();
+            assert_eq!(position.seq, Seq(last));
+            let seqs: Vec<_> = rows.unwrap().iter().map(|row| row.seq.0).collect();
+            assert_eq!(seqs, (after + 1..=last).collect::<Vec<_>>());
+        }
+        assert!(truth.since(Seq(last + 1), 500).await.unwrap().1.is_none(), "there was no such change yet");
+        assert_eq!(truth.since(Seq(0), 10).await.unwrap().1.map(|rows| rows.len()), Some(10));
     }
 }

@@ -27,6 +27,9 @@ const CHECKPOINT_PAGES: i64 = 8000;
 /// Memory for pages of the database of the one who writes: so that a group fits, and the inner pages of the indices.
 const WRITER_CACHE_KIB: i64 = 16 << 10;
 
+/// Statements that the one who writes has ready: more than there are.
+const STATEMENTS: usize = 64;
+
 /// Memory for pages of the database of each who reads: the system has them too, and whoever writes next makes these worthless.
 const READER_CACHE_KIB: i64 = 256;
 
@@ -90,6 +93,7 @@ pub(super) fn writer(path: &Path, random: &Random) -> Result<Connection> {
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut connection, path, random)?;
     Ok(connection)
 }

@@ -50,10 +50,21 @@ pub(super) fn is_due(connection: &Connection, now_ms: u64) -> Result<bool> {
 
 /// Changes behind `after`, at most so many; none if the log does not go back so far.
 pub(super) fn log(connection: &Connection, after: Seq, limit: usize) -> Result<Option<Vec<LogRow>>> {
+    since(connection, after, limit, 0).map(|(_, rows)| rows)
+}
+
+/// The same, and where the database stands then.
+pub(super) fn since(
+    connection: &Connection,
+    after: Seq,
+    limit: usize,
+    now_ms: u64,
+) -> Result<(Position, Option<Vec<LogRow>>)> {
     let transaction = connection.unchecked_transaction().map_err(failed)?;
-    let last = position_at(&transaction, 0)?.seq;
-    if after >= last {
-        return Ok((after == last).then(Vec::new));
+    let position = position_at(&transaction, now_ms)?;
+    if after >= position.seq {
+        let rows = (after == position.seq).then(Vec::new);
+        return Ok((position, rows));
     }
     let mut select = transaction
         .prepare_cached(
@@ -64,7 +75,7 @@ pub(super) fn log(connection: &Connection, after: Seq, limit: usize) -> Result<O
     let rows = select.query_map(params![after.0, limit], log_row).map_err(failed)?;
     let rows = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
     let is_whole = rows.first().is_some_and(|row| row.seq == after.next());
-    Ok(is_whole.then_some(rows))
+    Ok((position, is_whole.then_some(rows)))
 }
 
 fn log_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {

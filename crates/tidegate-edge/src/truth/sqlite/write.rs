@@ -1,6 +1,6 @@
 //! Changes, written in one transaction with their rows of the log.
 
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, Transaction, TransactionBehavior, params};
 use tidegate::random::Random;
 
 use super::budget;
@@ -95,7 +95,7 @@ fn leave(transaction: &Transaction<'_>, write: &Write) -> Result<()> {
     let run = |statement: &str| {
         transaction.prepare_cached(statement).and_then(|mut it| it.execute([&rule.id])).map_err(failed)
     };
-    if !rule.terms.tags.is_empty() {
+    if !keeps_tags(write) {
         let mut delete =
             transaction.prepare_cached("DELETE FROM tags WHERE tag = ?1 AND id = ?2").map_err(failed)?;
         for tag in &rule.terms.tags {
@@ -117,34 +117,60 @@ fn leave(transaction: &Transaction<'_>, write: &Write) -> Result<()> {
 
 fn come(transaction: &Transaction<'_>, write: &Write, now_ms: u64) -> Result<()> {
     let Some((rule, body)) = &write.after else { return Ok(()) };
-    let terms = &rule.terms;
-    transaction
-        .prepare_cached(
-            "INSERT INTO rules (id, host, path, destination, state, next_at, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (id) DO UPDATE SET host = excluded.host, path = excluded.path,
-                 destination = excluded.destination, state = excluded.state, next_at = excluded.next_at,
-                 body = excluded.body",
-        )
-        .and_then(|mut it| {
-            it.execute(params![
-                rule.id,
-                terms.host,
-                terms.path,
-                terms.destination,
-                rule.state(now_ms).as_str(),
-                rule.next_at(now_ms),
-                body,
-            ])
-        })
-        .map_err(failed)?;
-    if !terms.tags.is_empty() {
+    match &write.before {
+        Some(before) => update(transaction, before, rule, body, now_ms)?,
+        None => insert(transaction, rule, body, now_ms)?,
+    }
+    if !keeps_tags(write) {
         let mut insert =
             transaction.prepare_cached("INSERT INTO tags (tag, id) VALUES (?1, ?2)").map_err(failed)?;
-        for tag in &terms.tags {
+        for tag in &rule.terms.tags {
             insert.execute([tag, &rule.id]).map_err(failed)?;
         }
     }
+    Ok(())
+}
+
+/// Whether a rule has the tags that it had.
+fn keeps_tags(write: &Write) -> bool {
+    let before = write.before.as_ref().map_or(&[][..], |rule| &rule.terms.tags);
+    let after = write.after.as_ref().map_or(&[][..], |(rule, _)| &rule.terms.tags);
+    before == after
+}
+
+fn insert(transaction: &Transaction<'_>, rule: &Rule, body: &str, now_ms: u64) -> Result<()> {
+    let terms = &rule.terms;
+    let (state, next_at) = (rule.state(now_ms).as_str(), rule.next_at(now_ms));
+    transaction
+        .prepare_cached(
+            "INSERT INTO rules (id, host, path, destination, state, next_at, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )
+        .and_then(|mut it| {
+            it.execute(params![rule.id, terms.host, terms.path, terms.destination, state, next_at, body])
+        })
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Only what is another: each column that is set costs the pages of its indices, whether it was the same before or not.
+fn update(transaction: &Transaction<'_>, before: &Rule, rule: &Rule, body: &str, now_ms: u64) -> Result<()> {
+    let (was, terms) = (&before.terms, &rule.terms);
+    let run = |statement: &str, values: &[&dyn ToSql]| {
+        transaction.prepare_cached(statement).and_then(|mut it| it.execute(values)).map_err(failed)
+    };
+    run("UPDATE rules SET body = ?2 WHERE id = ?1", params![rule.id, body])?;
+    if Place::of(was) != Place::of(terms) {
+        run("UPDATE rules SET host = ?2, path = ?3 WHERE id = ?1", params![rule.id, terms.host, terms.path])?;
+    }
+    if was.destination != terms.destination {
+        run("UPDATE rules SET destination = ?2 WHERE id = ?1", params![rule.id, terms.destination])?;
+    }
+    // What is there may be of a time before.
+    run(
+        "UPDATE rules SET state = ?2, next_at = ?3 WHERE id = ?1 AND (state IS NOT ?2 OR next_at IS NOT ?3)",
+        params![rule.id, rule.state(now_ms).as_str(), rule.next_at(now_ms)],
+    )?;
     Ok(())
 }
 
