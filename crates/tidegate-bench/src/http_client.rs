@@ -1,10 +1,13 @@
 //! As little of an HTTP client as will do: it should cost less than what it asks.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::arrival;
 
 /// A POST of JSON, ready to be sent again and again.
 pub(crate) fn request(host: SocketAddr, path: &str, body: &str) -> Vec<u8> {
@@ -24,6 +27,9 @@ pub(crate) struct Connection {
     /// Filled up to `filled`.
     buffer: Vec<u8>,
     filled: usize,
+    /// When the system had the last of what was read, by the time of day, if that is asked for.
+    arrived: Option<Duration>,
+    is_timed: bool,
 }
 
 /// The longest answer, its head included.
@@ -33,7 +39,19 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| address.to_string())?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; MAX_ANSWER_BYTES], filled: 0 })
+        Ok(Self { stream, buffer: vec![0; MAX_ANSWER_BYTES], filled: 0, arrived: None, is_timed: false })
+    }
+
+    /// From now on it is known when an answer has come, whenever this process comes to read it.
+    pub(crate) fn time(&mut self) -> Result<()> {
+        arrival::ask(&self.stream).context("the system does not say when something has come")?;
+        self.is_timed = true;
+        Ok(())
+    }
+
+    /// When the last answer had come, by the time of day.
+    pub(crate) fn arrived(&self) -> Result<Duration> {
+        self.arrived.context("it is not known when an answer has come")
     }
 
     /// Sends a request for a decision; whether it was to admit. Ours says so by its
@@ -83,7 +101,13 @@ impl Connection {
     async fn read_more(&mut self) -> Result<()> {
         let room = &mut self.buffer[self.filled..];
         ensure!(!room.is_empty(), "an answer is longer than {MAX_ANSWER_BYTES} bytes");
-        let read = self.stream.read(room).await?;
+        let read = if self.is_timed {
+            let (read, arrived) = arrival::read(&self.stream, room).await?;
+            self.arrived = arrived;
+            read
+        } else {
+            self.stream.read(room).await?
+        };
         ensure!(read > 0, "the server closed the connection");
         self.filled += read;
         Ok(())

@@ -8,6 +8,7 @@
 //! cargo run --release -p tidegate-bench -- limit|hot|session|run|edge [--quick] [--only NAME] [--json FILE]
 //! ```
 
+mod arrival;
 mod cpu;
 mod edge;
 mod heap;

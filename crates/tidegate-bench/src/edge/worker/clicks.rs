@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::links::{HOST, destination, path};
 use super::pace::Pace;
-use crate::cpu;
 use crate::http_client::{Connection, find};
+use crate::{arrival, cpu};
 
 /// Connections, each with one request at a time.
 const CONNECTIONS: usize = 32;
@@ -116,34 +116,46 @@ pub(super) struct Rate {
     pub(super) connections: usize,
 }
 
-/// Clicks links at a rate and at even distances, over connections of which each has time enough: milliseconds that each
-/// click took.
-pub(super) async fn at_rate(address: SocketAddr, rate: Rate, order: Arc<[u32]>) -> Result<Vec<f64>> {
+/// Milliseconds that clicks took.
+#[derive(Debug, Default)]
+pub(super) struct Took {
+    /// Until the answer was there: what the server and the system took.
+    pub(super) served: Vec<f64>,
+    /// Until who had clicked came to read it: the same, and what it waited for a processor.
+    pub(super) seen: Vec<f64>,
+}
+
+/// Clicks links at a rate and at even distances, over connections of which each has time enough: what each click took.
+pub(super) async fn at_rate(address: SocketAddr, rate: Rate, order: Arc<[u32]>) -> Result<Took> {
     let Rate { links, per_s, connections } = rate;
     alone(async move {
         let mut idle = VecDeque::from(connect(address, connections, links).await?);
+        idle.iter_mut().try_for_each(Connection::time)?;
         let (pace, begun) = (Pace::new(per_s)?, monotonic());
-        let (mut due, mut taken) = (0, Vec::with_capacity(order.len()));
+        let (mut due, mut took) = (0, Took::default());
         let mut under_way = JoinSet::new();
         let mut numbers = order.iter().copied();
-        while taken.len() < order.len() {
+        while took.seen.len() < order.len() {
             while due > 0
                 && let Some(mut connection) = idle.pop_front()
             {
                 due -= 1;
                 let Some(number) = numbers.next() else { break };
                 under_way.spawn(async move {
-                    let sent = monotonic();
+                    let (sent, sent_at) = (monotonic(), arrival::now());
                     links.click(&mut connection, number as usize).await?;
-                    anyhow::Ok((connection, sent.elapsed()))
+                    let seen = sent.elapsed();
+                    let served = connection.arrived()?.saturating_sub(sent_at);
+                    anyhow::Ok((connection, served, seen))
                 });
             }
             tokio::select! {
                 ticks = pace.ticks() => due += ticks?,
                 Some(ended) = under_way.join_next() => {
-                    let (connection, took) = ended.context("a click has failed")??;
+                    let (connection, served, seen) = ended.context("a click has failed")??;
                     idle.push_back(connection);
-                    taken.push(took.as_secs_f64() * 1e3);
+                    took.served.push(served.as_secs_f64() * 1e3);
+                    took.seen.push(seen.as_secs_f64() * 1e3);
                 }
             }
         }
@@ -151,7 +163,7 @@ pub(super) async fn at_rate(address: SocketAddr, rate: Rate, order: Arc<[u32]>) 
         if took_s > planned_s * LATE + 0.05 {
             bail!("{} clicks took {took_s:.2} s, and were to take {planned_s:.2}", order.len());
         }
-        Ok(taken)
+        Ok(took)
     })
     .await
 }
