@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// Bytes of room for what the system says beside what it has read.
-const BESIDE: usize = 64;
+const CONTROL_BYTES: usize = 64;
 
 /// The time of day, which the system says it by.
 pub(crate) fn now() -> Duration {
@@ -17,8 +17,8 @@ pub(crate) fn now() -> Duration {
     now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Asks for it.
-pub(crate) fn ask(stream: &TcpStream) -> io::Result<()> {
+/// Has the system note it from now on, or from a moment later: the first socket of a machine that wants it waits for that.
+pub(crate) fn enable(stream: &TcpStream) -> io::Result<()> {
     let yes: libc::c_int = 1;
     #[allow(unsafe_code, reason = "the system's own clock: no crate here has it")]
     // SAFETY: the socket is open, and the value is there while it is read, of the length that is said.
@@ -48,14 +48,14 @@ pub(crate) async fn read(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usi
 fn read_now(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     let mut into = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     // As aligned as its parts have to be.
-    let mut beside = [0_u64; BESIDE / size_of::<u64>()];
+    let mut control = [0_u64; CONTROL_BYTES / size_of::<u64>()];
     #[allow(unsafe_code, reason = "as above")]
     // SAFETY: all of it is numbers and pointers, which may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut into;
     message.msg_iovlen = 1;
-    message.msg_control = beside.as_mut_ptr().cast();
-    message.msg_controllen = BESIDE;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES;
     #[allow(unsafe_code, reason = "as above")]
     // SAFETY: the socket is open, and what the message points to is there and has the room that it says.
     let read = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, 0) };
@@ -89,12 +89,19 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut there, _) = listener.accept().await.unwrap();
-        ask(&here).unwrap();
+        enable(&here).unwrap();
+        let mut room = [0; 16];
+        // Until the system does.
+        loop {
+            there.write_all(b"first").await.unwrap();
+            if read(&here, &mut room).await.unwrap().1.is_some() {
+                break;
+            }
+        }
         let before = now();
         there.write_all(b"answer").await.unwrap();
         let sent = now();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let mut room = [0; 16];
         let (read, arrived) = read(&here, &mut room).await.unwrap();
         assert_eq!(&room[..read], b"answer");
         let arrived = arrived.unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     filled: usize,
     /// When the system had the last of what was read, by the time of day, if that is asked for.
     arrived: Option<Duration>,
-    is_timed: bool,
+    notes_arrivals: bool,
 }
 
 /// The longest answer, its head included.
@@ -39,13 +39,19 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| address.to_string())?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; MAX_ANSWER_BYTES], filled: 0, arrived: None, is_timed: false })
+        Ok(Self {
+            stream,
+            buffer: vec![0; MAX_ANSWER_BYTES],
+            filled: 0,
+            arrived: None,
+            notes_arrivals: false,
+        })
     }
 
     /// From now on it is known when an answer has come, whenever this process comes to read it.
-    pub(crate) fn time(&mut self) -> Result<()> {
-        arrival::ask(&self.stream).context("the system does not say when something has come")?;
-        self.is_timed = true;
+    pub(crate) fn note_arrivals(&mut self) -> Result<()> {
+        arrival::enable(&self.stream).context("the system does not say when something has come")?;
+        self.notes_arrivals = true;
         Ok(())
     }
 
@@ -101,7 +107,7 @@ impl Connection {
     async fn read_more(&mut self) -> Result<()> {
         let room = &mut self.buffer[self.filled..];
         ensure!(!room.is_empty(), "an answer is longer than {MAX_ANSWER_BYTES} bytes");
-        let read = if self.is_timed {
+        let read = if self.notes_arrivals {
             let (read, arrived) = arrival::read(&self.stream, room).await?;
             self.arrived = arrived;
             read

@@ -13,6 +13,7 @@ mod spool;
 mod write;
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +43,8 @@ use crate::rule::Rule;
 /// Questions that are answered at once, at most: more would only wait for each other.
 const READERS: usize = 8;
 
-/// Rows at the end of the log that are read by whoever asks, and on no other thread: they were just written, and so are in
-/// memory.
+/// Rows at the end of the log, at most, that are read by whoever asks, and on no other thread: they were just written, and
+/// so are in memory.
 const FEW: usize = 8;
 
 /// Rules whose states are brought up to date by whoever asks for a page by them, at most: changes wait for it, and so does
@@ -75,10 +76,8 @@ struct Readers {
 }
 
 impl Readers {
-    fn ask<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<T> {
-        let idle = self.idle.lock().pop();
-        let connection = idle.map_or_else(|| open::reader(&self.path), Ok)?;
-        let answer = ask(&connection, self.clock.now().as_millis());
+    fn read<T>(&self, connection: Connection, read: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<T> {
+        let answer = read(&connection, self.clock.now().as_millis());
         // Whoever closes takes those that are idle, and no more come.
         if !self.permits.is_closed() {
             self.idle.lock().push(connection);
@@ -178,9 +177,13 @@ impl Sqlite {
     }
 
     pub(super) async fn since(&self, after: Seq, limit: usize) -> Result<(Position, Option<Vec<LogRow>>)> {
-        let few = self.read_here(|connection, now_ms| read::since(connection, after, FEW, now_ms)).await?;
-        if few.1.as_ref().is_none_or(|rows| rows.len() < FEW) {
-            return Ok(few);
+        let few = FEW.min(limit);
+        if let Some(since) = self.read_here(|it, now_ms| read::since(it, after, few, now_ms)).await? {
+            let (position, rows) = &since;
+            let last = rows.as_ref().and_then(|rows| rows.last());
+            if few == limit || last.is_none_or(|row| row.seq == position.seq) {
+                return Ok(since);
+            }
         }
         self.read(move |connection, now_ms| read::since(connection, after, limit, now_ms)).await
     }
@@ -309,13 +312,22 @@ impl Sqlite {
     ) -> Result<T> {
         let readers = Arc::clone(&self.readers);
         let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
-        blocking(move || readers.ask(ask)).await
+        blocking(move || {
+            let idle = readers.idle.lock().pop();
+            let connection = idle.map_or_else(|| open::reader(&readers.path), Ok)?;
+            readers.read(connection, ask)
+        })
+        .await
     }
 
-    /// Asks here and now what is in memory and takes less than it would to wake another thread.
-    async fn read_here<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<T> {
+    /// Asks here and now what is in memory and takes less than to wake another thread; nothing, if a connection would have to
+    /// be opened for it.
+    async fn read_here<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<Option<T>> {
         let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
-        self.readers.ask(ask)
+        let Some(connection) = self.readers.idle.lock().pop() else { return Ok(None) };
+        // A bug in it ends nobody else, as on another thread.
+        let answer = catch_unwind(AssertUnwindSafe(|| self.readers.read(connection, ask)));
+        answer.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "a question ended by a bug"))).map(Some)
     }
 }
 
@@ -425,6 +437,23 @@ mod tests {
             assert_eq!(seqs, (after + 1..=last).collect::<Vec<_>>());
         }
         assert!(truth.since(Seq(last + 1), 500).await.unwrap().1.is_none(), "there was no such change yet");
-        assert_eq!(truth.since(Seq(0), 10).await.unwrap().1.map(|rows| rows.len()), Some(10));
+        for limit in [1, FEW, FEW + 1, 10] {
+            let (_, rows) = truth.since(Seq(0), limit).await.unwrap();
+            assert_eq!(rows.map(|rows| rows.len()), Some(limit));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_a_question_is_an_error_and_ends_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let truth = Sqlite::open(&folder.path().join("rules.db"), &TruthOptions::default()).await.unwrap();
+        truth.position().await.unwrap();
+        let failed = truth.read_here(|_, _| -> Result<()> { panic!("a bug") }).await;
+        assert_eq!(failed.expect_err("it has not ended well").kind(), ErrorKind::Internal);
+        assert!(
+            truth.read_here(|_, _| Ok(())).await.unwrap().is_none(),
+            "its connection is nobody's any more"
+        );
+        assert_eq!(truth.since(Seq(0), 10).await.unwrap().0.count, 0);
     }
 }

@@ -118,12 +118,12 @@ async fn every_column_that_a_change_is_found_by_is_that_of_the_rule() {
     ];
     world.create("a", all[0].clone()).await;
     let file = rusqlite::Connection::open(world.url.strip_prefix("sqlite:").unwrap()).unwrap();
-    let columns = || {
+    let columns = |id: &str| {
         file.query_row(
             "SELECT host, path, destination, state, next_at,
-                    (SELECT group_concat(tag, ' ') FROM (SELECT tag FROM tags WHERE id = 'a' ORDER BY tag))
-             FROM rules WHERE id = 'a'",
-            [],
+                    (SELECT group_concat(tag, ' ') FROM (SELECT tag FROM tags WHERE id = ?1 ORDER BY tag))
+             FROM rules WHERE id = ?1",
+            [id],
             |row| {
                 type Columns = (String, String, String, String, Option<u64>, Option<String>);
                 let columns: Columns =
@@ -152,7 +152,18 @@ async fn every_column_that_a_change_is_found_by_is_that_of_the_rule() {
                 rule.next_at(now_ms),
                 Some(terms.tags.join(" ")).filter(|tags| !tags.is_empty()),
             );
-            assert_eq!(columns(), expected, "from {from:?}");
+            assert_eq!(columns("a"), expected, "from {from:?}");
         }
     }
+    // Also if time has gone on since they were written.
+    let started = changed(&|it| (it.path, it.starts_at) = ("/started".to_owned(), Some(now_ms + 10)));
+    world.create("b", started.clone()).await;
+    assert_eq!(columns("b").3, "scheduled");
+    world.clock.advance_ms(20);
+    let mut terms = started;
+    terms.note = "another".to_owned();
+    let change = Change::Replace { id: "b".to_owned(), terms, condition: Condition::Exists };
+    world.truth.change(change).await.unwrap().unwrap();
+    let (_, _, _, state, next_at, _) = columns("b");
+    assert_eq!((&*state, next_at), ("live", None));
 }

@@ -17,6 +17,9 @@ use crate::{arrival, cpu};
 /// Connections, each with one request at a time.
 const CONNECTIONS: usize = 32;
 
+/// Clicks until the system has begun to note when answers come, at most.
+const TRIES: usize = 1000;
+
 /// How much longer than planned clicking may take for its rate to be called that.
 const LATE: f64 = 1.05;
 
@@ -130,7 +133,15 @@ pub(super) async fn at_rate(address: SocketAddr, rate: Rate, order: Arc<[u32]>) 
     let Rate { links, per_s, connections } = rate;
     alone(async move {
         let mut idle = VecDeque::from(connect(address, connections, links).await?);
-        idle.iter_mut().try_for_each(Connection::time)?;
+        for connection in &mut idle {
+            connection.note_arrivals()?;
+            for _ in 0..TRIES {
+                links.click(connection, 0).await?;
+                if connection.arrived().is_ok() {
+                    break;
+                }
+            }
+        }
         let (pace, begun) = (Pace::new(per_s)?, monotonic());
         let (mut due, mut took) = (0, Took::default());
         let mut under_way = JoinSet::new();

@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use tidegate::clock::monotonic;
 
 use super::clicks::{Links as Clicked, Rate, at_rate, mixed, percentile};
@@ -43,9 +43,12 @@ pub(super) async fn under_change(effort: Effort, links: &Links) -> Result<Vec<Fi
     let mut samples = Samples::new();
     for round in 0..=rounds(effort) {
         let alone = valid(&server, links, effort, round).await?;
+        let seq = ours::counted(&server, SEQ).await?;
         let changing = Changing::begin(&server, links.count, round).await?;
         let beside = valid(&server, links, effort, round).await?;
-        changing.end().await?;
+        let sent = changing.end().await?;
+        let changed = ours::counted(&server, SEQ).await? - seq;
+        ensure!(changed == sent as f64, "{sent} changes were sent, and {changed} were any");
         if round > 0 {
             samples.push([beside.served, alone.served, beside.seen, alone.seen]);
         }
@@ -103,6 +106,12 @@ pub(super) async fn under_flood(effort: Effort, links: &Links) -> Result<Vec<Fig
 /// Questions to the database, as the server counts them.
 const FETCHES: &str = "tidegate_edge_fetches_total";
 
+/// The last change, as the server says it.
+const SEQ: &str = "tidegate_rules_seq";
+
+/// How much fewer changes than planned there may be for their rate to be called that.
+const FEWER: f64 = 0.95;
+
 /// Of the server and of those who click.
 fn cpu_used(server: &Server) -> Result<Duration> {
     Ok(cpu::used_by(server.pid())? + cpu::used_by(std::process::id())?)
@@ -132,7 +141,8 @@ async fn valid(server: &Server, links: &Links, effort: Effort, round: usize) -> 
 /// Somebody who changes links, at a rate, until told otherwise.
 struct Changing {
     is_over: Arc<AtomicBool>,
-    writers: Vec<tokio::task::JoinHandle<Result<()>>>,
+    begun: Instant,
+    writers: Vec<tokio::task::JoinHandle<Result<usize>>>,
 }
 
 impl Changing {
@@ -143,6 +153,7 @@ impl Changing {
         for writer in 0..WRITERS {
             let (mut connection, is_over) = (Connection::open(address).await?, Arc::clone(&is_over));
             writers.push(tokio::spawn(async move {
+                let mut sent = 0;
                 for turn in (writer..).step_by(WRITERS) {
                     let due = begun + Duration::from_secs(1) * turn as u32 / CHANGES_PER_S;
                     tokio::time::sleep_until(due.into()).await;
@@ -155,18 +166,23 @@ impl Changing {
                     let terms = terms.replacen('{', &format!("{{\"note\":\"{round} {turn}\","), 1);
                     let path = format!("/v1/rules/{}", id(number));
                     connection.ok(&request_by("PUT", address, &path, &terms)).await?;
+                    sent += 1;
                 }
-                Ok(())
+                Ok(sent)
             }));
         }
-        Ok(Self { is_over, writers })
+        Ok(Self { is_over, begun, writers })
     }
 
-    async fn end(self) -> Result<()> {
+    /// How many changes were made.
+    async fn end(self) -> Result<usize> {
+        let planned = self.begun.elapsed().as_secs_f64() * f64::from(CHANGES_PER_S);
         self.is_over.store(true, Ordering::Relaxed);
+        let mut sent = 0;
         for writer in self.writers {
-            writer.await.context("a writer has failed")??;
+            sent += writer.await.context("a writer has failed")??;
         }
-        Ok(())
+        ensure!(sent as f64 >= planned * FEWER, "{sent} changes were made, and were to be {planned:.0}");
+        Ok(sent)
     }
 }
