@@ -320,8 +320,8 @@ impl Sqlite {
         .await
     }
 
-    /// Asks here and now what is in memory and takes less than to wake another thread; nothing, if a connection would have to
-    /// be opened for it.
+    /// Asks here and now what is in memory, so that no other thread has to be woken; nothing, if a connection would have to be
+    /// opened for it.
     async fn read_here<T>(&self, ask: impl FnOnce(&Connection, u64) -> Result<T>) -> Result<Option<T>> {
         let _permit = self.readers.permits.acquire().await.map_err(|_| closed())?;
         let Some(connection) = self.readers.idle.lock().pop() else { return Ok(None) };
